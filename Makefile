@@ -1,0 +1,44 @@
+# Everything runs in the project's own virtual environment; nothing is installed by hand.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: install demo serve test check format stress bench acceptance lock clean
+install: $(STAMP)
+
+$(STAMP): requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: install            ## a live stock market on an embedded PostgreSQL
+	$(BIN)/prosem demo
+
+serve: install           ## the server alone
+	$(BIN)/prosem serve
+
+test: install            ## everything that must hold, on real parts
+	$(BIN)/python -m pytest
+
+check: install           ## style, types and layers
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_layers.py
+
+format: install
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+stress: install          ## the long checks, seeds printed
+	$(BIN)/python -m pytest -m "slow or not slow" --stress
+
+bench: install           ## every benchmark at full size
+	$(BIN)/prosem bench all
+
+lock:                    ## refresh requirements.txt (hashes, no registry address)
+	uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url \
+	    --extra dev pyproject.toml build-requirements.in -o requirements.txt
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis

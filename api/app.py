@@ -1,0 +1,36 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+
+from api import VERSION, problems
+from api.routes import events, operations, streams, subscriptions, tables
+from api.wiring import Server
+
+
+def make_app(made: Server) -> FastAPI:
+    """The routes over one server, which starts and stops with the application."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        made.start()
+        try:
+            yield
+        finally:
+            await made.close()
+
+    app = FastAPI(
+        title="ProSem",
+        version=VERSION,
+        summary="Live SQL subscriptions by the million",
+        lifespan=lifespan,
+    )
+    app.state.server = made
+    problems.install(app)
+    for router in (operations.router, streams.router, events.router, subscriptions.router, tables.router):
+        app.include_router(router)
+    return app

@@ -1,0 +1,172 @@
+"""The command line. Every option is also an environment variable PROSEM_…"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Annotated, Any
+
+import typer
+
+from api.settings import Settings
+from prosem.errors import ProsemError
+
+app = typer.Typer(
+    name="prosem",
+    help="Live SQL subscriptions by the million: every subscriber is told exactly the changes of its own answer.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one option for each setting, and the settings themselves as its first argument."""
+    own = list(inspect.signature(run).parameters.values())[1:]
+
+    def command(**options: Any) -> Any:
+        chosen = {field.name: options.pop(field.name) for field in fields(Settings)}
+        return run(Settings(**chosen), **options)
+
+    parameters = []
+    for field in fields(Settings):
+        assert field.default is not MISSING
+        kind = {"str": str, "int": int, "bool": bool}[str(field.type)]
+        variable = "PROSEM_" + field.name.upper()
+        option = typer.Option(help=field.metadata["help"], envvar=variable, show_default=bool(field.default))
+        parameters.append(
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
+            )
+        )
+    command.__signature__ = inspect.Signature([*(p.replace(kind=p.KEYWORD_ONLY) for p in own), *parameters])  # type: ignore[attr-defined]
+    command.__name__, command.__doc__ = run.__name__, run.__doc__
+    command.__annotations__ = {p.name: p.annotation for p in command.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    return command
+
+
+@app.command("serve")
+@with_settings
+def serve_command(settings: Settings) -> None:
+    """Run the server (on an embedded PostgreSQL unless --database is given)."""
+    from api.serve import serve
+
+    raise typer.Exit(serve(settings))
+
+
+@app.command()
+def migrate(
+    database: Annotated[str, typer.Option(help="postgresql://… of your own PostgreSQL", envvar="PROSEM_DATABASE")],
+) -> None:
+    """Bring the schema of your own PostgreSQL up to date (the embedded one does so by itself)."""
+    from prosem.store.schema import HEAD
+    from prosem.store.schema import migrate as run
+
+    before = run(database)
+    if before == HEAD:
+        typer.echo(f"the schema is up to date ({HEAD})")
+    else:
+        typer.echo(f"migrated from {before or 'an empty database'} to {HEAD}")
+
+
+@app.command()
+@with_settings
+def demo(
+    settings: Settings,
+    seconds: Annotated[float, typer.Option(help="end after so many seconds (0: at Ctrl-C)")] = 0.0,
+    rate: Annotated[float, typer.Option(help="events a second")] = 100.0,
+) -> None:
+    """A live stock market on a server of its own: subscriptions and their changes in the terminal."""
+    from api.demo import demo as run
+
+    raise typer.Exit(run(settings, seconds or None, rate))
+
+
+@app.command()
+@with_settings
+def doctor(settings: Settings) -> None:
+    """Tell what is wrong with this installation."""
+    from api.doctor import doctor as run
+
+    raise typer.Exit(run(settings))
+
+
+Url = Annotated[str, typer.Option(help="address of the server", envvar="PROSEM_URL")]
+
+
+@app.command()
+def subscribe(
+    sql: Annotated[str, typer.Argument(help="the query, for example \"SELECT MIN(per) FROM stocks WHERE risk < 50\"")],
+    param: Annotated[list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")] = [],  # noqa: B006
+    notify: Annotated[str, typer.Option(help='as JSON, for example {\"change\": 1.5}')] = "",
+    limit: Annotated[int, typer.Option(help="end after so many changes (0: at Ctrl-C)")] = 0,
+    json_lines: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    url: Url = "http://127.0.0.1:8080",
+) -> None:
+    """Print a query's answer, and then every change of it."""
+    from api.terminal import subscribe as run
+
+    params = {}
+    for item in param:
+        name, separator, text = item.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{item!r} is not of the form name=value", param_hint="--param")
+        params[name] = _value(text)
+    try:
+        wanted = json.loads(notify) if notify else None
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint="--notify") from None
+    raise typer.Exit(run(url, sql, params, wanted, limit, json_lines))
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@app.command()
+def publish(
+    table: Annotated[str, typer.Argument(help="the table")],
+    source: Annotated[str, typer.Argument(help="an NDJSON file with one event a line, or - for standard input")],
+    url: Url = "http://127.0.0.1:8080",
+) -> None:
+    """Send events from a file, with progress."""
+    from api.terminal import publish as run
+
+    raise typer.Exit(run(url, table, source))
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="which one, or all; without a name they are listed")] = "",
+    quick: Annotated[bool, typer.Option(help="small sizes, under a minute")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
+) -> None:
+    """Measure the parts of the server and the whole, beside the papers' figures and the naive way."""
+    from bench.registry import BENCHES
+
+    if name and name != "all" and name not in BENCHES:
+        raise typer.BadParameter(f"there is no bench {name!r}; there are {', '.join(BENCHES)}")
+    if not name:
+        for known, (_, text) in BENCHES.items():
+            typer.echo(f"{known:12} {text}")
+        return
+    for known in BENCHES if name == "all" else [name]:
+        BENCHES[known][0](quick).show(json_output)
+
+
+def main() -> None:
+    """Run a command; an error of the installation is one sentence, not a traceback."""
+    try:
+        app()
+    except ProsemError as error:
+        typer.secho(error.detail, fg=typer.colors.RED, err=True)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What OpenAPI says about each route. Bodies are read by msgspec, so their schemas stand here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TYPES = "boolean, integer, bigint, double precision, numeric(p,s), text, date, timestamptz, jsonb, bytea"
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"at": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+    },
+}
+TABLE = {
+    "type": "object",
+    "required": ["name", "columns", "primary_key"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "columns": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["name", "type"],
+                "properties": {
+                    "name": {"type": "string", "minLength": 1},
+                    "type": {"type": "string", "description": _TYPES},
+                    "nullable": {"type": "boolean", "default": True},
+                },
+            },
+        },
+        "primary_key": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+    },
+    "example": {
+        "name": "stocks",
+        "columns": [
+            {"name": "symbol", "type": "text"},
+            {"name": "risk", "type": "integer"},
+            {"name": "per", "type": "double precision"},
+        ],
+        "primary_key": ["symbol"],
+    },
+}
+EVENTS = {
+    "type": "object",
+    "required": ["events"],
+    "properties": {
+        "events": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["op"],
+                "properties": {
+                    "op": {"enum": ["insert", "upsert", "update", "delete"]},
+                    "row": {"type": "object"},
+                    "key": {"type": "object"},
+                    "set": {"type": "object"},
+                },
+            },
+        }
+    },
+    "example": {"events": [{"op": "upsert", "row": {"symbol": "IBM", "risk": 30, "per": 11.5}}]},
+}
+_PARAMS = {"type": "object", "example": {"lo": 20, "hi": 40}}
+SUBSCRIPTION = {
+    "type": "object",
+    "required": ["sql"],
+    "properties": {
+        "sql": {"type": "string"},
+        "params": _PARAMS,
+        "notify": {"type": "object"},
+        "id": {"type": "string"},
+        "durable": {"type": "boolean", "default": True},
+    },
+    "example": {"sql": "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi", "params": {"lo": 20, "hi": 40}},
+}
+BATCH = {
+    "type": "object",
+    "required": ["sql", "rows"],
+    "properties": {
+        "sql": {"type": "string"},
+        "notify": {"type": "object"},
+        "rows": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "object", "properties": {"id": {"type": "string"}, "params": _PARAMS}},
+        },
+        "durable": {"type": "boolean", "default": True},
+    },
+}
+PATCH = {"type": "object", "properties": {"params": _PARAMS, "active": {"type": "boolean"}}}
+
+
+def documented(summary: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Arguments of a route: its summary, the schema of its body, and the form of its errors."""
+    extra: dict[str, Any] = {}
+    if body is not None:
+        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    problem = {"description": "A problem document", "content": {"application/problem+json": {"schema": _PROBLEM}}}
+    return {"summary": summary, "openapi_extra": extra, "responses": {"4XX": problem, "503": problem}}

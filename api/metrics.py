@@ -1,0 +1,70 @@
+"""The counters of the core for Prometheus. Nothing is counted here; each scrape reads what the core has counted."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from api.wiring import Server
+
+
+def exposition(made: Server) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Reader(made))
+    return generate_latest(registry)
+
+
+class _Reader:
+    def __init__(self, made: Server) -> None:
+        self._made = made
+
+    def collect(self) -> Iterator[Metric]:
+        made, metrics = self._made, self._made.metrics
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield _gauge("prosem_ready", "1 while the server serves", int(made.is_ready))
+        yield _counter("prosem_process_cpu_seconds", "CPU time of the server process", usage.ru_utime + usage.ru_stime)
+        yield _gauge("prosem_process_peak_memory_bytes", "most memory the process has used", usage.ru_maxrss * 1024)
+        yield _counter("prosem_events", "events committed or about to be", metrics.events)
+        yield _counter("prosem_commits", "transactions committed", metrics.commits)
+        yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
+        yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)
+        yield _counter("prosem_changes_replayed", "changes replayed from the outbox", metrics.replayed)
+        yield _counter("prosem_lagging", "times a subscriber was too slow and was caught up later", metrics.lagging)
+        messages = CounterMetricFamily("prosem_outbox_messages", "messages written to the outbox", labels=["plan"])
+        seconds = CounterMetricFamily("prosem_plan_cpu_seconds", "CPU time of events in groups", labels=["plan"])
+        runs = CounterMetricFamily("prosem_plan_runs", "events taken by groups", labels=["plan"])
+        for plan, count in list(metrics.messages.items()):
+            messages.add_metric([plan], count)
+        for plan, nanoseconds in list(metrics.plan_cpu_ns.items()):
+            seconds.add_metric([plan], nanoseconds / 1e9)
+            runs.add_metric([plan], metrics.plan_runs[plan])
+        yield from (messages, seconds, runs)
+        if made.is_ready:
+            yield from self._sizes()
+
+    def _sizes(self) -> Iterator[Metric]:
+        state, engine = self._made.state, self._made.engine
+        yield _gauge("prosem_seq", "last committed seq", engine.committed_seq)
+        yield _gauge("prosem_backlog", "events that wait to be processed", engine.backlog)
+        yield _gauge("prosem_attached", "subscriptions with a stream", self._made.edge.hosted)
+        yield _counter(
+            "prosem_index_visits", "index nodes visited", sum(space.visits for space in list(state.spaces.values()))
+        )
+        subscriptions = GaugeMetricFamily("prosem_subscriptions", "subscriptions", labels=["type", "group"])
+        for group in list(state.groups.values()):
+            subscriptions.add_metric([group.type, group.name], state.group_sizes[group.id])
+        rows = GaugeMetricFamily("prosem_rows", "rows", labels=["table"])
+        for table in list(state.tables.values()):
+            rows.add_metric([table.name], len(state.rows[table.id]))
+        yield from (subscriptions, rows)
+
+
+def _counter(name: str, help: str, value: float) -> Metric:
+    return CounterMetricFamily(name, help, value=value)
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help, value=value)

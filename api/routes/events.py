@@ -1,0 +1,240 @@
+"""POST /v1/tables/{table}/events: one transaction a JSON request, batches for NDJSON, and WS /v1/publish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+
+from api.answers import answer, server
+from api.bodies import body, decode, lines
+from api.documents import EVENTS, documented
+from api.wiring import Server
+from prosem import commands as c
+from prosem.errors import BusyError, InputError, MalformedError, ProsemError
+from prosem.model import JsonObject
+from prosem.validate import known_table
+
+router = APIRouter(tags=["events"])
+NDJSON_LINES = 1_000
+NDJSON_BYTES = 1 << 20
+IN_FLIGHT = 64
+
+
+@router.post("/v1/tables/{table:path}/events", **documented("Publish events", EVENTS))
+async def publish(request: Request, table: str) -> Response:
+    made = server(request)
+    key = _hashed(request.headers.get("idempotency-key"))
+    async with _alone(made, key):
+        stored = await _stored(made, key)
+        if stored is not None and stored[1]:
+            return answer(stored[0])
+        if request.headers.get("content-type", "").split(";")[0].strip().lower() == "application/x-ndjson":
+            known_table(made.state.tables, table)
+            return await _ndjson(made, request, table, key, stored[0] if stored else None)
+        given = decode(await body(request, made.settings.max_body_mb << 20))
+        idempotency = c.Idempotency(key) if key else None
+        return answer(await made.call(c.Publish(table, _events(given), idempotency)))
+
+
+def _events(given: Any) -> list[Any]:
+    if not isinstance(given, dict) or "events" not in given:
+        raise InputError('expected an object with "events"', "")
+    events = given["events"]
+    if not isinstance(events, list):
+        raise InputError("expected a list of events", "/events")
+    if not events:
+        raise InputError("the list of events is empty; send at least one", "/events")
+    return events
+
+
+# -- idempotency ---------------------------------------------------------------------------------------------------
+def _hashed(key: str | None, tenant: str = "default") -> str | None:
+    return hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest() if key else None
+
+
+@contextlib.asynccontextmanager
+async def _alone(made: Server, key: str | None) -> AsyncIterator[None]:
+    """Requests with one key wait for each other: the second finds the answer of the first."""
+    if key is None:
+        yield
+        return
+    locks: dict[str, list[Any]] = made.idempotency_locks
+    entry = locks.setdefault(key, [asyncio.Lock(), 0])
+    entry[1] += 1
+    try:
+        async with entry[0]:
+            yield
+    finally:
+        entry[1] -= 1
+        if not entry[1]:
+            del locks[key]
+
+
+async def _stored(made: Server, key: str | None) -> tuple[JsonObject, bool] | None:
+    """The answer this key had before, and whether it was complete (a long NDJSON body may have been cut off)."""
+    if key is None:
+        return None
+    _ = made.engine
+    assert made.store is not None
+    found = await made.store.idempotency(key)
+    if found is None:
+        return None
+    stored, done, _lines = found
+    return msgspec.json.decode(stored or b"{}"), done
+
+
+# -- NDJSON --------------------------------------------------------------------------------------------------------
+async def _ndjson(made: Server, request: Request, table: str, key: str | None, before: JsonObject | None) -> Response:
+    """Commit a body of any size chunk by chunk; stops at the first bad line, having committed those before it."""
+    feed = Feed(made, table, key, before)
+    try:
+        async for whole in lines(request, made.settings.max_body_mb << 20):
+            for line in whole:
+                await feed.take(line)
+        await feed.flush(last=True)
+    except (BusyError, MalformedError) as error:
+        if not feed.count or not isinstance(error, MalformedError):
+            raise
+        return answer(feed.answer(error))
+    except ProsemError as error:
+        if not feed.count:
+            raise
+        return answer(feed.answer(error))
+    if not feed.count:
+        raise InputError("the body holds no event; send one JSON object a line", "")
+    return answer(feed.answer())
+
+
+class Feed:
+    """The state of one NDJSON body. With an idempotency key, lines committed by an earlier try are skipped."""
+
+    def __init__(self, made: Server, table: str, key: str | None, before: JsonObject | None) -> None:
+        self._made, self._table, self._key = made, table, key
+        self._skip = before["count"] if before else 0
+        self._first: int | None = before["first_seq"] if before else None
+        self._last: int | None = before["last_seq"] if before else None
+        self.count = self._skip  # lines committed
+        self._line = 0  # lines seen
+        self._events: list[Any] = []
+        self._bytes = 0
+
+    def answer(self, error: ProsemError | None = None) -> JsonObject:
+        found: JsonObject = {"first_seq": self._first, "last_seq": self._last, "count": self.count}
+        return found if error is None else found | {"errors": [{"at": error.at, "detail": error.detail}]}
+
+    async def take(self, line: bytes) -> None:
+        number, self._line = self._line, self._line + 1
+        if number < self._skip:
+            return
+        try:
+            event = decode(line)
+        except MalformedError as error:
+            await self.flush(last=True)
+            error.at = f"/{number}"
+            raise
+        self._events.append(event)
+        self._bytes += len(line)
+        if len(self._events) >= NDJSON_LINES or self._bytes >= NDJSON_BYTES:
+            await self.flush()
+
+    async def flush(self, last: bool = False) -> None:
+        """Commit what has gathered: all of it, or what stands before the first bad line."""
+        if not self._events:
+            return
+        events, self._events, self._bytes = self._events, [], 0
+        try:
+            await self._commit(events, last)
+        except BusyError:
+            raise
+        except ProsemError as error:
+            good = _number(error)
+            if good:
+                await self._commit(events[:good], True)
+            first = self._line - len(events) if last else self._line - len(events)
+            error.at = f"/{first + good}" + error.at.removeprefix(f"/{good}") if error.at else f"/{first}"
+            raise
+
+    async def _commit(self, events: list[Any], last: bool) -> None:
+        idempotency = None
+        if self._key is not None:
+            idempotency = c.Idempotency(self._key, self.count, self._first, last)
+        while True:
+            try:
+                got = await self._made.call(c.Publish(self._table, events, idempotency, at=""))
+                break
+            except BusyError as error:
+                if error.code != "busy":
+                    raise
+                await asyncio.sleep(0.05)  # back-pressure: the body is read no further meanwhile
+        self.count += len(events)
+        self._first = got["first_seq"] if self._first is None else self._first
+        self._last = got["last_seq"]
+
+
+def _number(error: ProsemError) -> int:
+    """The number of the event an error points at ("/17/row/per")."""
+    first = (error.at or "").split("/")[1:2]
+    return int(first[0]) if first and first[0].isdigit() else 0
+
+
+# -- WebSocket -----------------------------------------------------------------------------------------------------
+@router.websocket("/v1/publish")
+async def publish_stream(socket: WebSocket) -> None:
+    """A publisher's stream: many requests may be under way, the answers come in their order."""
+    made: Server = socket.app.state.server
+    await socket.accept()
+    answers: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(IN_FLIGHT)
+    sender = asyncio.create_task(_send_answers(socket, answers))
+    try:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                break
+            tag, outcome = await _begin(made, message.get("text") or message.get("bytes") or b"")
+            await answers.put((tag, outcome))
+    except WebSocketDisconnect:
+        pass
+    finally:
+        await answers.put(None)
+        await asyncio.gather(sender, return_exceptions=True)
+
+
+async def _begin(made: Server, text: str | bytes) -> tuple[Any, Any]:
+    """Put one frame's events into the order; a future, or the error that stops it."""
+    tag = None
+    try:
+        frame = decode(text)
+        if not isinstance(frame, dict):
+            raise InputError('expected a frame like {"table": …, "events": […]}', "")
+        tag = frame.get("tag")
+        if not isinstance(frame.get("table"), str):
+            raise InputError("expected the name of a table", "/table")
+        command = c.Publish(frame["table"], _events(frame))
+        while True:
+            try:
+                return tag, made.submit(command)
+            except BusyError as error:
+                if error.code != "busy":
+                    raise
+                await asyncio.sleep(0.02)
+    except ProsemError as error:
+        return tag, error
+
+
+async def _send_answers(socket: WebSocket, answers: asyncio.Queue[tuple[Any, Any] | None]) -> None:
+    while (item := await answers.get()) is not None:
+        tag, outcome = item
+        try:
+            if isinstance(outcome, ProsemError):
+                raise outcome
+            frame = {"tag": tag} | await asyncio.wrap_future(outcome)
+        except ProsemError as error:
+            frame = {"tag": tag, "error": error.problem()}
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await socket.send_text(msgspec.json.encode(frame, enc_hook=float).decode())

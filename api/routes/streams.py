@@ -1,0 +1,132 @@
+"""WS /v1/stream and GET /v1/subscriptions/{id}/stream: what changes, as it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, WebSocket
+from starlette.responses import StreamingResponse
+
+from api.answers import server
+from api.bodies import decode
+from api.documents import documented
+from api.wiring import Server
+from prosem import commands as c
+from prosem.errors import InputError, ProsemError
+from prosem.subscriber import Item, Subscriber
+
+router = APIRouter(tags=["streams"])
+_encode = msgspec.json.encode
+HEARTBEAT_S = 15.0
+
+
+def frame(item: Item) -> bytes:
+    """An item as a frame of the socket."""
+    kind, id, seq, body = item
+    if kind == "change" or kind == "snapshot":
+        return b'{"id":%b,"seq":%d,"%b":%b}' % (_encode(id), seq, kind.encode(), body)
+    if kind == "error":
+        return b'{"error":%b%b}' % (body, b"" if id is None else b',"id":' + _encode(id))
+    return b'{"%b":%d}' % (kind.encode(), seq)
+
+
+@router.websocket("/v1/stream")
+async def stream(socket: WebSocket) -> None:
+    made: Server = socket.app.state.server
+    await socket.accept()
+    subscriber = made.subscriber()
+    sender = asyncio.create_task(_send(socket, subscriber))
+    try:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                break
+            try:
+                _handle(subscriber, decode(message.get("text") or message.get("bytes") or b""))
+            except ProsemError as error:
+                subscriber.error(error)
+    finally:
+        subscriber.close()
+        sender.cancel()
+        await asyncio.gather(sender, return_exceptions=True)
+
+
+async def _send(socket: WebSocket, subscriber: Subscriber) -> None:
+    with contextlib.suppress(Exception):  # the socket is gone; its reader notices too
+        while items := await subscriber.fetch():
+            for item in items:
+                await socket.send_text(frame(item).decode())
+
+
+def _handle(subscriber: Subscriber, given: Any) -> None:
+    if not isinstance(given, dict):
+        raise InputError('expected a frame like {"op": "attach", "id": …}', "")
+    op = given.get("op")
+    if op == "ping":
+        subscriber.ping()
+    elif op == "attach":
+        subscriber.attach(_id(given), _after(given.get("after")))
+    elif op == "detach":
+        subscriber.detach(_id(given))
+    else:
+        raise InputError(f"unknown op {op!r}; it is attach, detach or ping", "/op")
+
+
+def _id(given: dict[str, Any]) -> str:
+    id = given.get("id")
+    if not isinstance(id, str):
+        raise InputError("expected the id of a subscription", "/id")
+    return id
+
+
+def _after(after: Any) -> int | None:
+    if after is None or (type(after) is int and 0 <= after < 2**63):
+        return after
+    raise InputError("expected a seq, a whole number", "/after")
+
+
+@router.get("/v1/subscriptions/{id:path}/stream", **documented("The changes as Server-Sent Events"))
+async def events(request: Request, id: str) -> StreamingResponse:
+    made = server(request)
+    last = request.headers.get("last-event-id")
+    after = None
+    if last is not None:
+        if not last.isascii() or not last.isdigit() or len(last) > 18:
+            raise InputError(f"Last-Event-ID must be a seq, not {last[:40]!r}")
+        after = int(last)
+    await made.call(c.Result(id))  # 404 before the stream starts
+    return StreamingResponse(
+        _event_stream(made, id, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _event_stream(made: Server, id: str, after: int | None) -> AsyncIterator[bytes]:
+    subscriber = made.subscriber()
+    try:
+        subscriber.attach(id, after)
+        yield b": connected\n\n"
+        while True:
+            try:
+                items = await asyncio.wait_for(subscriber.fetch(), HEARTBEAT_S)
+            except TimeoutError:
+                yield b": alive\n\n"
+                continue
+            if not items:
+                return
+            yield b"".join(_event(item) for item in items)
+            if any(item.kind == "error" for item in items):
+                return
+    finally:
+        subscriber.close()
+
+
+def _event(item: Item) -> bytes:
+    if item.kind in ("change", "snapshot"):
+        return b"event: %b\nid: %d\ndata: %b\n\n" % (item.kind.encode(), item.seq, item.body)
+    if item.kind == "error":
+        return b"event: error\ndata: %b\n\n" % item.body
+    return b""

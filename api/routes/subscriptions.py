@@ -1,0 +1,173 @@
+"""/v1/subscriptions: register, look at, move and delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from api.answers import answer, server
+from api.bodies import json_object
+from api.documents import BATCH, PATCH, SUBSCRIPTION, documented
+from prosem import commands as c
+from prosem.errors import InputError, NotFoundError, TooLargeError, pointer
+from prosem.language.notify import check_notify
+from prosem.language.parse import parse
+from prosem.language.syntax import Query
+from prosem.model import JsonObject
+from prosem.state import MAX_ID_LENGTH
+from prosem.types.registry import TYPES
+
+router = APIRouter(prefix="/v1", tags=["subscriptions"])
+_SHORT_SQL = 2_000
+
+
+@router.post("/subscriptions", status_code=201, **documented("Subscribe", SUBSCRIPTION))
+async def subscribe(request: Request) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    _only(body, ("sql", "params", "notify", "id", "durable"))
+    query = await _parse(body.get("sql"))
+    durable = body.get("durable", True)
+    if not isinstance(durable, bool):
+        raise InputError("expected true or false", "/durable")
+    row = (_id(body.get("id"), "/id"), _params(body.get("params"), "/params"))
+    found = await made.call(c.Subscribe(query, check_notify(body.get("notify")), [row], durable))
+    return answer(found, 201)
+
+
+@router.post("/subscriptions/batch", status_code=201, **documented("Subscribe many at once", BATCH))
+async def subscribe_batch(request: Request) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    _only(body, ("sql", "notify", "rows", "durable"))
+    query = await _parse(body.get("sql"))
+    given = body.get("rows")
+    if not isinstance(given, list) or not given:
+        raise InputError("expected a list with at least one row", "/rows")
+    if len(given) > made.settings.max_batch_rows:
+        raise TooLargeError(f"a batch has at most {made.settings.max_batch_rows} rows; send several", "/rows")
+    rows = [_row(row, number) for number, row in enumerate(given)]
+    durable = body.get("durable", True) is not False
+    found = await made.call(c.Subscribe(query, check_notify(body.get("notify")), rows, durable, batch=True))
+    return answer(found, 201)
+
+
+def _row(row: Any, number: int) -> tuple[str | None, JsonObject]:
+    if not isinstance(row, dict):
+        raise InputError('expected an object with "params"', pointer("rows", number))
+    try:
+        return _id(row.get("id"), "/id"), _params(row.get("params"), "/params")
+    except InputError as error:
+        raise error.moved(pointer("rows", number)) from None
+
+
+def _only(body: JsonObject, names: tuple[str, ...]) -> None:
+    for name in body:
+        if name not in names:
+            raise InputError(f"unknown member {name!r}; known are {', '.join(names)}", pointer(name))
+
+
+async def _parse(sql: Any) -> Query:
+    if not isinstance(sql, str):
+        raise InputError("expected a query as text", "/sql")
+    return parse(sql) if len(sql) <= _SHORT_SQL else await asyncio.to_thread(parse, sql)
+
+
+def _id(id: Any, at: str) -> str | None:
+    if id is None:
+        return None
+    if not isinstance(id, str) or not id or len(id) > MAX_ID_LENGTH or "\0" in id or "/" in id:
+        raise InputError(f"expected a text of 1 to {MAX_ID_LENGTH} characters without NUL and slash", at)
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        raise InputError("an id cannot hold half of a surrogate pair", at) from None
+    return id
+
+
+def _params(params: Any, at: str) -> JsonObject:
+    if params is None:
+        return {}
+    if not isinstance(params, dict):
+        raise InputError("expected an object with a value for each parameter", at)
+    return params
+
+
+@router.get("/subscriptions", **documented("Subscriptions, page by page"))
+async def index(request: Request) -> Response:
+    made = server(request)
+    _ = made.engine
+    assert made.store is not None
+    query = request.query_params
+    limit = query.get("limit", "100")
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= 10_000:
+        raise InputError("expected a number from 1 to 10000", "/limit")
+    after = query.get("after")
+    if after is not None and "\0" in after:
+        raise InputError("an id holds no NUL", "/after")
+    found = await made.store.page(
+        group=query.get("group"), type=query.get("type"), limit=int(limit[:9]), after=after
+    )
+    return answer({"subscriptions": [_public(item) for item in found]})
+
+
+def _public(item: Any) -> JsonObject:
+    return {
+        "id": item.id,
+        "type": item.type,
+        "group": item.group,
+        "sql": item.sql,
+        "params": msgspec.Raw(_bytes(item.params)),
+        "notify": None if item.notify is None else msgspec.Raw(_bytes(item.notify)),
+        "active": item.active,
+        "durable": item.durable,
+        "created_seq": item.created_seq,
+    }
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+@router.get("/types", **documented("The supported subscription types"))
+async def types(request: Request) -> Response:
+    return answer({"types": [kind.describe() for kind in TYPES]})
+
+
+@router.get("/subscriptions/{id:path}/result", **documented("The current answer"))
+async def result(request: Request, id: str) -> Response:
+    return answer(await server(request).call(c.Result(id)))
+
+
+@router.get("/subscriptions/{id:path}", **documented("One subscription"))
+async def show(request: Request, id: str) -> Response:
+    made = server(request)
+    _ = made.engine
+    assert made.store is not None
+    found = await made.store.subscription(id) if "\0" not in id else None
+    if found is None:
+        raise NotFoundError(f"there is no subscription {id[:200]!r}")
+    return answer(_public(found))
+
+
+@router.delete("/subscriptions/{id:path}", **documented("Delete a subscription"))
+async def delete(request: Request, id: str) -> Response:
+    return answer(await server(request).call(c.Delete(id)))
+
+
+@router.patch("/subscriptions/{id:path}", **documented("Move, suspend or resume a subscription", PATCH))
+async def patch(request: Request, id: str) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    _only(body, ("params", "active"))
+    active = body.get("active")
+    if active is not None and not isinstance(active, bool):
+        raise InputError("expected true or false", "/active")
+    params = None if body.get("params") is None else _params(body["params"], "/params")
+    if params is None and active is None:
+        raise InputError('expected "params" or "active"', "")
+    return answer(await made.call(c.Patch(id, params, active)))
+

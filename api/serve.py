@@ -1,0 +1,47 @@
+"""Run the application under uvicorn until a signal or a failure ends it."""
+
+from __future__ import annotations
+
+import logging
+
+import uvicorn
+
+from api.app import make_app
+from api.settings import Settings
+from api.wiring import Server
+
+
+def configure_logging(level: str) -> None:
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
+    )
+    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+
+
+def serve(settings: Settings) -> int:
+    """Exit code 0 after a signal, 1 when the server could not start."""
+    configure_logging(settings.log_level)
+    made = Server(settings)
+    runner = uvicorn.Server(config(made, settings))
+
+    def stop() -> None:
+        runner.should_exit = True
+
+    made.on_failure = stop
+    runner.run()
+    return 1 if made.failure else 0
+
+
+def config(made: Server, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        make_app(made),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body_mb << 20,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=1 << 18,
+    )

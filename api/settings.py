@@ -1,0 +1,44 @@
+"""Every setting of the server, in one place: command line, environment and documentation are made from it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import platformdirs
+
+
+def default_data_dir() -> Path:
+    """Where the embedded PostgreSQL keeps its files. Root's home is closed to the user PostgreSQL runs as."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return Path("/var/lib/prosem")
+    return Path(platformdirs.user_data_dir("prosem", appauthor=False))
+
+
+def setting(default: object, help: str) -> object:
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Each field is an option `--like-this` of `prosem serve` and a variable `PROSEM_LIKE_THIS`."""
+
+    host: str = setting("127.0.0.1", "address to listen on")  # type: ignore[assignment]
+    port: int = setting(8080, "port to listen on")  # type: ignore[assignment]
+    data_dir: str = setting("", "folder of the embedded PostgreSQL (default: the user's data folder)")  # type: ignore[assignment]
+    database: str = setting("", "postgresql://… to use your own PostgreSQL instead of the embedded one")  # type: ignore[assignment]
+    standby: bool = setting(False, "wait while another server uses the database, then take over")  # type: ignore[assignment]
+    plan: str = setting("auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it")  # type: ignore[assignment]
+    max_backlog: int = setting(50_000, "events that may wait before publishers are answered 503")  # type: ignore[assignment]
+    max_batch: int = setting(2_000, "events of one transaction at the most")  # type: ignore[assignment]
+    max_body_mb: int = setting(64, "largest JSON body in MiB (NDJSON bodies have no limit)")  # type: ignore[assignment]
+    max_batch_rows: int = setting(100_000, "most subscriptions of one batch request")  # type: ignore[assignment]
+    queue: int = setting(10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox")  # type: ignore[assignment]
+    retention_events: int = setting(20_000_000, "how many seqs back a subscriber can resume without a fresh snapshot")  # type: ignore[assignment]
+    partition_events: int = setting(1_000_000, "seqs of one partition of the event log and the outbox")  # type: ignore[assignment]
+    log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.data_dir).expanduser().resolve() if self.data_dir else default_data_dir()

@@ -1,0 +1,91 @@
+"""`prosem subscribe` and `prosem publish`: the client from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prosem_client import AsyncClient, Change, Client, PartlyPublished, ProsemError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+_errors = Console(stderr=True)
+
+
+def subscribe(url: str, sql: str, params: dict[str, Any], notify: dict[str, Any] | None, limit: int, as_json: bool) -> int:
+    """Print the answer and then every change until Ctrl-C (or `limit` changes)."""
+    try:
+        asyncio.run(_follow(url, sql, params, notify, limit, as_json))
+    except KeyboardInterrupt:
+        pass
+    except ProsemError as error:
+        return _complain(error)
+    return 0
+
+
+async def _follow(
+    url: str, sql: str, params: dict[str, Any], notify: dict[str, Any] | None, limit: int, as_json: bool
+) -> None:
+    console = Console()
+    async with AsyncClient(url) as client:
+        count = 0
+        async for change in client.subscribe(sql, params, notify=notify, durable=False, snapshot=True):
+            _print(console, change, as_json)
+            count += not change.snapshot
+            if limit and count >= limit:
+                return
+
+
+def _print(console: Console, change: Change, as_json: bool) -> None:
+    if as_json:
+        told = {"snapshot": change.result} if change.snapshot else {"change": change.change}
+        print(json.dumps({"id": change.id, "seq": change.seq} | told, ensure_ascii=False), flush=True)
+    elif change.snapshot:
+        console.print(f"[dim]seq {change.seq}[/dim] [bold]answer[/bold] {json.dumps(change.result, ensure_ascii=False)}")
+    else:
+        console.print(f"[dim]seq {change.seq}[/dim] [green]change[/green] {json.dumps(change.change, ensure_ascii=False)}")
+
+
+def publish(url: str, table: str, source: str) -> int:
+    """Send an NDJSON file (or standard input, `-`); says how many lines are committed, and the first bad one."""
+    if source != "-" and not Path(source).is_file():
+        _errors.print(f"[red]there is no file {source}[/red]; give an NDJSON file, or - for standard input")
+        return 2
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=_errors) as progress, Client(url) as client:
+        task = progress.add_task(f"events to {table}", total=None if source == "-" else _count(source))
+        try:
+            done = client.publish_ndjson(table, _lines(source), lambda count: progress.update(task, completed=count))
+        except PartlyPublished as error:
+            progress.stop()
+            _errors.print(f"{error.published.count:,} events are committed; then: [red]{error.detail}[/red]")
+            return 1
+        except ProsemError as error:
+            progress.stop()
+            return _complain(error)
+    _errors.print(f"{done.count:,} events committed, seq {done.first_seq} to {done.last_seq}")
+    return 0
+
+
+def _lines(source: str) -> Iterator[str]:
+    with sys.stdin if source == "-" else open(source, encoding="utf-8") as stream:
+        for line in stream:
+            if line.strip():
+                yield line
+
+
+def _count(source: str) -> int:
+    with open(source, "rb") as stream:
+        return sum(1 for line in stream if line.strip())
+
+
+def _complain(error: ProsemError) -> int:
+    _errors.print(f"[red]{error.detail}[/red]", highlight=False)
+    highlight = getattr(error, "highlight", None)
+    if highlight:
+        _errors.print(highlight, highlight=False)
+    return 1

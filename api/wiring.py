@@ -1,0 +1,181 @@
+"""The composition root: the one place where parts are made and put together. Nothing is global."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from api.settings import Settings
+from cn.networks.registry import make_network
+from optimizer.choose import chooser
+from prosem import commands as c
+from prosem.edge import Edge
+from prosem.engine import Engine
+from prosem.errors import ProsemError, RecoveringError, SetupError
+from prosem.metrics import Metrics
+from prosem.recovery import recover
+from prosem.replayer import Replayer
+from prosem.state import State
+from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.log import Writer
+from prosem.store.replay import Replay as ReplayStore
+from prosem.store.schema import migrate
+from prosem.subscriber import Subscriber
+
+log = logging.getLogger("prosem")
+T = TypeVar("T")
+
+
+class Server:
+    """A running server. Made and closed on the loop's thread; starting the database happens beside it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.started = time.time()
+        self.failure: str | None = None
+        self.idempotency_locks: dict[str, list[Any]] = {}
+        self._postgres: EmbeddedPostgres | None = None
+        self._writer: Writer | None = None
+        self._engine: Engine | None = None
+        self._retained_after = 0
+        self._starting: asyncio.Task[None] | None = None
+        self._closing = False
+        self.store: ReplayStore | None = None
+        self.edge = Edge(self.metrics)
+        self.edge.network = make_network("local", self.edge.deliver, self.edge.watermark)
+        self._replayer: Replayer | None = None
+        self.on_failure: Callable[[], None] = lambda: None
+
+    # -- life ----------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Begin to start; `ready` tells when it is done. Requests are answered 503 until then."""
+        self._starting = asyncio.get_running_loop().create_task(self._start())
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            url = await asyncio.to_thread(self._open_database)
+            self.store = ReplayStore(url)
+            self._replayer = Replayer(self.store, self.metrics)
+            self._replayer.start()
+            self.edge.replay = self._replayer.submit
+            self.edge.orphan = self._forget
+            assert self._writer is not None
+            self._engine = Engine(
+                self._writer,
+                lambda: self._recover(url),
+                loop.call_soon_threadsafe,
+                self.edge,
+                self.metrics,
+                max_backlog=self.settings.max_backlog,
+                max_batch=self.settings.max_batch,
+                idle=self._retire,
+            )
+            self._engine.start()
+        except ProsemError as error:
+            self.failure = error.detail
+            log.error("cannot start: %s", error.detail)
+            self.on_failure()
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
+            log.exception("cannot start")
+            self.on_failure()
+
+    def _open_database(self) -> str:
+        settings = self.settings
+        url = settings.database
+        if not url:
+            log.info("starting the embedded PostgreSQL in %s", settings.folder)
+            self._postgres = EmbeddedPostgres(settings.folder)
+            url = self._postgres.start(standby=settings.standby, cancelled=lambda: self._closing)
+            migrate(url)
+        self._writer = Writer.connect(
+            url,
+            wait_s=5.0,
+            standby=settings.standby,
+            partition_size=settings.partition_events,
+            cancelled=lambda: self._closing,
+        )
+        return url
+
+    def _recover(self, url: str) -> State:
+        assert self._writer is not None
+        if not self._writer.is_open():
+            if self._postgres is not None and not self._postgres.is_alive():
+                url = self._postgres.start()
+            self._writer.reconnect(url=url)
+            assert self.store is not None
+            self.store.url = url
+        state = State(chooser(self.settings.plan), self.metrics, lambda: self._retained_after)
+        self._retained_after = recover(url, state, log.info, restart=self._engine is None or self._engine.state is None)
+        return state
+
+    def _retire(self, last_seq: int) -> None:
+        """Called by the committer between batches: drop what is no longer retained."""
+        assert self._writer is not None
+        due = last_seq - self.settings.retention_events - self.settings.partition_events
+        if due > self._retained_after:
+            self._retained_after = self._writer.retire(last_seq - self.settings.retention_events)
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._starting is not None:
+            await asyncio.gather(self._starting, return_exceptions=True)
+        if self._engine is not None:
+            await asyncio.to_thread(self._engine.close)
+        if self._replayer is not None:
+            await self._replayer.close()
+        if self.store is not None:
+            await self.store.close()
+        if self._writer is not None:
+            self._writer.close()
+        if self._postgres is not None:
+            await asyncio.to_thread(self._postgres.stop)
+
+    # -- use -----------------------------------------------------------------------------------------------------
+    @property
+    def is_ready(self) -> bool:
+        return self._engine is not None and self._engine.ready
+
+    @property
+    def problem(self) -> str:
+        """Why the server does not serve (yet)."""
+        if self.failure:
+            return self.failure
+        return self._engine.problem if self._engine is not None else "the database is being started"
+
+    @property
+    def engine(self) -> Engine:
+        if self._engine is None:
+            raise RecoveringError(f"the server does not serve yet: {self.problem}")
+        return self._engine
+
+    @property
+    def state(self) -> State:
+        """For reading sizes; answers go through `call`."""
+        state = self.engine.state
+        if state is None:
+            raise SetupError("the server does not serve yet")
+        return state
+
+    def submit(self, command: c.Command) -> Future[Any]:
+        return self.engine.submit(command)
+
+    async def call(self, command: c.Command) -> Any:
+        """Carry a command out; returns after its commit."""
+        return await asyncio.wrap_future(self.submit(command))
+
+    def subscriber(self) -> Subscriber:
+        return Subscriber(self.edge, self.submit, self.metrics, self.settings.queue)
+
+    def _forget(self, id: str) -> None:
+        try:
+            future = self.submit(c.Delete(id))
+            future.add_done_callback(lambda done: done.exception())
+        except ProsemError as error:
+            log.warning("the ephemeral subscription %s stays until the next start: %s", id, error)

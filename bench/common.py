@@ -1,0 +1,95 @@
+"""What all benchmarks share: progress on stderr, a table on stdout, one JSON object on request."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_progress = Console(stderr=True)
+
+
+@dataclass
+class Report:
+    """The outcome of a benchmark. `figures` keeps the names that outside checks use."""
+
+    bench: str
+    params: dict[str, Any]
+    figures: dict[str, Any] = field(default_factory=dict)
+    tables: list[tuple[str, Sequence[Mapping[str, Any]]]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def show(self, as_json: bool) -> None:
+        seconds = round(time.perf_counter() - self.started, 1)
+        if as_json:
+            document = {
+                "bench": self.bench,
+                "params": self.params,
+                "figures": self.figures,
+                "machine": machine(),
+                "seconds": seconds,
+            }
+            print(json.dumps(document))
+            return
+        console = Console()
+        for title, rows in self.tables:
+            table = Table(title=title, title_justify="left")
+            for name in rows[0]:
+                table.add_column(name, justify="right")
+            for row in rows:
+                table.add_row(*(_short(value) for value in row.values()))
+            console.print(table)
+        for note in self.notes:
+            console.print(note)
+        console.print(f"[dim]{machine()['cpu']}, {machine()['cores']} cores, {seconds} s[/dim]")
+
+
+def _short(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def progress(text: str) -> None:
+    _progress.print(f"[dim]{text}[/dim]")
+
+
+def machine() -> dict[str, Any]:
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.system(),
+    }
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where the system does not tell."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return 0
+    gc.collect()
+    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+Bench = Callable[[bool], Report]
+
+
+def fail(text: str) -> None:
+    """Strategies disagree: no figure of such a run is worth anything."""
+    print(f"bench failed: {text}", file=sys.stderr)
+    raise SystemExit(1)

@@ -1,0 +1,231 @@
+"""Range-min: reformulation against enumeration against a scan, on the workload of thesis table 3.1.
+
+Tuples uniform over x in [0, 10000], y a random walk in [0, 10000] with 0.5 % spikes (a drop, then back); ranges with
+midpoint N(5000, 1500) and length N(1000, 1000). The engine's own space is driven, not a copy of it. All strategies see the
+same events and must agree on every affected subscription. Like the thesis we count events that concern somebody's range.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.common import Report, fail, progress, resident_bytes
+from optimizer.choose import chooser
+from prosem import commands as c
+from prosem.language.parse import parse
+from prosem.metrics import Metrics
+from prosem.model import Delta
+from prosem.state import State
+from prosem.types.extreme import ExtremeSpace
+
+DOMAIN = 10_000
+SPIKES = 0.005
+SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
+TABLE = {
+    "name": "stocks",
+    "columns": [{"name": "k", "type": "integer"}, {"name": "x", "type": "integer"}, {"name": "y", "type": "integer"}],
+    "primary_key": ["k"],
+}
+THESIS_BY_TUPLES = {20_000: (2.10, 726), 40_000: (2.15, 671), 60_000: (2.18, 678), 80_000: (2.20, 655), 100_000: (2.22, 654)}
+THESIS_BY_SUBSCRIPTIONS = {
+    200_000: (2.08, 303), 400_000: (2.08, 616), 600_000: (2.08, 909), 800_000: (2.08, 1218), 1_000_000: (2.08, 1441)
+}  # fmt: skip
+
+
+def run(quick: bool) -> Report:
+    subscriptions = [10_000, 50_000] if quick else [100_000, *THESIS_BY_SUBSCRIPTIONS]
+    tuples = [2_000, 10_000] if quick else [10_000, *THESIS_BY_TUPLES]
+    fixed_tuples, fixed_subscriptions = (2_000, 10_000) if quick else (10_000, 500_000)
+    events = 300 if quick else 2_000
+    report = Report("range-min", {"events": events, "quick": quick, "spikes": SPIKES})
+    by_subscriptions, memory = [], 0.0
+    for count in subscriptions:
+        figures, memory = measure(fixed_tuples, count, events)
+        by_subscriptions.append(figures)
+    by_tuples = [measure(count, fixed_subscriptions, events)[0] for count in tuples]
+    report.figures = {
+        "by_subscriptions": by_subscriptions,
+        "by_tuples": by_tuples,
+        "bytes_per_subscription": round(memory, 1),
+        "thesis": {"by_subscriptions": THESIS_BY_SUBSCRIPTIONS, "by_tuples": THESIS_BY_TUPLES},
+    }
+    report.tables = [
+        ("growth with subscriptions (thesis table 3.3)", _beside(by_subscriptions, "subscriptions", THESIS_BY_SUBSCRIPTIONS)),
+        ("growth with tuples (thesis table 3.2)", _beside(by_tuples, "tuples", THESIS_BY_TUPLES)),
+    ]
+    report.notes = [
+        f"{memory:.0f} bytes a subscription at {subscriptions[-1]:,}, everything included",
+        "µs per event; thesis: messages of S-CN and of unicast",
+    ]
+    return report
+
+
+def _beside(rows: list[dict[str, Any]], by: str, thesis: dict[int, tuple[float, int]]) -> list[dict[str, Any]]:
+    shown = []
+    for row in rows:
+        known = thesis.get(row[by])
+        shown.append(row | {"thesis": f"{known[0]} / {known[1]}" if known else "-"})
+    return shown
+
+
+def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any], float]:
+    """Figures per event, and bytes of memory a subscription."""
+    progress(f"range-min: {tuples:,} tuples, {subscriptions:,} subscriptions, {events:,} events")
+    random = np.random.default_rng(7)
+    state, xs, ys = _state(tuples, random)
+    before = resident_bytes()
+    low, high = _subscribe(state, subscriptions, random)
+    memory = (resident_bytes() - before) / subscriptions
+    (space,) = state.spaces.values()
+    assert isinstance(space, ExtremeSpace)
+    scan = Scan(low, high, xs, ys)
+    table, rows = state.tables["stocks"], next(iter(state.rows.values()))
+    spent = dict.fromkeys(("step", "reformulate", "enumerate", "scan"), 0.0)
+    counted = dict.fromkeys(("events", "reformulate", "enumerate"), 0)
+    clock = time.perf_counter
+    for key, y in _walk(xs, ys, events, random):
+        old, new = rows[key,], (key, int(xs[key]), y)
+        rows[key,] = new
+        start = clock()
+        description = space.step(Delta(0, table, (key,), old, new))
+        stepped = clock()
+        messages = space.messages(description, "reformulate") if description else []
+        reformulated = clock()
+        addressed = space.messages(description, "enumerate") if description else []
+        enumerated = clock()
+        affected = scan.take(key, y)
+        scanned = clock()
+        if sorted(draft.targets[0] for draft in addressed if draft.targets) != [int(at) + 1 for at in affected]:
+            fail(f"enumeration and scan disagree on an event of key {key}")
+        if description is None:
+            continue
+        counted["events"] += 1
+        counted["reformulate"] += len(messages)
+        counted["enumerate"] += len(addressed)
+        spent["step"] += stepped - start
+        spent["reformulate"] += reformulated - stepped
+        spent["enumerate"] += enumerated - reformulated
+        spent["scan"] += scanned - enumerated
+    number = max(1, counted["events"])
+    return {
+        "subscriptions": subscriptions,
+        "tuples": tuples,
+        "messages_reformulate": round(counted["reformulate"] / number, 3),
+        "messages_enumerate": round(counted["enumerate"] / number, 2),
+        "us_reformulate": round((spent["step"] + spent["reformulate"]) / number * 1e6, 2),
+        "us_enumerate": round((spent["step"] + spent["enumerate"]) / number * 1e6, 2),
+        "us_scan": round(spent["scan"] / number * 1e6, 2),
+    }, memory
+
+
+def _state(tuples: int, random: np.random.Generator) -> tuple[State, NDArray[np.int64], NDArray[np.int64]]:
+    state = State(chooser("auto"), Metrics())
+    state.execute(c.CreateTable(TABLE))
+    xs = random.integers(0, DOMAIN + 1, tuples)
+    ys = random.integers(0, DOMAIN + 1, tuples)
+    state.rows[1].update({(k,): (k, int(xs[k]), int(ys[k])) for k in range(tuples)})
+    return state, xs, ys
+
+
+def _subscribe(
+    state: State, count: int, random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    middle = random.normal(5000, 1500, count)
+    length = np.abs(random.normal(1000, 1000, count))
+    low = np.clip(middle - length / 2, 0, DOMAIN).astype(np.int64)
+    high = np.clip(middle + length / 2, 0, DOMAIN).astype(np.int64)
+    query = parse(SQL)
+    for start in range(0, count, 50_000):
+        stop = min(count, start + 50_000)
+        rows: list[tuple[str | None, dict[str, Any]]] = [
+            (None, {"lo": int(low[at]), "hi": int(high[at])}) for at in range(start, stop)
+        ]
+        state.execute(c.Subscribe(query, None, rows, batch=True))
+        state.begin()
+    return low, high
+
+
+def _walk(
+    xs: NDArray[np.int64], ys: NDArray[np.int64], events: int, random: np.random.Generator
+) -> Iterator[tuple[int, int]]:
+    """Keys and their new y: a random walk whose step grows with the value, and now and then a drop and the way back."""
+    y = ys.copy()
+    produced = 0
+    while produced < events:
+        key = int(random.integers(0, len(xs)))
+        if random.random() < SPIKES:
+            back = int(y[key])
+            yield key, max(0, back // 20)
+            yield key, back
+            produced += 2
+            continue
+        step = max(1, int(abs(random.normal(0, 0.05)) * (int(y[key]) + 100)))
+        y[key] = min(DOMAIN, max(0, int(y[key]) + (step if random.random() < 0.5 else -step)))
+        yield key, int(y[key])
+        produced += 1
+
+
+class Scan:
+    """What a competent engineer writes first: all ranges and their minima in arrays, scanned at each event."""
+
+    def __init__(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], xs: NDArray[np.int64], ys: NDArray[np.int64]
+    ) -> None:
+        self._low, self._high, self._xs, self._ys = low, high, xs, ys.copy()
+        order = np.argsort(xs, kind="stable")
+        self._sorted_x, self._order = xs[order], order
+        table = _sparse(self._ys[order])
+        start, stop = np.searchsorted(self._sorted_x, low, "left"), np.searchsorted(self._sorted_x, high, "right")
+        self._minimum = _lowest(table, start, stop)
+
+    def take(self, key: int, y: int) -> NDArray[np.int64]:
+        """The subscriptions whose minimum the event changes."""
+        x, old = self._xs[key], self._ys[key]
+        self._ys[key] = y
+        if y == old:
+            return np.empty(0, np.int64)
+        inside = (self._low <= x) & (self._high >= x)
+        if y < old:
+            found = np.flatnonzero(inside & (self._minimum > y))
+            self._minimum[found] = y
+            return found
+        suspects = np.flatnonzero(inside & (self._minimum == old))
+        if not len(suspects):
+            return suspects
+        first, last = self._low[suspects].min(), self._high[suspects].max()
+        left = int(np.searchsorted(self._sorted_x, first, "left"))
+        right = int(np.searchsorted(self._sorted_x, last, "right"))
+        table = _sparse(self._ys[self._order[left:right]])
+        start = np.searchsorted(self._sorted_x, self._low[suspects], "left") - left
+        stop = np.searchsorted(self._sorted_x, self._high[suspects], "right") - left
+        now = _lowest(table, start, stop)
+        changed = now != old
+        self._minimum[suspects] = now
+        found = suspects[changed]
+        return found
+
+
+def _sparse(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Minima over all runs of length 1, 2, 4, …"""
+    table, width = [values], 1
+    while 2 * width <= len(values):
+        table.append(np.minimum(table[-1][:-width], table[-1][width:]))
+        width *= 2
+    return table
+
+
+def _lowest(table: list[NDArray[np.int64]], start: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The minimum of values[start:stop] for each pair; the greatest number where it is empty."""
+    found = np.full(len(start), np.iinfo(np.int64).max)
+    length = stop - start
+    level = np.where(length > 0, np.log2(np.maximum(length, 1)).astype(np.int64), -1)
+    for depth, minima in enumerate(table):
+        here = np.flatnonzero(level == depth)
+        if len(here):
+            found[here] = np.minimum(minima[start[here]], minima[stop[here] - (1 << depth)])
+    return found

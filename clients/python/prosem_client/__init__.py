@@ -1,0 +1,28 @@
+"""Live SQL subscriptions from Python: `AsyncClient` for asyncio, `Client` for threads."""
+
+from prosem_client.client import AsyncClient
+from prosem_client.errors import Closed, ConnectionLost, OutOfStep, PartlyPublished, ProsemError
+from prosem_client.folding import fold
+from prosem_client.publisher import Publisher
+from prosem_client.subscription import Subscription
+from prosem_client.sync import Client, SyncPublisher, SyncSubscription
+from prosem_client.values import Batch, Change, Published, Result
+
+__all__ = [
+    "AsyncClient",
+    "Batch",
+    "Change",
+    "Client",
+    "Closed",
+    "ConnectionLost",
+    "OutOfStep",
+    "PartlyPublished",
+    "ProsemError",
+    "Published",
+    "Publisher",
+    "Result",
+    "Subscription",
+    "SyncPublisher",
+    "SyncSubscription",
+    "fold",
+]

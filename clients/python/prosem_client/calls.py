@@ -1,0 +1,81 @@
+"""The calls of single subscriptions: how they are made, found again, changed and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from prosem_client.errors import ProsemError
+from prosem_client.query import Shape, outline
+from prosem_client.subscription import Opening
+from prosem_client.transport import Transport
+from prosem_client.values import JsonObject, Result
+
+
+def path(*parts: str) -> str:
+    """A path of the contract; names and ids may hold any character.
+
+    >>> path("subscriptions", "a/b", "result")
+    '/v1/subscriptions/a%2Fb/result'
+    """
+    return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
+
+
+class SubscriptionCalls:
+    """Stateless but for the definitions of tables, by which answers are folded."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._definitions: dict[str, JsonObject] = {}
+
+    async def create(self, request: JsonObject, params: JsonObject) -> Opening:
+        """Make a subscription. Not repeated after a lost connection: it may be there, under an unknown id."""
+        body = {**request, "params": params} if params else request
+        answer = await self._transport.call("POST", "/v1/subscriptions", body, repeatable=False)
+        shape = await self._shape(request["sql"], answer["result"])
+        return Opening(answer["id"], answer["seq"], answer["result"], params, shape)
+
+    async def find(self, id: str, after: int | None, result: JsonObject | None, _: JsonObject) -> Opening:
+        """Find a subscription: with its present answer, or with the one given, as it was at `after`."""
+        about = await self._transport.call("GET", path("subscriptions", id))
+        if after is None:
+            present = await self.result(id)
+            after, result = present.seq, present.result
+        shape = await self._shape(about.get("sql", ""), result)
+        return Opening(id, after, result, dict(about.get("params") or {}), shape)
+
+    async def result(self, id: str) -> Result:
+        """The present answer."""
+        return _result(id, await self._transport.call("GET", path("subscriptions", id, "result")))
+
+    async def patch(self, id: str, body: JsonObject) -> Result:
+        """A parametric update, or a change of activity. Twice is once."""
+        return _result(id, await self._transport.call("PATCH", path("subscriptions", id), body))
+
+    async def delete(self, id: str) -> None:
+        await self._transport.call("DELETE", path("subscriptions", id))
+
+    def forget_table(self, name: str) -> None:
+        """The definition may have changed."""
+        self._definitions.pop(name, None)
+
+    async def _shape(self, sql: str, result: JsonObject | None) -> Shape:
+        """By what the answer is folded; asked of the server once a table, and only for rows and values."""
+        if result is not None and not result.keys() & {"rows", "values"}:
+            return Shape()
+        seen = outline(sql)
+        if seen.table is None:
+            return Shape()
+        if seen.table not in self._definitions:
+            try:
+                self._definitions[seen.table] = await self._transport.call("GET", path("tables", seen.table))
+            except ProsemError as error:
+                if error.status != 404:
+                    raise
+                return Shape()
+        return seen.shape(self._definitions[seen.table])
+
+
+def _result(id: str, answer: Mapping[str, Any]) -> Result:
+    return Result(answer.get("id", id), answer.get("seq", -1), answer.get("result") or {})

@@ -1,0 +1,213 @@
+"""The client: every call of the contract, and one shared stream for all its subscriptions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+import httpx
+
+from prosem_client.calls import SubscriptionCalls, path
+from prosem_client.publisher import Publisher
+from prosem_client.stream import Stream
+from prosem_client.subscription import Opening, Subscription
+from prosem_client.transport import Transport
+from prosem_client.upload import Line, Progress, Upload, async_batches
+from prosem_client.values import Batch, Event, JsonObject, Published, Result, listing
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+Columns = Mapping[str, str] | Sequence[Mapping[str, Any]]
+
+
+class AsyncClient:
+    """A server's client for asyncio; a context manager that closes everything it has opened.
+
+    Calls that may be repeated are, for up to `patience_s`; a stream reconnects for as long as the client is
+    open. `queue_limit` bounds the changes kept for a consumer that is slow. No proxy is used unless one is
+    named.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+        patience_s: float = 10.0,
+        queue_limit: int = 1024,
+        proxy: str | None = None,
+        http_transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._transport = Transport(
+            url,
+            headers=headers,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+            proxy=proxy,
+            http_transport=http_transport,
+        )
+        self._queue_limit = queue_limit
+        self._stream = Stream(partial(self._transport.open_socket, "/v1/stream"))
+        self._calls = SubscriptionCalls(self._transport)
+        self._subscriptions: WeakSet[Subscription] = WeakSet()
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    # -- tables ----------------------------------------------------------------------------------------------
+    async def create_table(self, name: str, columns: Columns, primary_key: Sequence[str]) -> JsonObject:
+        """Make a table, or find an identical one. Columns as `{"name": "type"}`, or in full."""
+        if isinstance(columns, Mapping):
+            columns = [{"name": column, "type": type} for column, type in columns.items()]
+        self._calls.forget_table(name)
+        body = {"name": name, "columns": list(columns), "primary_key": list(primary_key)}
+        definition: JsonObject = await self._transport.call("POST", "/v1/tables", body)
+        return definition
+
+    async def tables(self) -> list[JsonObject]:
+        """The definitions of all tables."""
+        return listing(await self._transport.call("GET", "/v1/tables"))
+
+    async def table(self, name: str) -> JsonObject:
+        """The definition of one table."""
+        definition: JsonObject = await self._transport.call("GET", path("tables", name))
+        return definition
+
+    async def drop_table(self, name: str) -> None:
+        """Drop a table that no subscription uses."""
+        self._calls.forget_table(name)
+        await self._transport.call("DELETE", path("tables", name))
+
+    # -- events ----------------------------------------------------------------------------------------------
+    async def publish(
+        self, table: str, events: Sequence[Event], idempotency_key: str | None = None
+    ) -> Published:
+        """Commit events as one transaction, all or none, and once even if the connection breaks."""
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        body = {"events": list(events)}
+        answer = await self._transport.call("POST", path("tables", table, "events"), body, headers=headers)
+        return Published(answer["first_seq"], answer["last_seq"], answer["count"])
+
+    async def publish_ndjson(
+        self,
+        table: str,
+        lines: Iterable[Line] | AsyncIterable[Line],
+        progress: Progress | None = None,
+        *,
+        lines_per_request: int = 1000,
+    ) -> Published:
+        """Commit any number of events or NDJSON lines; PartlyPublished at the first bad one.
+
+        `progress` is called with the number of lines committed so far. An iterable is read on the loop: where
+        reading waits, give an asynchronous one.
+        """
+        upload = self.upload(table, progress)
+        async for batch in async_batches(lines, lines_per_request):
+            await upload.send(batch)
+        return upload.published
+
+    def upload(self, table: str, progress: Progress | None = None) -> Upload:
+        """The same, step by step."""
+        return Upload(self._transport, path("tables", table, "events"), progress)
+
+    def publisher(self, in_flight: int = 256) -> Publisher:
+        """A publisher's stream with up to `in_flight` requests on their way."""
+        return Publisher(partial(self._transport.open_socket, "/v1/publish"), in_flight)
+
+    # -- subscriptions ---------------------------------------------------------------------------------------
+    def subscribe(
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        notify: Mapping[str, Any] | None = None,
+        id: str | None = None,
+        durable: bool = True,
+        snapshot: bool = False,
+    ) -> Subscription:
+        """A new subscription: await it for its first answer, iterate over it for its changes.
+
+        With `snapshot` the first item of the iteration is the first answer.
+        """
+        request = {"sql": sql, "notify": notify, "id": id, "durable": durable}
+        body = {name: value for name, value in request.items() if value is not None}
+        return self._subscription(
+            partial(self._calls.create, body), params or {}, snapshot=snapshot, renewable=not durable
+        )
+
+    def attach(
+        self,
+        id: str,
+        after: int | None = None,
+        *,
+        result: JsonObject | None = None,
+        snapshot: bool = False,
+    ) -> Subscription:
+        """A subscription that is there: from its present answer on, or with everything after the seq `after`.
+
+        To have a resumed answer folded, give the `result` it had at `after`.
+        """
+        found = partial(self._calls.find, id, after, result)
+        return self._subscription(found, {}, snapshot=snapshot, renewable=False)
+
+    async def subscribe_many(
+        self, sql: str, rows: Iterable[Mapping[str, Any]], *, notify: Mapping[str, Any] | None = None
+    ) -> Batch:
+        """Many subscriptions of one template, a row `{"params": {…}, "id"?: text}` each; then `attach`."""
+        body: JsonObject = {"sql": sql, "rows": list(rows)} | ({} if notify is None else {"notify": notify})
+        answer = await self._transport.call("POST", "/v1/subscriptions/batch", body, repeatable=False)
+        return Batch(answer["group"], answer["type"], answer["seq"], tuple(answer["ids"]))
+
+    async def result(self, id: str) -> Result:
+        """The present answer of a subscription."""
+        return await self._calls.result(id)
+
+    # -- the server ------------------------------------------------------------------------------------------
+    async def status(self) -> JsonObject:
+        """Version, seq, counts, backlog."""
+        status: JsonObject = await self._transport.call("GET", "/v1/status")
+        return status
+
+    async def types(self) -> list[JsonObject]:
+        """The supported types of subscriptions."""
+        return listing(await self._transport.call("GET", "/v1/types"))
+
+    async def close(self) -> None:
+        """Close every subscription, the stream and the connections."""
+        for subscription in list(self._subscriptions):
+            await subscription.close()
+        await self._stream.close()
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _subscription(
+        self,
+        open: Callable[[JsonObject], Awaitable[Opening]],
+        params: Mapping[str, Any],
+        *,
+        snapshot: bool,
+        renewable: bool,
+    ) -> Subscription:
+        subscription = Subscription(
+            open,
+            self._calls,
+            self._stream,
+            params=dict(params),
+            queue_limit=self._queue_limit,
+            snapshot=snapshot,
+            renewable=renewable,
+        )
+        self._subscriptions.add(subscription)
+        return subscription

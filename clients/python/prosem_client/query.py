@@ -1,0 +1,72 @@
+"""The little a client has to know of its query: the key of its rows and the order of its values.
+
+Changes name rows by their key and values without their type; both stand in the table's definition. Only the
+words around FROM are read here, never the conditions; the server is the one that understands the query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|--[^\n]*|/\*.*?\*/|'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")*")|(?P<word>\w+)|(?P<other>.)""",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How an answer is folded: the `key` of its rows (none: rows count as a whole), its values' type."""
+
+    key: tuple[str, ...] = ()
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The table of a query (None: several, or none found) and the column of its DISTINCT, if any."""
+
+    table: str | None
+    distinct: str | None = None
+
+    def shape(self, definition: Mapping[str, Any]) -> Shape:
+        """The shape of the answer, with the definition of the table."""
+        types = {column["name"]: column["type"] for column in definition["columns"]}
+        return Shape(tuple(definition["primary_key"]), types.get(self.distinct or ""))
+
+
+def outline(sql: str) -> Outline:
+    """What the words around FROM say, in one pass over the text.
+
+    >>> outline("SELECT DISTINCT t.sector FROM Stocks t WHERE note = 'from a join'")
+    Outline(table='stocks', distinct='sector')
+    >>> outline("SELECT * FROM r JOIN s USING (b)").table is None
+    True
+    """
+    words = [_name(match) for match in _TOKEN.finditer(sql) if match.lastgroup != "skip"]
+    plain = [name for name, _ in words]
+    bare = [name if is_bare else "" for name, is_bare in words]
+    if "from" not in bare or "join" in bare:
+        return Outline(None)
+    start = bare.index("from")
+    table = _qualified(plain, start + 1)
+    distinct = _qualified(plain, bare.index("distinct") + 1) if "distinct" in bare[:start] else None
+    return Outline(table, distinct)
+
+
+def _name(match: re.Match[str]) -> tuple[str, bool]:
+    """A token as PostgreSQL reads it (lower case unless quoted), and whether it may be a keyword."""
+    text = match.group()
+    if match.lastgroup == "quoted":
+        return text[1:-1].replace('""', '"'), False
+    return text.lower(), True
+
+
+def _qualified(names: list[str], start: int) -> str | None:
+    """The last part of the dotted name that begins at `start`."""
+    while names[start + 1 : start + 2] == ["."]:
+        start += 2
+    return names[start] if start < len(names) else None

@@ -1,0 +1,212 @@
+"""The one WebSocket `/v1/stream` of a client, shared by all its feeds.
+
+It reconnects by itself, forever, and attaches every listening feed after the last seq it has received. An id
+that was detached may be attached again only when no frame of the old attachment can come any more: the server
+handles frames in order, so the pong of a ping sent after the detach says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import takewhile
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from prosem_client.backoff import Backoff
+from prosem_client.errors import ProsemError
+from prosem_client.feed import Feed, Frame
+from prosem_client.values import JsonObject, encode
+
+_log = logging.getLogger("prosem_client")
+
+
+Opener = Callable[[], Awaitable[ClientConnection]]
+
+
+class Stream:
+    """Routes frames to feeds. `_confirmed[id]` is the progress known when the attach was surely seen.
+
+    A later progress mark covers that feed too, so a reconnect resumes from there: a subscription that is told
+    little does not fall behind what the server retains.
+    """
+
+    def __init__(self, open_socket: Opener, backoff: Backoff | None = None) -> None:
+        self._open_socket = open_socket
+        self._backoff = backoff or Backoff()
+        self._feeds: dict[str, Feed] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._is_connected = False
+        self._sending: asyncio.Queue[JsonObject] = asyncio.Queue()
+        self._pings = 0
+        self._pongs = 0
+        self._leaving: dict[str, int] = {}  # detached ids, with the ping whose pong ends their old frames
+        self._attaching: dict[str, int] = {}  # attached ids, with the ping whose pong confirms them
+        self._confirmed: dict[str, int] = {}
+        self.socket: ClientConnection | None = None
+        self.progress = -1
+        self.connects = 0
+
+    def listen(self, feed: Feed) -> None:
+        """Attach the feed: at once, when its old frames have ended, or with the next connection."""
+        other = self._feeds.setdefault(feed.id, feed)
+        if other is not feed:
+            raise ValueError(f"the subscription {feed.id!r} is already attached by this client")
+        feed.is_wanted = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        else:
+            self._attach_if_free(feed)
+
+    def leave(self, feed: Feed) -> None:
+        """Detach the feed for good."""
+        feed.is_wanted = feed.is_listening = False
+        if self._feeds.get(feed.id) is feed:
+            del self._feeds[feed.id]
+            self._detach(feed)
+
+    async def close(self) -> None:
+        """Close the socket; the feeds hear nothing more."""
+        self._feeds.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- the connection --------------------------------------------------------------------------------------
+    async def _run(self) -> None:
+        while True:
+            try:
+                self.socket = await self._open_socket()
+                try:
+                    await self._converse(self.socket)
+                finally:
+                    await self.socket.close()
+            except (OSError, TimeoutError, WebSocketException) as error:
+                _log.debug("the stream is not connected: %s", error)
+            except ProsemError as error:  # trying again would not help
+                for feed in self._feeds.values():
+                    feed.end(error)
+                self._feeds.clear()
+                return
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _converse(self, socket: ClientConnection) -> None:
+        self._resume_points()
+        self._is_connected = True
+        self.connects += 1
+        for feed in self._feeds.values():
+            if feed.is_wanted:
+                self._attach(feed)
+        self._ping()
+        writer = asyncio.get_running_loop().create_task(self._write(socket))
+        try:
+            async for text in socket:
+                self._read(text)
+        finally:
+            self._is_connected = False
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    async def _write(self, socket: ClientConnection) -> None:
+        try:
+            while True:
+                await socket.send(encode(await self._sending.get()))
+        except ConnectionClosed:
+            pass  # the reader ends too
+
+    def _resume_points(self) -> None:
+        """Begin anew; what the lost connection had told all its feeds counts as received by them."""
+        for feed in self._feeds.values():
+            feed.is_listening = False
+            if self.progress > self._confirmed.get(feed.id, self.progress):
+                feed.pass_by(self.progress)
+        for known in (self._confirmed, self._attaching, self._leaving):
+            known.clear()
+        self._sending = asyncio.Queue()
+        self._pings = self._pongs = 0
+        self.progress = -1
+
+    # -- frames out ------------------------------------------------------------------------------------------
+    def _attach(self, feed: Feed) -> None:
+        frame: JsonObject = {"op": "attach", "id": feed.id}
+        if feed.received is not None:
+            frame["after"] = feed.received
+        feed.is_listening = True
+        self._sending.put_nowait(frame)
+        self._attaching[feed.id] = self._pings + 1
+
+    def _attach_if_free(self, feed: Feed) -> None:
+        """Attach a feed that wants it, unless frames of an old attachment may still come."""
+        is_idle = feed.is_wanted and not feed.is_listening and feed.id not in self._leaving
+        if is_idle and self._is_connected and self._feeds.get(feed.id) is feed:
+            self._attach(feed)
+            self._ping()
+
+    def _detach(self, feed: Feed) -> None:
+        """Frames of the id may still come until the pong; until then it is not attached again."""
+        self._attaching.pop(feed.id, None)
+        self._confirmed.pop(feed.id, None)
+        if self._is_connected and feed.id not in self._leaving:
+            self._sending.put_nowait({"op": "detach", "id": feed.id})
+            self._ping()
+            self._leaving[feed.id] = self._pings
+
+    def _ping(self) -> None:
+        self._pings += 1
+        self._sending.put_nowait({"op": "ping"})
+
+    # -- frames in -------------------------------------------------------------------------------------------
+    def _read(self, text: str | bytes) -> None:
+        try:
+            self._route(json.loads(text))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ProsemError(0, "protocol", f"the stream sent what is no frame: {text[:200]!r}") from error
+
+    def _route(self, frame: JsonObject) -> None:
+        if "snapshot" in frame or "change" in frame:
+            is_snapshot = "snapshot" in frame
+            payload = frame["snapshot" if is_snapshot else "change"]
+            feed = self._feeds.get(frame["id"])
+            if feed is not None and not feed.take(Frame(frame["seq"], payload, is_snapshot)):
+                self._detach(feed)
+        elif "progress" in frame:
+            self.progress = max(self.progress, frame["progress"])
+        elif "pong" in frame:
+            self._backoff.reset()
+            self._pongs += 1
+            self._settle()
+        elif "error" in frame:
+            self._refused(frame)
+
+    def _settle(self) -> None:
+        """The server has handled everything up to the ping that was answered."""
+        for id in self._answered(self._attaching):
+            self._confirmed[id] = self.progress
+        for id in self._answered(self._leaving):
+            if id in self._feeds:
+                self._attach_if_free(self._feeds[id])
+
+    def _answered(self, waiting: dict[str, int]) -> list[str]:
+        """Take out the ids whose ping was answered: they stand first, since pings are answered in order."""
+        ids = list(takewhile(lambda id: waiting[id] <= self._pongs, waiting))
+        for id in ids:
+            del waiting[id]
+        return ids
+
+    def _refused(self, frame: JsonObject) -> None:
+        error = ProsemError.of_problem(frame["error"])
+        feed = self._feeds.get(frame.get("id", ""))
+        if feed is None:
+            _log.log(logging.DEBUG if "id" in frame else logging.WARNING, "the stream reports: %s", error)
+            return
+        feed.is_listening = False
+        self._attaching.pop(feed.id, None)
+        self._confirmed.pop(feed.id, None)
+        if error.status == 503:  # the server is busy: the same again, later
+            asyncio.get_running_loop().call_later(self._backoff.next_s(), self._attach_if_free, feed)
+            return
+        del self._feeds[feed.id]
+        feed.end(error)

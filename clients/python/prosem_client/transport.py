@@ -1,0 +1,142 @@
+"""Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
+
+A call is repeated while it cannot have been carried out (no connection, or 503 with Retry-After: nothing of a
+refused request is applied), and after a lost connection if carrying it out twice equals once. `patience_s`
+bounds all attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
+
+from prosem_client.backoff import Backoff
+from prosem_client.errors import ConnectionLost, ProsemError
+from prosem_client.values import encode
+
+
+class Transport:
+    """One server's address with the connections to it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 30.0,
+        patience_s: float = 10.0,
+        proxy: str | None = None,
+        http_transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.timeout_s = timeout_s
+        self.patience_s = patience_s
+        self._headers = dict(headers or {})
+        self._proxy = proxy
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            headers=self._headers,
+            timeout=timeout_s,
+            proxy=proxy,
+            trust_env=False,
+            limits=httpx.Limits(keepalive_expiry=2.0),  # well before a server gives an idle connection up
+            transport=http_transport,
+        )
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = True,
+    ) -> Any:
+        """The JSON of a 2xx answer; ProsemError if the server refuses, ConnectionLost if none answers."""
+        content = None if body is None else encode(body)
+        sent_headers = {"Content-Type": "application/json", **(headers or {})}
+        return await self.send(method, path, content, sent_headers, repeatable=repeatable)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: str | None,
+        headers: Mapping[str, str],
+        *,
+        repeatable: bool = True,
+    ) -> Any:
+        """The same for a body that is already text."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + self.patience_s
+        backoff = Backoff()
+        was_lost = False
+        sent_headers = headers if content is not None else None
+        while True:
+            try:
+                response = await self._http.request(method, path, content=content, headers=sent_headers)
+                if method == "DELETE" and was_lost and response.status_code == 404:
+                    return {}  # the attempt whose answer was lost has done it
+                problem = _problem(response)
+                if problem is None:
+                    return response.json() if response.content else {}
+                wait_s = _retry_after_s(response)
+            except httpx.TransportError as error:
+                problem = ConnectionLost(f"{method} {self.url}{path} was not answered: {_reason(error)}")
+                never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+                was_lost = was_lost or not never_left
+                wait_s = backoff.next_s() if repeatable or never_left else None
+            if wait_s is None or now() + wait_s > deadline:
+                raise problem
+            await asyncio.sleep(wait_s)
+
+    async def open_socket(self, path: str) -> ClientConnection:
+        """An open WebSocket. OSError, TimeoutError or a WebSocketException if it cannot be had at present,
+        ProsemError if the server does not want this client at all (4xx)."""
+        try:
+            return await connect(
+                "ws" + self.url.removeprefix("http") + path,
+                additional_headers=self._headers,
+                proxy=self._proxy,
+                open_timeout=self.timeout_s,
+                close_timeout=2.0,
+                max_size=None,
+                compression=None,
+            )
+        except InvalidStatus as error:
+            if not 400 <= error.response.status_code < 500:
+                raise
+            body = (error.response.body or b"").decode(errors="replace")
+            raise ProsemError(
+                error.response.status_code,
+                f"http-{error.response.status_code}",
+                f"{path} was refused with {error.response.status_code}: {body[:300]}",
+            ) from None
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+
+def _problem(response: httpx.Response) -> ProsemError | None:
+    if response.is_success:
+        return None
+    try:
+        document = response.json()
+    except ValueError:
+        document = response.text
+    return ProsemError.of_problem(document, response.status_code)
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    """The wait a busy server asks for, or None if the answer stands."""
+    wait = response.headers.get("Retry-After", "")
+    return float(wait) if response.status_code == 503 and wait.replace(".", "", 1).isdigit() else None
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

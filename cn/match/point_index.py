@@ -1,0 +1,202 @@
+"""Points in a box: which of a space's points lie in a region."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cn.geometry import Box, Point, Region
+from cn.match.block import Column, Ids, lexicographic
+from cn.match.slabs import Slabs
+from cn.match.span import Span, integer_span, object_span
+from cn.match.topics import Topics
+
+BLOCK_SIZE = 2048
+BULK = 64  # from so many new points a block on, a batch is merged at once instead of one by one
+NOT_ASKED: Span = (None, None, None)  # in the place of the ids
+NOBODY: Ids = np.empty(0, np.int64)
+NOBODY.flags.writeable = False
+
+
+class PointIndex:
+    """All points of one space: (id, topic, point), each triple at most once.
+
+    The points stand in blocks by (topic, c0, c1, ..., id), which makes the blocks slabs of the first
+    dimension, and of the next one where many points share the first. Within a block they are sorted by c1 (c0
+    with one dimension), so a box costs two bisections a slab; blocks are skipped by their bounds.
+
+    Insert, remove and move cost O(log N + block) and never more. A find costs O(log N), the slabs that the
+    box cuts and the points it holds. It loses against a k-d tree where a box is wide in c0 and narrow in c1:
+    every slab in the box's width is then looked at, though few of its points are in the box.
+
+    With `int64` the codes are 64-bit integers and a missing end is INT64_MIN or INT64_MAX; otherwise they are
+    any mutually comparable objects and a missing end is BOTTOM or TOP.
+
+    >>> from cn.geometry import EVERYTHING, Interval
+    >>> index = PointIndex(2, int64=True)
+    >>> for id, point in enumerate([(10, 20), (10, 35), (30, 40)]):
+    ...     index.insert(id, b"tech", point)
+    >>> index.find(b"tech", ((Interval(None, 10), Interval(20, 35, low_open=True)),))
+    array([1])
+    >>> index.count(b"tech", ((EVERYTHING, EVERYTHING),)), index.any(b"food", ((EVERYTHING, EVERYTHING),))
+    (3, False)
+    """
+
+    __slots__ = ("_length", "_slabs", "_topics", "dimensions", "int64")
+
+    def __init__(self, dimensions: int, int64: bool, *, block_size: int = BLOCK_SIZE) -> None:
+        if dimensions < 1 or block_size < 4:
+            raise ValueError("an index needs at least one dimension and blocks of at least four points")
+        self.dimensions, self.int64 = dimensions, int64
+        self._length = 0
+        self._topics = Topics()
+        self._slabs = Slabs(dimensions, int64, block_size)
+
+    def __len__(self) -> int:
+        return self._length
+
+    # -- changes -------------------------------------------------------------------------------------------
+    def insert(self, id: int, topic: bytes, point: Point) -> None:
+        """Add a point that is not there yet."""
+        self._check(id, point)
+        self._slabs.add((id, self._topics.take(topic), *point))
+        self._length += 1
+
+    def insert_many(
+        self,
+        ids: Sequence[int] | Ids,
+        topics: bytes | Sequence[bytes],
+        points: Sequence[Point] | NDArray[Any],
+    ) -> None:
+        """Add many points that are not there yet, under one topic or one each; a large batch at once.
+
+        `points` is an array of n rows and one column a dimension, or n tuples.
+        """
+        length = len(ids)
+        if len(points) != length or not (isinstance(topics, bytes) or len(topics) == length):
+            raise ValueError("there must be as many points as ids, and one topic or as many")
+        if not length:
+            return
+        codes = self._codes(points)
+        ids = array("q", np.asarray(ids, np.int64).tobytes())
+        if isinstance(topics, bytes):
+            numbers = array("q", [self._topics.take(topics, length)]) * length
+        else:
+            numbers = array("q", map(self._topics.take, topics))
+        if length < BULK * max(1, len(self._slabs.blocks)):
+            for entry in zip(ids, numbers, *codes, strict=True):
+                self._slabs.add(entry)
+        else:
+            self._slabs.merge(lexicographic([ids, numbers, *codes]))
+        self._length += length
+
+    def remove(self, id: int, topic: bytes, point: Point) -> None:
+        """Take a point out; KeyError if it is not there."""
+        number = self._topics.number(topic)
+        if number is None or len(point) != self.dimensions or not self._slabs.take((id, number, *point)):
+            raise KeyError((id, topic, point))
+        self._topics.release(number)
+        self._length -= 1
+
+    def move(self, id: int, old_topic: bytes, old_point: Point, topic: bytes, point: Point) -> None:
+        """Take a point to another place; KeyError if it is not at the old one."""
+        self._check(id, point)
+        old_number = self._topics.number(old_topic)
+        if old_number is None or len(old_point) != self.dimensions:
+            raise KeyError((id, old_topic, old_point))
+        number = self._topics.take(topic)
+        is_moved = self._slabs.exchange((id, old_number, *old_point), (id, number, *point))
+        self._topics.release(old_number if is_moved else number)
+        if not is_moved:
+            raise KeyError((id, old_topic, old_point))
+
+    # -- questions -----------------------------------------------------------------------------------------
+    def find(self, topic: bytes, region: Region) -> Ids:
+        """The ids of the points under the topic in one of the (disjoint) boxes, in no order."""
+        few: list[int] = []
+        many: list[Ids] = []
+        number = self._topics.number(topic)
+        if number is None:
+            return NOBODY
+        for box in region:
+            spans = self._spans(number, box)
+            if spans is not None:
+                self._slabs.collect(spans, few, many, first_only=False)
+        if not many:
+            return np.array(few, np.int64) if few else NOBODY
+        if few:
+            many.append(np.array(few, np.int64))
+        return np.concatenate(many) if len(many) > 1 else many[0]
+
+    def count(self, topic: bytes, region: Region) -> int:
+        """How many points `find` gives."""
+        return len(self.find(topic, region))
+
+    def any(self, topic: bytes, region: Region) -> bool:
+        """Whether `find` gives any point; looks no further than the first block that has one."""
+        number = self._topics.number(topic)
+        if number is None:
+            return False
+        for box in region:
+            spans = self._spans(number, box)
+            if spans is not None and self._slabs.collect(spans, [], [], first_only=True):
+                return True
+        return False
+
+    def items(self) -> Iterator[tuple[int, bytes, Point]]:
+        """All points as (id, topic, point), in no order; the index must not change meanwhile."""
+        for block in self._slabs.blocks:
+            for id, number, *point in zip(*block.columns, strict=True):
+                yield id, self._topics.name(number), tuple(point)
+
+    @property
+    def visits(self) -> int:
+        """Blocks looked at by all questions so far."""
+        return self._slabs.visits
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without the codes themselves where they are objects."""
+        return self._slabs.nbytes + self._topics.nbytes
+
+    def check(self) -> None:
+        """Assert the invariants of blocks and topics."""
+        self._slabs.check()
+        uses = Counter(number for block in self._slabs.blocks for number in block.columns[1])
+        self._topics.check(dict(uses))
+        assert self._length == uses.total()
+
+    def _spans(self, topic: int, box: Box) -> list[Span] | None:
+        """The box as one span a column; None if it is seen to be empty."""
+        if len(box) != self.dimensions:
+            raise ValueError(f"a box of {len(box)} dimensions in a space of {self.dimensions}")
+        as_span = integer_span if self.int64 else object_span
+        spans = [NOT_ASKED, (topic, topic, None)]
+        for side in box:
+            span = as_span(side)
+            if span is None:
+                return None
+            spans.append(span)
+        return spans
+
+    def _check(self, id: int, point: Point) -> None:
+        """Refuse what the columns cannot hold, before anything has changed."""
+        if len(point) != self.dimensions:
+            raise ValueError(f"a point of {len(point)} dimensions in a space of {self.dimensions}")
+        array("q", (id, *point) if self.int64 else (id,))
+
+    def _codes(self, points: Sequence[Point] | NDArray[Any]) -> list[Column]:
+        """The points as one column a dimension."""
+        if not self.int64:
+            for point in points:
+                self._check(0, point)
+            return [list(column) for column in zip(*points, strict=True)]
+        vectors = np.asarray(points).astype(np.int64, casting="safe", copy=False)
+        if vectors.ndim != 2 or vectors.shape[1] != self.dimensions:
+            raise ValueError(f"points must have {self.dimensions} dimensions")
+        return [array("q", vector.tobytes()) for vector in vectors.T]

@@ -1,0 +1,29 @@
+"""What travels through a network. Stateless: nothing in a message depends on what was sent before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cn.geometry import Region
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """One reformulated message.
+
+    It concerns the points of `space` under `topic` (the encoded equality values, b"" without any) that lie in
+    `region`; or, when `targets` is given, exactly the points named there; or, when `attributes` is given, the
+    filters that hold one of these attribute vectors (the event is the point; None stands for no row). `part`
+    numbers the messages of one `seq`. `payload` is opaque to the network.
+    """
+
+    seq: int
+    part: int
+    space: int
+    kind: str
+    topic: bytes = b""
+    region: Region = ()
+    targets: tuple[int, ...] | None = None
+    attributes: tuple[tuple[Any, ...] | None, ...] | None = None
+    payload: bytes = b""

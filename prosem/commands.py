@@ -1,0 +1,130 @@
+"""Everything that goes through the engine's one queue, and the frames it leaves for the network side.
+
+A command has its place in the order; its answer waits for the commit of that place. Frames are what the loop thread must do
+after the commit, in the same order: so snapshot and stream meet without a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cn.message import Message
+from cn.networks.base import Space as NetworkSpace
+from prosem.language.syntax import Query
+from prosem.model import JsonObject, Table
+from prosem.types.base import Bound, Form
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """The key of a request (hashed), and for a body of many batches what was committed before this one."""
+
+    key: str
+    lines_before: int = 0
+    first_seq: int | None = None
+    done: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    table: str
+    events: Sequence[Any]
+    idempotency: Idempotency | None = None
+    at: str = "/events"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Many subscriptions of one statement; each row is (chosen id or None, params)."""
+
+    query: Query
+    notify: JsonObject | None
+    rows: Sequence[tuple[str | None, JsonObject]]
+    durable: bool = True
+    batch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    id: str
+    params: JsonObject | None = None
+    active: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Start a stream for `sink` after this seq (None: with a snapshot); the sink knows it by its token."""
+
+    id: str
+    after: int | None
+    sink: Any
+    token: int = 0
+
+
+Command = CreateTable | DropTable | Publish | Subscribe | Patch | Delete | Result | Attach
+
+
+# -- frames --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A stream starts: the subscription stands at this place as of `seq`; `snapshot` is its answer, encoded."""
+
+    sid: int
+    id: str
+    sink: Any
+    form: Form
+    space: NetworkSpace
+    bound: Bound | None  # None while it is suspended
+    seq: int
+    after: int | None
+    created: int
+    snapshot: bytes
+    durable: bool
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A subscription changed its place; None: it is suspended."""
+
+    sid: int
+    bound: Bound | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    sid: int
+
+
+Frame = Message | Hosted | Moved | Gone
+
+
+@dataclass(slots=True)
+class Created:
+    """The answer of CreateTable."""
+
+    table: Table
+    is_new: bool
+    extra: JsonObject = field(default_factory=dict)

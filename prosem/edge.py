@@ -1,0 +1,239 @@
+"""The edge: the streams of attached subscriptions, and the folding of messages into changes.
+
+Lives on the loop's thread. It hosts only subscriptions that somebody listens to; each hosted one has a place in the
+network. Messages of one `seq` are gathered and folded by the subscription's form into at most one change, which goes to
+every stream attached. A stream that starts in the past is fed by the replayer first, while what comes live is put aside.
+
+A sink that cannot take more is *lagging*: it is sent nothing further, and when it has caught its breath its streams are
+attached again where they stood, so that the outbox brings what was missed. Nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from cn.message import Message
+from cn.networks.base import Network
+from cn.networks.base import Space as NetworkSpace
+from prosem import commands as c
+from prosem.metrics import Metrics
+from prosem.types.base import Bound, Form
+
+log = logging.getLogger("prosem.edge")
+MAX_PUT_ASIDE = 10_000
+
+
+class Sink(Protocol):
+    """A socket or an event stream; `offer` is False when its queue is full (then nothing was taken)."""
+
+    def accept(self, stream: Stream, token: int) -> bool:
+        """A stream was asked for with this token; False when nobody waits for it any more."""
+
+    def attached(self, stream: Stream) -> None:
+        """The stream has reached the present."""
+
+    def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool: ...
+    def lag(self) -> None: ...
+    @property
+    def is_lagging(self) -> bool: ...
+    def gone(self, stream: Stream) -> None: ...
+    def progress(self, seq: int) -> None: ...
+
+
+class Stream:
+    """One subscription on one sink. `seq`: everything up to it has been given to the sink."""
+
+    __slots__ = ("_aside", "host", "id", "is_closed", "seq", "sink")
+
+    def __init__(self, id: str, sink: Sink, host: Host, seq: int) -> None:
+        self.id, self.sink, self.host, self.seq = id, sink, host, seq
+        self._aside: list[tuple[int, bytes]] | None = None
+        self.is_closed = False
+
+    @property
+    def is_replaying(self) -> bool:
+        return self._aside is not None
+
+    def replay(self) -> None:
+        """From now on what comes live waits until `catch_up`."""
+        self._aside = []
+
+    def live(self, seq: int, body: bytes) -> None:
+        if self._aside is None:
+            self.give("change", seq, body)
+        elif len(self._aside) < MAX_PUT_ASIDE:
+            self._aside.append((seq, body))
+        else:
+            self.sink.lag()  # what was put aside is lost, and fetched again from where the replay stands
+
+    def give(self, kind: str, seq: int, body: bytes) -> bool:
+        """Hand over in order; False when the sink lags or the stream is closed."""
+        if self.is_closed or self.sink.is_lagging:
+            return False
+        if not self.sink.offer(self, kind, seq, body):
+            self.sink.lag()
+            return False
+        self.seq = seq
+        return True
+
+    def catch_up(self) -> None:
+        """The replay is complete: hand over what was put aside."""
+        aside, self._aside = self._aside or [], None
+        for seq, body in aside:
+            self.give("change", seq, body)
+        self.sink.attached(self)
+
+
+class Host:
+    """A subscription that somebody listens to."""
+
+    __slots__ = ("bound", "durable", "form", "sid", "space", "streams")
+
+    def __init__(self, sid: int, form: Form, space: NetworkSpace, bound: Bound | None, durable: bool) -> None:
+        self.sid, self.form, self.space, self.bound, self.durable = sid, form, space, bound, durable
+        self.streams: list[Stream] = []
+
+
+class Edge:
+    """`replay(stream, after, upto)` starts the replay of a stream; `orphan(id)` is told of ephemeral ones left alone."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._hosts: dict[int, Host] = {}
+        self._sinks: dict[Sink, int] = {}
+        self._folding: dict[int, list[Message]] = {}
+        self._folding_seq = 0
+        self.seq = 0
+        self.network: Network
+        self.replay: Callable[[Stream, int, int], None]
+        self.orphan: Callable[[str], None]
+
+    @property
+    def hosted(self) -> int:
+        return len(self._hosts)
+
+    # -- after a commit ------------------------------------------------------------------------------------------
+    def release(self, frames: list[c.Frame], seq: int) -> None:
+        for frame in frames:
+            if isinstance(frame, Message):
+                self.network.inject(frame)
+            else:
+                self._fold()
+                self._move(frame)
+        self.network.watermark(seq)
+
+    def recovered(self, seq: int) -> None:
+        """If frames may be missing, every stream starts again from where it stands."""
+        self._fold()
+        if self.seq and seq != self.seq:
+            for host in self._hosts.values():
+                for stream in host.streams:
+                    stream.sink.lag()
+        self.seq = seq
+        self.network.watermark(seq)
+
+    def _move(self, frame: c.Frame) -> None:
+        if isinstance(frame, c.Hosted):
+            self._host(frame)
+        elif isinstance(frame, c.Moved):
+            host = self._hosts.get(frame.sid)
+            if host is not None:
+                host.bound = frame.bound
+                self._place(host)
+        elif isinstance(frame, c.Gone):
+            host = self._hosts.pop(frame.sid, None)
+            if host is not None:
+                self.network.remove(host.sid)
+                for stream in host.streams:
+                    stream.is_closed = True
+                    stream.sink.gone(stream)
+
+    def _place(self, host: Host) -> None:
+        bound = host.bound or Bound(b"", None)
+        self.network.register(host.space, host.sid, bound.topic, bound.place)
+
+    # -- streams -------------------------------------------------------------------------------------------------
+    def _host(self, frame: c.Hosted) -> None:
+        sink: Sink = frame.sink
+        host = self._hosts.get(frame.sid)
+        if host is None:
+            host = self._hosts[frame.sid] = Host(frame.sid, frame.form, frame.space, frame.bound, frame.durable)
+            self._place(host)
+        for other in [stream for stream in host.streams if stream.sink is sink]:
+            other.is_closed = True
+            host.streams.remove(other)
+        stream = Stream(frame.id, sink, host, frame.seq)
+        if not sink.accept(stream, frame.token):
+            self._leave_if_empty(host, frame.id)
+            return
+        host.streams.append(stream)
+        if frame.after is not None and frame.after < frame.seq:
+            stream.seq = frame.after
+            stream.replay()
+            self.replay(stream, frame.after, frame.seq)
+            return
+        if frame.after is None:
+            stream.give("snapshot", frame.seq, frame.snapshot)
+        sink.attached(stream)
+
+    def close(self, stream: Stream) -> None:
+        """The sink lets go of a stream."""
+        if stream.is_closed:
+            return
+        stream.is_closed = True
+        host = stream.host
+        if stream in host.streams:
+            host.streams.remove(stream)
+        self._leave_if_empty(host, stream.id)
+
+    def _leave_if_empty(self, host: Host, id: str) -> None:
+        if not host.streams and self._hosts.get(host.sid) is host:
+            del self._hosts[host.sid]
+            self.network.remove(host.sid)
+            if not host.durable:
+                self.orphan(id)
+
+    # -- deliveries of the network -------------------------------------------------------------------------------
+    def deliver(self, message: Message, sids: Sequence[int] | Any) -> None:
+        """The network brings a message to the subscriptions it concerns."""
+        if message.seq != self._folding_seq:
+            self._fold()
+            self._folding_seq = message.seq
+        folding = self._folding
+        for sid in sids if isinstance(sids, Sequence) else sids.tolist():
+            waiting = folding.get(sid)
+            if waiting is None:
+                folding[sid] = [message]
+            else:
+                waiting.append(message)
+
+    def _fold(self) -> None:
+        """Make one change of all messages of the present seq, for each subscription they concern."""
+        if not self._folding:
+            return
+        folding, self._folding, seq = self._folding, {}, self._folding_seq
+        for sid, messages in folding.items():
+            host = self._hosts.get(sid)
+            if host is None:
+                continue
+            body = host.form.change(messages, host.bound or Bound(b"", None))
+            if body is None:
+                continue
+            self._metrics.changes += 1
+            for stream in host.streams:
+                stream.live(seq, body)
+
+    def watermark(self, seq: int) -> None:
+        """The network has brought everything up to `seq`."""
+        self._fold()
+        self.seq = seq
+        for sink in self._sinks:
+            sink.progress(seq)
+
+    def open(self, sink: Sink) -> None:
+        self._sinks[sink] = 1
+
+    def leave(self, sink: Sink) -> None:
+        self._sinks.pop(sink, None)

@@ -1,0 +1,106 @@
+"""When a change of a value is worth telling: the shape of `notify`.
+
+`{"change": r}`, `{"percent": p}`, `{"factor": f}` or `{"may": r1, "must": r2}`. Whether a radius fits its
+column (a duration for dates and timestamps, a number otherwise) is the subscription type's question.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+from prosem.errors import InputError, pointer
+from prosem.language.terms import MAX_DIGITS
+
+_FORMS = ({"change"}, {"percent"}, {"factor"}, {"may", "must"})
+_SUPPORTED = '{"change": r}, {"percent": p}, {"factor": f} or {"may": r1, "must": r2}'
+_DURATION = re.compile(
+    r"P(?=[\dT])(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,6}))?S)?)?",
+    re.ASCII,
+)
+
+
+def check_notify(notify: Any) -> dict[str, Any] | None:
+    """The same object if it is one of the four forms; InputError with a pointer below /notify otherwise.
+
+    >>> check_notify({"may": "PT1H", "must": "P1D"})
+    {'may': 'PT1H', 'must': 'P1D'}
+    """
+    if notify is None:
+        return None
+    if not isinstance(notify, dict):
+        raise InputError(f"notify is an object: {_SUPPORTED}", "/notify")
+    for name in notify:
+        if not any(name in form for form in _FORMS):
+            raise InputError(f"unknown form of notify; use {_SUPPORTED}", pointer("notify", str(name)))
+    if set(notify) not in _FORMS:
+        raise InputError(f"notify takes exactly one form: {_SUPPORTED}", "/notify")
+    sizes = {name: _size(name, value) for name, value in notify.items()}
+    if "may" in sizes:
+        may, must = sizes["may"], sizes["must"]
+        if isinstance(may, timedelta) is not isinstance(must, timedelta):
+            raise InputError("may and must are both numbers or both durations", "/notify/must")
+        if must < may:
+            raise InputError("must is at least as large as may", "/notify/must")
+    return notify
+
+
+def duration(text: str) -> timedelta:
+    """A duration of fixed length in ISO 8601 (weeks, days, hours, minutes, seconds); ValueError otherwise.
+
+    >>> [str(duration(text)) for text in ("P1W", "PT1H30M", "P1DT0.5S")]
+    ['7 days, 0:00:00', '1:30:00', '1 day, 0:00:00.500000']
+    """
+    match = _DURATION.fullmatch(text) if len(text) <= 100 else None
+    if not match:
+        if re.match(r"P\d+[YM]", text, re.ASCII):
+            raise ValueError(
+                "months and years have no fixed length; give weeks, days, hours, minutes or seconds"
+            )
+        raise ValueError("expected an ISO 8601 duration like P3D or PT1H")
+    weeks, days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:5])
+    microseconds = int((match[6] or "").ljust(6, "0"))
+    try:
+        return timedelta(days, seconds, microseconds, 0, minutes, hours, weeks)
+    except OverflowError:
+        raise ValueError("the duration is too long") from None
+
+
+def _size(name: str, value: Any) -> Any:
+    """The radius, percentage or factor as a Fraction or a timedelta."""
+    at = pointer("notify", name)
+    try:
+        size: Any = (
+            duration(value) if name not in ("percent", "factor") and _is_duration(value) else _number(value)
+        )
+    except ValueError as error:
+        raise InputError(f"{name}: {error}", at) from None
+    if isinstance(size, timedelta):
+        if size <= timedelta(0):
+            raise InputError(f"{name} is greater than zero", at)
+    elif size <= (1 if name == "factor" else 0):
+        raise InputError(f"{name} is greater than {'one' if name == 'factor' else 'zero'}", at)
+    return size
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("P")
+
+
+def _number(value: Any) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise ValueError("expected a number, a numeric string or a duration")
+    if isinstance(value, str) and (
+        len(value) > MAX_DIGITS or not re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", value, re.I | re.A)
+    ):
+        raise ValueError("expected a number, a numeric string or a duration like P3D")
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+    except InvalidOperation:
+        raise ValueError("expected a number") from None
+    if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS:
+        raise ValueError("expected a finite number")
+    return Fraction(number)

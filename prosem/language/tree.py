@@ -1,0 +1,140 @@
+"""Small questions to sqlglot's tree: names, positions, and how to refuse a part of it.
+
+sqlglot reads more than PostgreSQL does. What is not named as supported is refused, so that a construct
+which the parser learns tomorrow is an error and never a different meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from sqlglot import exp
+
+from prosem.language.positions import located
+from prosem.language.syntax import ColumnName
+
+Node = exp.Expr
+
+_NAMED: dict[type[Node], str] = {
+    exp.ILike: "ILIKE",
+    exp.SimilarTo: "SIMILAR TO",
+    exp.RegexpLike: "a regular expression (~)",
+    exp.RegexpILike: "a regular expression (~*)",
+    exp.Exists: "a subquery (EXISTS)",
+    exp.Subquery: "a subquery",
+    exp.Select: "a subquery",
+    exp.SetOperation: "a subquery",
+    exp.Any: "ANY",
+    exp.All: "ALL",
+    exp.Case: "CASE",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.Interval: "INTERVAL",
+    exp.Collate: "COLLATE",
+    exp.AtTimeZone: "AT TIME ZONE",
+    exp.Escape: "ESCAPE",
+    exp.Tuple: "a row of several values",
+    exp.Mod: "the operator %",
+    exp.Pow: "the operator ^",
+    exp.DPipe: "the operator ||",
+    exp.Concat: "a concatenation of texts",
+    exp.Star: "*",
+    exp.Window: "a window (OVER)",
+    exp.Alias: "an alias (AS)",
+    exp.Cast: "a cast (::)",
+    exp.Placeholder: "a parameter",
+    exp.Lateral: "LATERAL",
+    exp.JSONExtract: "the operator ->",
+    exp.JSONExtractScalar: "the operator ->>",
+}
+
+
+def fold(identifier: Any) -> str:
+    """The name an identifier means: unquoted ASCII letters are lower case, as in PostgreSQL."""
+    if not isinstance(identifier, exp.Identifier):
+        return str(identifier)
+    name = str(identifier.this)
+    return name if identifier.args.get("quoted") else re.sub("[A-Z]+", lambda match: match[0].lower(), name)
+
+
+def bare(node: Node) -> Node:
+    """The node without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def settings(node: Node) -> dict[str, Any]:
+    """The arguments that are given, by their names in every version of sqlglot (`with_` is `with`)."""
+    return {name.rstrip("_"): value for name, value in node.args.items() if value}
+
+
+def span(node: Node) -> tuple[int | None, int | None]:
+    """Start and end of the node in the text, as far as its leaves know them; linear in the node's size."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for part in node.walk():
+        if "start" in part.meta:
+            starts.append(part.meta["start"])
+            ends.append(part.meta["end"] + 1)
+    return (min(starts), max(ends)) if starts else (None, None)
+
+
+def place(sql: str, node: Node) -> tuple[int | None, int | None]:
+    """Start and end of the node or, if it knows none, of what is around it; with the closing parentheses."""
+    around: Node | None = node
+    start = end = None
+    while around is not None and start is None:
+        start, end = span(around)
+        around = around.parent
+    if end is not None:
+        open_ones = sql.count("(", start, end) - sql.count(")", start, end)
+        while open_ones > 0 and (closing := re.compile(r"\s*\)").match(sql, end)):
+            open_ones, end = open_ones - 1, closing.end()
+    return start, end
+
+
+def excerpt(sql: str, node: Node) -> str:
+    """The node as it was written, shortened for a message."""
+    start, end = place(sql, node)
+    text = " ".join(sql[start:end].split()) if start is not None else type(node).__name__.upper()
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def construct(sql: str, node: Node) -> str:
+    """What to call the node in a message."""
+    for kind, name in _NAMED.items():
+        if isinstance(node, kind):
+            return name
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+        return "a function of a schema"
+    if isinstance(node, exp.Func) and not isinstance(node, exp.Connector | exp.Cast):
+        return f"the function {function_name(sql, node)}"
+    return f"the expression {excerpt(sql, node)!r}"
+
+
+def function_name(sql: str, node: exp.Func) -> str:
+    if "start" in node.meta:
+        return sql[node.meta["start"] : node.meta["end"] + 1].strip('"').upper()
+    return str(node.this).upper() if isinstance(node, exp.Anonymous) else node.sql_name()
+
+
+def refuse(detail: str, sql: str, node: Node) -> NoReturn:
+    raise located(detail, sql, *place(sql, node))
+
+
+def unsupported(sql: str, node: Node, instead: str) -> NoReturn:
+    refuse(f"{construct(sql, node)} is not supported; {instead}", sql, node)
+
+
+def column_name(sql: str, node: exp.Column) -> ColumnName:
+    """`x` or `t.x`."""
+    given = settings(node)
+    if isinstance(node.this, exp.Star):
+        refuse("t.* is not supported; write SELECT * or name the columns", sql, node)
+    if not isinstance(node.this, exp.Identifier) or set(given) - {"this", "table"}:
+        refuse("a column is written as column or table.column, without a schema", sql, node)
+    table = given.get("table")
+    owner = fold(table) if table is not None else None
+    return ColumnName(fold(node.this), owner, span(node)[0])

@@ -1,0 +1,96 @@
+"""The values that travel through the core. All frozen: a stage takes some and returns others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from prosem.columns import ColumnType, Value
+
+Row = tuple[Value, ...]  # one value a column, in the table's order
+Key = tuple[Value, ...]  # the values of the primary key, in its order
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: ColumnType
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a tenant. `id` is never used again, also not after a table of that name was dropped."""
+
+    id: int
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    tenant: str = "default"
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        return {column.name: at for at, column in enumerate(self.columns)}
+
+    @cached_property
+    def key_positions(self) -> tuple[int, ...]:
+        return tuple(self.position[name] for name in self.primary_key)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def key_of(self, row: Row) -> Key:
+        return tuple([row[at] for at in self.key_positions])
+
+    def as_object(self, row: Row) -> JsonObject:
+        """The row as it travels: msgspec writes Decimal as text, dates in ISO 8601, bytes in base64."""
+        return dict(zip(self.names, row, strict=True))
+
+    def key_object(self, key: Key) -> JsonObject:
+        return dict(zip(self.primary_key, key, strict=True))
+
+    def definition(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "columns": [{"name": c.name, "type": c.type.name, "nullable": c.nullable} for c in self.columns],
+            "primary_key": list(self.primary_key),
+        }
+
+
+class Delta(NamedTuple):
+    """One event after validation: the row before and after it (None: there was or is none)."""
+
+    seq: int
+    table: Table
+    key: Key
+    old: Row | None
+    new: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All subscriptions of one template: the same tables, columns and shape, other constants.
+
+    `label` is the template in words (unique), `name` the short public id made from it; `space` is the id under
+    which its messages stand in the outbox (all filters of one table share one).
+    """
+
+    id: int
+    name: str
+    type: str
+    label: str
+    space: int
+    tables: tuple[str, ...]
+    sample_sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a user registered, without the parameters: shared by all subscriptions of one text."""
+
+    id: int
+    sql: str
+    notify: JsonObject | None = field(default=None, hash=False)

@@ -1,0 +1,49 @@
+"""The state in memory from PostgreSQL: rows, then groups and statements, then subscriptions, with progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prosem.errors import ProsemError, SetupError
+from prosem.language.parse import parse
+from prosem.state import State
+from prosem.store.recovery import load
+from prosem.types.registry import recognise
+
+
+def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool = True) -> int:
+    """Fill an empty state; returns the seq after which everything can be replayed. `tell` is a logger's info."""
+    start = time.monotonic()
+    with load(url, restart=restart) as loaded:
+        stored = loaded.state
+        state.seq = stored.last_seq
+        state.next_table, state.next_group = stored.counters.table, stored.counters.group
+        state.next_statement = stored.counters.statement
+        state.registry.reserve(stored.counters.sid)
+        state.moves = loaded.last_move()
+        for table in loaded.tables:
+            state.add_table(table)
+            rows, count = state.rows[table.id], 0
+            for some in loaded.rows(table):
+                rows.update((table.key_of(row), row) for row in some)
+                count += len(some)
+            tell("recovery: table %s has %d rows", table.name, count)
+        for statement in loaded.statements:
+            state.add_statement(statement)
+        for group in loaded.groups:
+            if all(name in state.tables for name in group.tables):
+                form = recognise(parse(group.sample_sql), [state.tables[name] for name in group.tables], None)
+                if form.label == group.label:  # else it belongs to a table that was dropped and made anew
+                    state.add_group(group, form)
+        count = 0
+        for chunk in loaded.subscriptions():
+            try:
+                state.restore(chunk)
+            except ProsemError as error:
+                raise SetupError(f"a stored subscription cannot be read any more: {error.detail}") from error
+            count += len(chunk)
+            if count % 100_000 < len(chunk):
+                tell("recovery: %d subscriptions", count)
+    tell("recovery: done at seq %d with %d subscriptions, %.1f s", state.seq, count, time.monotonic() - start)
+    return stored.retained_after

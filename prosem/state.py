@@ -1,0 +1,414 @@
+"""The state of the server in memory, and what each command does to it.
+
+Owned by the engine thread alone. Every command is validated as a whole before anything changes; then the rows, the
+indexes, the write set and the frames of the batch are extended together. `PostgreSQL` holds the truth: this state is a
+function of it, and is thrown away when a commit fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2s
+from typing import Any
+
+from cn.message import Message
+from optimizer.choose import Chooser
+from prosem import commands as c
+from prosem.errors import ConflictError, InputError, NotFoundError, pointer
+from prosem.language import resolve
+from prosem.language.parse import parse
+from prosem.language.syntax import Query
+from prosem.metrics import Metrics
+from prosem.model import Delta, Group, JsonObject, Key, Row, Statement, Table
+from prosem.registry import Registry
+from prosem.store.log import Counters, WriteSet
+from prosem.store.recovery import StoredSubscription
+from prosem.types.base import Bound, Draft, Form, Space
+from prosem.types.registry import recognise
+from prosem.validate import effects, known_table, table_definition
+from prosem.wire import decode, decode_exact, encode, encode_exact
+
+MAX_ID_LENGTH = 200
+
+
+class Batch:
+    """What one transaction will hold, and what happens after it."""
+
+    def __init__(self) -> None:
+        self.writes = WriteSet()
+        self.frames: list[c.Frame] = []
+        self.weight = 0
+
+
+class State:
+    """`retained_after`: what happened after this seq can still be replayed."""
+
+    def __init__(
+        self, chooser: Chooser, metrics: Metrics, retained_after: Callable[[], int] = lambda: 0
+    ) -> None:
+        self._chooser, self._metrics, self.retained_after = chooser, metrics, retained_after
+        self.seq = 0
+        self.tables: dict[str, Table] = {}
+        self.rows: dict[int, dict[Key, Row]] = {}
+        self.registry = Registry()
+        self.groups: dict[int, Group] = {}
+        self._group_of_label: dict[str, Group] = {}
+        self.group_sizes: dict[int, int] = {}
+        self.statements: dict[int, Statement] = {}
+        self._statement_of_text: dict[tuple[str, bytes], Statement] = {}
+        self._forms: dict[int, Form] = {}
+        self.spaces: dict[int, Space] = {}
+        self._space_of_label: dict[str, int] = {}
+        self._spaces_of_table: dict[int, list[int]] = {}
+        self.moves = 0  # numbers the history of points, whose seq may stand still
+        self.next_table = self.next_group = self.next_statement = self.next_space = 1
+        self.batch = Batch()
+
+    def execute(self, command: c.Command) -> Any:
+        """Carry a command out in the present batch; raises without having changed anything."""
+        return _HANDLERS[type(command)](self, command)
+
+    def begin(self) -> Batch:
+        """Close the present batch and start another."""
+        done, self.batch = self.batch, Batch()
+        done.writes.last_seq = self.seq
+        done.writes.counters = Counters(
+            self.next_table, self.next_group, self.next_statement, self.registry.next_sid
+        )
+        return done
+
+    # -- tables --------------------------------------------------------------------------------------------------
+    def create_table(self, command: c.CreateTable) -> c.Created:
+        wanted = table_definition(command.body, self.next_table)
+        known = self.tables.get(wanted.name)
+        if known is not None:
+            if known.definition() != wanted.definition():
+                raise ConflictError(f"a different table {wanted.name!r} exists; drop it first, or choose another name", "/name")
+            return c.Created(known, False)
+        self.next_table += 1
+        self.add_table(wanted)
+        self.batch.writes.created = wanted
+        return c.Created(wanted, True)
+
+    def add_table(self, table: Table) -> None:
+        self.tables[table.name] = table
+        self.rows[table.id] = {}
+
+    def drop_table(self, command: c.DropTable) -> None:
+        table = known_table(self.tables, command.name)
+        users = [group for group in self.groups.values() if table.name in group.tables and self.group_sizes[group.id]]
+        if users:
+            count = sum(self.group_sizes[group.id] for group in users)
+            raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
+        for group in [group for group in self.groups.values() if table.name in group.tables]:
+            self._drop_group(group)
+        gone = set(self._spaces_of_table.pop(table.id, ()))
+        for space in gone:
+            del self.spaces[space]
+        for others in self._spaces_of_table.values():
+            others[:] = [at for at in others if at not in gone]
+        self._space_of_label = {label: at for label, at in self._space_of_label.items() if at in self.spaces}
+        self._forms = {at: form for at, form in self._forms.items() if table not in form.tables}
+        del self.tables[table.name], self.rows[table.id]
+        self.batch.writes.dropped = table
+
+    def _drop_group(self, group: Group) -> None:
+        del self.groups[group.id], self._group_of_label[group.label], self.group_sizes[group.id]
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def publish(self, command: c.Publish) -> JsonObject:
+        table = known_table(self.tables, command.table)
+        rows = self.rows[table.id]
+        found = effects(table, rows, command.events, command.at)
+        first = self.seq + 1
+        writes = self.batch.writes
+        net = writes.rows.setdefault(table.id, {})
+        writes.tables[table.id] = table
+        spaces = [self.spaces[at] for at in self._spaces_of_table.get(table.id, ())]
+        for op, key, old, new in found:
+            self.seq += 1
+            if new is None:
+                del rows[key]
+            else:
+                rows[key] = new
+            writes.events.append(
+                (self.seq, table.id, op, None if old is None else encode(old), None if new is None else encode(new))
+            )
+            if old == new:
+                continue
+            net[key] = new
+            if spaces:
+                self._tell(Delta(self.seq, table, key, old, new), spaces)
+        self.batch.weight += len(found)
+        self._metrics.events += len(found)
+        answer = {"first_seq": first, "last_seq": self.seq, "count": len(found)}
+        if command.idempotency is not None:
+            answer = self._remember(command.idempotency, answer)
+        return answer
+
+    def _tell(self, delta: Delta, spaces: Sequence[Space]) -> None:
+        """Every space takes the event, and the chosen plan makes its messages."""
+        part = 0
+        for space in spaces:
+            start = time.thread_time_ns()
+            description = space.step(delta)
+            if description is None:
+                self._metrics.spend("none", time.thread_time_ns() - start)
+                continue
+            plan = self._chooser.choose(space.network.id, space.plans)
+            drafts = space.messages(description, plan)
+            self._metrics.spend(plan, time.thread_time_ns() - start)
+            for draft in drafts:
+                self._send(delta.seq, part, space, plan, draft)
+                part += 1
+
+    def _send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> None:
+        message = Message(seq, part, space.network.id, *draft)
+        body = None if message.kind == "row" else encode(message)
+        self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
+        self.batch.frames.append(message)
+        self._metrics.count_message(plan)
+
+    def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
+        if idempotency.first_seq is not None:
+            answer = answer | {"first_seq": idempotency.first_seq, "count": answer["count"] + idempotency.lines_before}
+        self.batch.writes.idempotency.append((idempotency.key, encode(answer), idempotency.done, answer["count"]))
+        return answer
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+    def subscribe(self, command: c.Subscribe) -> JsonObject:
+        form = self._recognise(command.query, command.notify)
+        bounds = self._bind_all(form, command)
+        self._check_ids([id for id, _ in command.rows], command.batch)
+        statement = self._statement(command.query.sql, command.notify)
+        self._forms[statement.id] = form
+        group = self._group(form, command.query.sql)
+        space = self._open_space(form, group.space)
+        sids = range(self.registry.next_sid, self.registry.next_sid + len(command.rows))
+        ids = []
+        writes = self.batch.writes
+        for sid, (chosen, params) in zip(sids, command.rows, strict=True):
+            id, encoded = chosen or self.registry.given_id(sid), encode_exact(params)
+            self.registry.put(sid, id, group.id, statement.id, encoded, self.seq, command.durable, None)
+            writes.subscriptions.append((sid, id, statement.id, group.id, encoded, True, command.durable, self.seq))
+            writes.history.append((sid, self.seq, 0, "created", encoded))
+            ids.append(id)
+        space.add(sids, bounds)
+        self.group_sizes[group.id] += len(sids)
+        self.batch.weight += len(sids)
+        answer: JsonObject = {"group": group.name, "type": form.type, "seq": self.seq}
+        if command.batch:
+            return answer | {"ids": ids}
+        return answer | {"id": ids[0], "result": self._snapshot(form, space, bounds[0])}
+
+    def _recognise(self, query: Query, notify: JsonObject | None) -> Form:
+        return recognise(query, resolve.tables(query, self.tables), notify)
+
+    def _bind_all(self, form: Form, command: c.Subscribe) -> list[Bound]:
+        bounds = []
+        for number, (_, params) in enumerate(command.rows):
+            try:
+                resolve.check_parameters(command.query, params)
+                bounds.append(form.bind(params))
+            except InputError as error:
+                if command.batch and error.at != "/sql":
+                    error.moved(pointer("rows", number))
+                raise
+        return bounds
+
+    def _check_ids(self, ids: Sequence[str | None], batch: bool) -> None:
+        seen: set[str] = set()
+        for number, id in enumerate(ids):
+            if id is None:
+                continue
+            at = pointer("rows", number, "id") if batch else "/id"
+            if self.registry.is_reserved(id):
+                raise InputError("ids of the form sub-<number> are given by the server; choose another", at)
+            if id in seen or self.registry.sid(id) is not None:
+                raise ConflictError(f"the id {id!r} is taken; choose another, or leave it out", at)
+            seen.add(id)
+
+    def _statement(self, sql: str, notify: JsonObject | None) -> Statement:
+        identity = (sql, encode(notify))
+        statement = self._statement_of_text.get(identity)
+        if statement is None:
+            statement = Statement(self.next_statement, sql, notify)
+            self.next_statement += 1
+            self.add_statement(statement)
+            self.batch.writes.statements.append(statement)
+        return statement
+
+    def add_statement(self, statement: Statement) -> None:
+        self.statements[statement.id] = statement
+        self._statement_of_text[statement.sql, encode(statement.notify)] = statement
+
+    def _group(self, form: Form, sql: str) -> Group:
+        group = self._group_of_label.get(form.label)
+        if group is None:
+            name = f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
+            space = self._space_of_label.get(form.space_label, self.next_space)
+            group = Group(self.next_group, name, form.type, form.label, space, tuple(t.name for t in form.tables), sql)
+            self.next_group += 1
+            self.add_group(group, form)
+            self.batch.writes.groups.append(group)
+        return group
+
+    def add_group(self, group: Group, form: Form) -> None:
+        self.groups[group.id] = self._group_of_label[group.label] = group
+        self.group_sizes.setdefault(group.id, 0)
+        self._space_of_label[form.space_label] = group.space
+        self.next_space = max(self.next_space, group.space + 1)
+
+    def _open_space(self, form: Form, space_id: int) -> Space:
+        space = self.spaces.get(space_id)
+        if space is None:
+            space = self.spaces[space_id] = form.open_space(space_id, self.rows[form.tables[0].id])
+            for table in form.tables:
+                self._spaces_of_table.setdefault(table.id, []).append(space_id)
+        return space
+
+    def _snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
+        return form.snapshot(space, self.rows[form.tables[0].id], bound)
+
+    def _known(self, id: str) -> int:
+        sid = self.registry.sid(id)
+        if sid is None:
+            raise NotFoundError(f"there is no subscription {id!r}")
+        return sid
+
+    def form(self, sid: int) -> Form:
+        """The form of a subscription's statement; parsed again after a start, once for each statement."""
+        number = self.registry.statement(sid)
+        form = self._forms.get(number)
+        if form is None:
+            statement = self.statements[number]
+            form = self._forms[number] = self._recognise(parse(statement.sql), statement.notify)
+        return form
+
+    def _place(self, sid: int) -> tuple[Form, Space, Bound]:
+        form = self.form(sid)
+        space = self._open_space(form, self.groups[self.registry.group(sid)].space)
+        return form, space, form.bind(decode_exact(self.registry.params(sid)))
+
+    def delete(self, command: c.Delete) -> JsonObject:
+        sid = self._known(command.id)
+        form, space, bound = self._place(sid)
+        if self.registry.frozen(sid) is None:
+            space.remove(sid, bound)
+        self.group_sizes[self.registry.group(sid)] -= 1
+        self.registry.remove(sid)
+        self.batch.writes.deleted.append(sid)
+        self.batch.frames.append(c.Gone(sid))
+        return {"id": command.id, "seq": self.seq}
+
+    def result(self, command: c.Result) -> JsonObject:
+        sid = self._known(command.id)
+        return {"id": command.id, "seq": self.seq, "result": self._snapshot(*self._place(sid))}
+
+    def attach(self, command: c.Attach) -> None:
+        sid = self._known(command.id)
+        form, space, bound = self._place(sid)
+        frozen = self.registry.frozen(sid)
+        oldest = max(self.registry.created(sid), self.retained_after())
+        wanted = command.after is None or not oldest <= command.after <= self.seq
+        answer = (frozen or encode(self._snapshot(form, space, bound))) if wanted else b""
+        self.batch.frames.append(
+            c.Hosted(
+                sid,
+                command.id,
+                command.sink,
+                form,
+                space.network,
+                bound if frozen is None else None,
+                self.seq,
+                None if wanted else command.after,
+                self.registry.created(sid),
+                answer,
+                self.registry.is_durable(sid),
+                command.token,
+            )
+        )
+
+    # -- moving a subscription -----------------------------------------------------------------------------------
+    def patch(self, command: c.Patch) -> JsonObject:
+        """Move the point, suspend or resume; a change of the answer takes a seq of its own."""
+        sid = self._known(command.id)
+        form, space, bound = self._place(sid)
+        params, moved = self.registry.params(sid), bound
+        if command.params is not None:
+            given = decode_exact(params) | command.params
+            resolve.check_parameters(parse(self.statements[self.registry.statement(sid)].sql), given)
+            moved, params = form.bind(given), encode_exact(given)
+        frozen = self.registry.frozen(sid)
+        was_active, active = frozen is None, frozen is None if command.active is None else command.active
+        before = self._snapshot(form, space, bound) if frozen is None else decode(frozen)
+        after = self._snapshot(form, space, moved)
+
+        self._shift(sid, space, bound if was_active else None, moved if active else None)
+        self.registry.set_params(sid, params)
+        change = form.difference(_plain(before), _plain(after)) if active else None
+        if was_active and not active:
+            self.registry.freeze(sid, encode(before))
+        elif active:
+            self.registry.freeze(sid, None)
+        if change is not None:
+            self.seq += 1
+            self._send(self.seq, 0, space, "address", Draft("change", targets=(sid,), payload=encode(change)))
+        self._record(sid, params, was_active, active)
+        self.batch.weight += 1
+        return {"id": command.id, "seq": self.seq, "result": after, "active": active}
+
+    def _shift(self, sid: int, space: Space, before: Bound | None, after: Bound | None) -> None:
+        if before == after:
+            return
+        if before is None:
+            assert after is not None
+            space.add([sid], [after])
+        elif after is None:
+            space.remove(sid, before)
+        else:
+            space.move(sid, before, after)
+        self.batch.frames.append(c.Moved(sid, after))
+
+    def _record(self, sid: int, params: bytes, was_active: bool, active: bool) -> None:
+        kind = "patched" if was_active == active else "resumed" if active else "suspended"
+        writes = self.batch.writes
+        writes.updates[sid] = (params, active, self.registry.frozen(sid))
+        self.moves += 1
+        writes.history.append((sid, self.seq, self.moves, kind, params))
+
+    # -- recovery ------------------------------------------------------------------------------------------------
+    def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
+        """Take a chunk of stored subscriptions in: (sid, id, statement, group, params, active, durable, created, frozen)."""
+        points: dict[int, tuple[list[int], list[Bound]]] = {}
+        for sid, id, statement, group, params, active, durable, created, frozen in subscriptions:
+            self.registry.put(sid, id, group, statement, params, created, durable, None if active else frozen or b"{}")
+            self.group_sizes[group] += 1
+            form = self.form(sid)
+            space = self.groups[group].space
+            self._open_space(form, space)
+            if active:
+                sids, bounds = points.setdefault(space, ([], []))
+                sids.append(sid)
+                bounds.append(form.bind(decode_exact(params)))
+        for space, (sids, bounds) in points.items():
+            self.spaces[space].add(sids, bounds)
+
+
+def _plain(answer: JsonObject) -> JsonObject:
+    """An answer as it travels, so that one from memory and one from the store compare."""
+    plain: JsonObject = decode(encode(answer))
+    return plain
+
+
+_HANDLERS: Mapping[type, Callable[[State, Any], Any]] = {
+    c.CreateTable: State.create_table,
+    c.DropTable: State.drop_table,
+    c.Publish: State.publish,
+    c.Subscribe: State.subscribe,
+    c.Patch: State.patch,
+    c.Delete: State.delete,
+    c.Result: State.result,
+    c.Attach: State.attach,
+}

@@ -1,0 +1,92 @@
+"""Event log and outbox in partitions by `seq`: made ahead of the order, dropped behind the retention.
+
+Invariant: the partitions of both tables have the same bounds, follow each other without a gap, and
+their names say their bounds. Attaching an empty table takes no lock that a reader would notice;
+dropping one waits for its readers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+PARENTS = ("event_log", "outbox")
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@dataclass
+class Partitions:
+    """The bounds `[start, end)` of all partitions, oldest first; `size` counts only for new ones."""
+
+    size: int
+    bounds: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"a partition holds at least one seq, got {self.size}")
+
+    @property
+    def end(self) -> int:
+        """The first seq that has no place yet."""
+        return self.bounds[-1][1] if self.bounds else 1
+
+    def load(self, connection: Connection) -> None:
+        """Read what there is; the connection is left idle."""
+        rows = connection.execute(
+            "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
+            " WHERE inhparent = 'prosem.event_log'::regclass"
+        ).fetchall()
+        connection.rollback()
+        names = [name.rsplit("_", 2) for (name,) in rows]
+        self.bounds = sorted((int(start), int(end)) for _, start, end in names)
+
+    def needs(self, seq: int) -> bool:
+        """Whether it is time to make the next partition."""
+        return seq + self.size // 2 >= self.end
+
+    def extend(self, connection: Connection, seq: int) -> None:
+        """Make one more partition, long enough to hold `seq` with half a size to spare; commits."""
+        start = self.end
+        end = start + self.size * max(1, (seq + self.size // 2 - start) // self.size + 1)
+        for parent in PARENTS:
+            names = {"parent": sql.Identifier("prosem", parent), "child": _child(parent, start, end)}
+            connection.execute(sql.SQL("CREATE TABLE {child} (LIKE {parent} INCLUDING ALL)").format(**names))
+            connection.execute(
+                sql.SQL(
+                    "ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({start}) TO ({end})"
+                ).format(**names, start=sql.Literal(start), end=sql.Literal(end))
+            )
+        connection.commit()
+        self.bounds.append((start, end))
+
+    def drop(self, connection: Connection, before_seq: int) -> list[tuple[int, int]]:
+        """Drop the partitions before this seq, never the last; the caller commits, then `forget`s them."""
+        gone = [bound for bound in self.bounds[:-1] if bound[1] <= before_seq]
+        for start, end in gone:
+            for parent in PARENTS:
+                connection.execute(sql.SQL("DROP TABLE {}").format(_child(parent, start, end)))
+        return gone
+
+    def forget(self, gone: list[tuple[int, int]]) -> None:
+        self.bounds = [bound for bound in self.bounds if bound not in gone]
+
+    def older_than(self, connection: Connection, age_s: float) -> int:
+        """The end of the newest partition whose last event is older than this: a `before_seq` for `drop`."""
+        before = 0
+        for start, end in self.bounds[:-1]:
+            row = connection.execute(
+                sql.SQL(
+                    "SELECT at < now() - make_interval(secs => {}) FROM {} ORDER BY seq DESC LIMIT 1"
+                ).format(sql.Literal(age_s), _child("event_log", start, end))
+            ).fetchone()
+            if row is not None and row[0]:
+                before = end
+        connection.rollback()
+        return before
+
+
+def _child(parent: str, start: int, end: int) -> sql.Identifier:
+    return sql.Identifier("prosem", f"{parent}_{start}_{end}")

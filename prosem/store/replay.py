@@ -1,0 +1,203 @@
+"""Reading the past: what a returning subscriber missed, and pages of subscriptions.
+
+Asynchronous, over a few connections of its own, so that the writer never waits for a reader. Every
+chunk is one short query by key; no connection is held between two chunks. Retention may pass a reader
+while it reads: it then gets `NotRetainedError`, never a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+from prosem.errors import BusyError
+from prosem.store.log import IDEMPOTENCY_S
+from prosem.store.recovery import register_loaders
+
+CHUNK = 2000
+_RETAINED = "SELECT retained_after FROM prosem.engine_state"
+_MESSAGES = (
+    "SELECT seq, part, kind, body FROM prosem.outbox"
+    " WHERE space = %s AND seq >= %s AND (seq, part) > (%s, %s) AND seq <= %s ORDER BY seq, part LIMIT %s"
+)
+_EVENTS = (
+    "SELECT seq, op, old, new FROM prosem.event_log WHERE table_id = %s AND seq > %s AND seq <= %s"
+    " ORDER BY seq LIMIT %s"
+)
+_HISTORY = (
+    "SELECT sid, seq, part, kind, params FROM prosem.history"
+    " WHERE sid = ANY(%s::bigint[]) ORDER BY sid, seq, part"
+)
+_FIELDS = "s.id, s.sid, g.name, g.type, t.sql, t.notify, s.params, s.active, s.durable, s.created_seq"
+_JOINED = "JOIN prosem.group_ g ON g.id = s.group_id JOIN prosem.statement t ON t.id = s.statement_id"
+_PAGE = (
+    f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED}"
+    " WHERE s.id > %(after)s ORDER BY s.id LIMIT %(limit)s"
+)
+_ONE = f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED} WHERE s.id = %s"
+# A page of each group by its own index, then the first of all: no scan past subscriptions of other groups.
+_FILTERED_PAGE = (
+    f"SELECT {_FIELDS} FROM prosem.group_ w CROSS JOIN LATERAL (SELECT * FROM prosem.subscription"
+    " WHERE group_id = w.id AND id > %(after)s ORDER BY id LIMIT %(limit)s) s"
+    f" {_JOINED} WHERE (%(group)s::text IS NULL OR w.name = %(group)s)"
+    " AND (%(type)s::text IS NULL OR w.type = %(type)s) ORDER BY s.id LIMIT %(limit)s"
+)
+_IDEMPOTENCY = (
+    "SELECT answer, done, lines FROM prosem.idempotency"
+    " WHERE key = %s AND at > now() - make_interval(secs => %s)"
+)
+
+MessageRow = tuple[int, int, str, bytes | None]  # seq, part, kind, body
+EventRow = tuple[int, str, bytes | None, bytes | None]  # seq, op, old, new
+HistoryRow = tuple[int, int, str, bytes | None]  # seq, part, kind, params
+
+
+class NotRetainedError(LookupError):
+    """What was asked for reaches back beyond the retention: only a fresh snapshot helps."""
+
+
+class ListedSubscription(NamedTuple):
+    """One line of a page; `notify` and `params` are JSON text."""
+
+    id: str
+    sid: int
+    group: str
+    type: str
+    sql: str
+    notify: bytes | None
+    params: bytes
+    active: bool
+    durable: bool
+    created_seq: int
+
+
+class Replay:
+    """The readers of one event loop. At most `size` queries run at a time; the others wait their turn."""
+
+    def __init__(self, url: str, size: int = 2) -> None:
+        self.url = url
+        self._free: asyncio.LifoQueue[psycopg.AsyncConnection[Any] | None] = asyncio.LifoQueue()
+        self._size = size
+        for _ in range(size):
+            self._free.put_nowait(None)
+
+    async def close(self) -> None:
+        """Close the connections, after the queries under way."""
+        for _ in range(self._size):
+            connection = await self._free.get()
+            if connection is not None:
+                await connection.close()
+        for _ in range(self._size):
+            self._free.put_nowait(None)
+
+    # -- a returning subscriber ------------------------------------------------------------------------------
+    async def retained_after(self) -> int:
+        """Everything with a greater `seq` is kept."""
+        ((rows),) = await self._fetch((_RETAINED, []))
+        return int(rows[0][0])
+
+    async def messages(
+        self, space: int, after: int, upto: int, chunk: int = CHUNK
+    ) -> AsyncIterator[list[MessageRow]]:
+        """The messages of a space with `after < seq <= upto`, in order."""
+        seq, part = after + 1, -1
+        while True:
+            rows: list[MessageRow] = await self._kept(after, _MESSAGES, [space, seq, seq, part, upto, chunk])
+            if rows:
+                yield rows
+                seq, part = rows[-1][0], rows[-1][1]
+            if len(rows) < chunk:
+                return
+
+    async def events(
+        self, table_id: int, after: int, upto: int, chunk: int = CHUNK
+    ) -> AsyncIterator[list[EventRow]]:
+        """The events of a table with `after < seq <= upto`, in order, rows as JSON text."""
+        seq = after
+        while True:
+            rows: list[EventRow] = await self._kept(after, _EVENTS, [table_id, seq, upto, chunk])
+            if rows:
+                yield rows
+                seq = rows[-1][0]
+            if len(rows) < chunk:
+                return
+
+    async def history(self, sids: Iterable[int]) -> dict[int, list[HistoryRow]]:
+        """What happened to these points, in order; a point without an entry has an empty list."""
+        found: dict[int, list[HistoryRow]] = {sid: [] for sid in sids}
+        (rows,) = await self._fetch((_HISTORY, [list(found)]))
+        for sid, *entry in rows:
+            found[sid].append(tuple(entry))
+        return found
+
+    # -- pages -----------------------------------------------------------------------------------------------
+    async def page(
+        self, group: str | None = None, type: str | None = None, limit: int = 100, after: str | None = None
+    ) -> list[ListedSubscription]:
+        """The next subscriptions by id after `after`; of one group (its name) or one type, if given."""
+        text = _PAGE if group is None and type is None else _FILTERED_PAGE
+        values = {"group": group, "type": type, "limit": limit, "after": after or ""}
+        (rows,) = await self._fetch((text, values))
+        return [ListedSubscription._make(row) for row in rows]
+
+    async def subscription(self, id: str) -> ListedSubscription | None:
+        """The subscription of this id."""
+        (rows,) = await self._fetch((_ONE, [id]))
+        return ListedSubscription._make(rows[0]) if rows else None
+
+    async def idempotency(
+        self, key_hash: str, age_s: float = IDEMPOTENCY_S
+    ) -> tuple[bytes | None, bool, int] | None:
+        """What this key stands for: the answer, whether the request is done, how many lines are committed."""
+        (rows,) = await self._fetch((_IDEMPOTENCY, [key_hash, float(age_s)]))
+        return rows[0] if rows else None
+
+    # -- connections -----------------------------------------------------------------------------------------
+    async def _kept(self, after: int, text: str, values: list[Any]) -> list[Any]:
+        """The rows, if nothing after `after` was gone when they were read: the state is read after them."""
+        rows, state = await self._fetch((text, values), (_RETAINED, []))
+        if state[0][0] > after:
+            raise NotRetainedError(f"only what comes after {state[0][0]} is kept, not after {after}")
+        return rows
+
+    async def _fetch(self, *queries: tuple[str, Sequence[Any] | dict[str, Any]]) -> list[list[Any]]:
+        """The rows of each query. A broken connection is replaced once: reading twice harms nobody."""
+        connection = await self._free.get()
+        try:
+            for again in (True, False):
+                try:
+                    if connection is None or connection.closed:
+                        connection = await self._connect()
+                    async with connection.pipeline():
+                        cursors = [
+                            await connection.execute(text, values, binary=True) for text, values in queries
+                        ]
+                        return [await cursor.fetchall() for cursor in cursors]
+                except psycopg.OperationalError as error:
+                    if connection is not None:
+                        await connection.close()
+                    if not again:
+                        raise BusyError(f"the database cannot be read: {str(error).strip()}") from error
+            raise AssertionError("the second try returns or raises")
+        except (
+            BaseException
+        ):  # also a cancellation in the middle of a result: the connection's state is unknown
+            if connection is not None:
+                await connection.close()
+            raise
+        finally:
+            self._free.put_nowait(connection)
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+        connection = await psycopg.AsyncConnection.connect(
+            self.url,
+            autocommit=True,
+            client_encoding="utf8",
+            application_name="prosem replay",
+            connect_timeout=10,
+        )
+        register_loaders(connection)
+        return connection

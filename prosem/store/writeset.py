@@ -1,0 +1,200 @@
+"""What a batch changes, and the statements that write it.
+
+Every list becomes one statement with one array a column, whatever its length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from prosem.model import Group, Key, Row, Statement, Table
+from prosem.store import catalog
+from prosem.store.packing import Packed, pack
+
+
+@dataclass(slots=True)
+class Counters:
+    """The next free numbers; a number is never given twice."""
+
+    table: int = 1
+    group: int = 1
+    statement: int = 1
+    sid: int = 1
+
+
+@dataclass(slots=True)
+class WriteSet:
+    """What a batch changes, filled by the engine. JSON is given as text (bytes)."""
+
+    last_seq: int = 0
+    events: list[tuple[int, int, str, bytes | None, bytes | None]] = field(default_factory=list)
+    """seq, table id, op, old row, new row (JSON arrays in column order)"""
+    messages: list[tuple[int, int, int, str, str, bytes | None]] = field(default_factory=list)
+    """space, seq, part, kind, plan, body"""
+    rows: dict[int, dict[Key, Row | None]] = field(default_factory=dict)
+    """table id → key → the row as it is after the batch, None if there is none"""
+    tables: dict[int, Table] = field(default_factory=dict)
+    """the tables of `rows`"""
+    subscriptions: list[tuple[int, str, int, int, bytes, bool, bool, int]] = field(default_factory=list)
+    """new: sid, id, statement id, group id, params, active, durable, created seq"""
+    updates: dict[int, tuple[bytes | None, bool, bytes | None]] = field(default_factory=dict)
+    """sid → params (None: as before), active, frozen answer"""
+    deleted: list[int] = field(default_factory=list)
+    """sids"""
+    history: list[tuple[int, int, int, str, bytes | None]] = field(default_factory=list)
+    """sid, seq, part, kind, params"""
+    groups: list[Group] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    idempotency: list[tuple[str, bytes | None, bool, int]] = field(default_factory=list)
+    """hash of the key, answer, done, lines"""
+    created: Table | None = None
+    dropped: Table | None = None
+    counters: Counters | None = None
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write (a `last_seq` alone is nothing)."""
+        lists = (self.events, self.messages, self.subscriptions, self.deleted, self.history, self.groups)
+        more = (self.statements, self.idempotency, self.updates)
+        return not (any(lists) or any(more) or any(self.rows.values()) or self.created or self.dropped)
+
+
+Command = tuple[bytes, list[Any]]
+
+
+class _Insertion:
+    """Rows of one of our own tables, from one array a column."""
+
+    def __init__(self, table: str, columns: dict[str, str], conflict: str = "") -> None:
+        self.kinds = list(columns.values())
+        arrays = ", ".join(f"${at}::{kind}[]" for at, kind in enumerate(self.kinds, 1))
+        names = ", ".join(columns)
+        self.text = f"INSERT INTO prosem.{table} ({names}) SELECT * FROM unnest({arrays}) {conflict}".encode()
+
+    def __call__(self, rows: Sequence[tuple[Any, ...]]) -> Command:
+        return self.text, _columns(self.kinds, rows)
+
+
+def _columns(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Packed]:
+    return [pack(kind, values) for kind, values in zip(kinds, zip(*rows, strict=True), strict=True)]
+
+
+_EVENTS = _Insertion(
+    "event_log", {"seq": "bigint", "table_id": "integer", "op": "text", "old": "json", "new": "json"}
+)
+_MESSAGES = _Insertion(
+    "outbox",
+    {"space": "integer", "seq": "bigint", "part": "integer", "kind": "text", "plan": "text", "body": "bytea"},
+)
+_SUBSCRIPTIONS = _Insertion(
+    "subscription",
+    {"sid": "bigint", "id": "text", "statement_id": "integer", "group_id": "integer", "params": "json"}
+    | {"active": "boolean", "durable": "boolean", "created_seq": "bigint"},
+)
+_HISTORY = _Insertion(
+    "history", {"sid": "bigint", "seq": "bigint", "part": "integer", "kind": "text", "params": "json"}
+)
+_IDEMPOTENCY = _Insertion(
+    "idempotency",
+    {"key": "text", "answer": "json", "done": "boolean", "lines": "bigint"},
+    "ON CONFLICT (key) DO UPDATE SET answer = excluded.answer, done = excluded.done,"
+    " lines = excluded.lines, at = now()",
+)
+_STATEMENTS = _Insertion("statement", {"id": "integer", "sql": "text", "notify": "json", "digest": "text"})
+_GROUP = (
+    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql)"
+    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7)"
+)
+_UPDATES = (
+    b"UPDATE prosem.subscription s"
+    b" SET params = coalesce(v.params, s.params), active = v.active, frozen = v.frozen"
+    b" FROM unnest($1::bigint[], $2::json[], $3::boolean[], $4::json[]) AS v(sid, params, active, frozen)"
+    b" WHERE s.sid = v.sid"
+)
+_DELETED = b"DELETE FROM prosem.subscription s USING unnest($1::bigint[]) AS v(sid) WHERE s.sid = v.sid"
+_CATALOG = (
+    b"INSERT INTO prosem.tenant_table (id, tenant, name, definition, created_seq)"
+    b" VALUES ($1, $2, $3, $4::text::json, $5)"
+)
+_STATE = (
+    b"UPDATE prosem.engine_state SET batches = batches + 1, last_seq = greatest(last_seq, $1::bigint),"
+    b" next_table = greatest(next_table, $2::integer), next_group = greatest(next_group, $3::integer),"
+    b" next_statement = greatest(next_statement, $4::integer), next_sid = greatest(next_sid, $5::bigint)"
+)
+
+
+def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[Command]:
+    """The statements of a batch, all values packed; `known` keeps the statements of the tables seen so far.
+
+    Deletions come before insertions: an id that was given up may be taken again in the same batch.
+    """
+    made: list[Command] = []
+    if batch.created is not None:
+        definition = msgspec.json.encode(batch.created.definition()).decode()
+        made += [(statement.as_bytes(), []) for statement in catalog.create(batch.created)]
+        made.append(
+            (
+                _CATALOG,
+                [batch.created.id, batch.created.tenant, batch.created.name, definition, batch.last_seq],
+            )
+        )
+    if batch.dropped is not None:
+        made.append((catalog.drop(batch.dropped).as_bytes(), []))
+        made.append((b"DELETE FROM prosem.tenant_table WHERE id = $1", [batch.dropped.id]))
+        known.pop(batch.dropped.id, None)
+    for table_id, rows in batch.rows.items():
+        made += _row_commands(batch.tables[table_id], rows, known)
+    made += [
+        (_GROUP, [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql]) for g in batch.groups
+    ]
+    if batch.statements:
+        made.append(_STATEMENTS([_statement(statement) for statement in batch.statements]))
+    if batch.deleted:
+        made.append((_DELETED, [pack("bigint", batch.deleted)]))
+    dead = set(batch.deleted)
+    if fresh := [row for row in batch.subscriptions if row[0] not in dead]:
+        made.append(_SUBSCRIPTIONS(fresh))
+    if batch.updates:
+        changes = [(sid, *change) for sid, change in batch.updates.items()]
+        made.append((_UPDATES, _columns(["bigint", "json", "boolean", "json"], changes)))
+    for insertion, values in (
+        (_HISTORY, batch.history),
+        (_EVENTS, batch.events),
+        (_MESSAGES, batch.messages),
+    ):
+        if values:
+            made.append(insertion(values))
+    if batch.idempotency:
+        made.append(_IDEMPOTENCY(list({row[0]: row for row in batch.idempotency}.values())))
+    counters = batch.counters or Counters()
+    following = [counters.table, counters.group, counters.statement, counters.sid]
+    made.append((_STATE, [batch.last_seq, *following]))
+    return made
+
+
+def _row_commands(
+    table: Table, rows: dict[Key, Row | None], known: dict[int, catalog.RowStatements]
+) -> list[Command]:
+    statements = known.get(table.id)
+    if statements is None:
+        statements = known[table.id] = catalog.row_statements(table)
+    kept = [row for row in rows.values() if row is not None]
+    gone = [key for key, row in rows.items() if row is None]
+    made: list[Command] = []
+    if gone:
+        made.append((statements.delete, list(statements.pack_keys(gone))))
+    if kept:
+        made.append((statements.upsert, list(statements.pack_rows(kept))))
+    return made
+
+
+def _statement(statement: Statement) -> tuple[int, str, bytes | None, str]:
+    notify = None if statement.notify is None else msgspec.json.encode(statement.notify)
+    digest = hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
+    if notify is not None:
+        digest += "/" + hashlib.md5(notify, usedforsecurity=False).hexdigest()
+    return statement.id, statement.sql, notify, digest

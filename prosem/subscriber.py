@@ -1,0 +1,196 @@
+"""One listener (a socket or an event stream) with its bounded queue.
+
+Everything happens on the loop's thread. Frames wait in the queue until the transport fetches them with `fetch`. When the
+queue is full the listener lags: it takes nothing more, and once the transport has emptied the queue every stream is
+attached again after the last seq it was given; the outbox supplies the rest. So memory is bounded, nobody else waits, and
+a replay longer than the queue comes in pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from prosem import commands as c
+from prosem.edge import Edge, Stream
+from prosem.errors import BusyError, NotFoundError, ProsemError
+from prosem.metrics import Metrics
+
+
+class Item(NamedTuple):
+    """`kind`: snapshot, change, error, pong or progress; `body` is encoded JSON."""
+
+    kind: str
+    id: str | None
+    seq: int
+    body: bytes
+
+
+class Subscriber:
+    """`submit` puts a command into the engine's order; its future is resolved on the loop's thread."""
+
+    def __init__(
+        self, edge: Edge, submit: Callable[[c.Command], Future[Any]], metrics: Metrics, capacity: int = 10_000
+    ) -> None:
+        self._edge, self._submit, self._metrics, self._capacity = edge, submit, metrics, capacity
+        self._queue: deque[Item] = deque()
+        self._streams: dict[str, Stream] = {}
+        self._waiting: dict[str, int] = {}  # id → token of the attach under way
+        self._again: dict[str, int] = {}  # id → after, of streams to be attached again
+        self._tokens = 0
+        self._held_pongs = 0
+        self._progress = self._told = 0
+        self._lag_floor: int | None = None
+        self._is_closed = False
+        self._wake = asyncio.Event()
+        edge.open(self)
+
+    # -- what the client asks for --------------------------------------------------------------------------------
+    def attach(self, id: str, after: int | None) -> None:
+        """Start a stream; the outcome comes as frames."""
+        self._tokens += 1
+        token = self._waiting[id] = self._tokens
+        try:
+            future = self._submit(c.Attach(id, after, self, token))
+        except BusyError as error:
+            if id in self._again or after is not None:
+                self._retry_later(id, after, error)
+            else:
+                self._refused(id, token, error)
+            return
+        future.add_done_callback(lambda done: self._answered(id, after, token, done))
+
+    def _answered(self, id: str, after: int | None, token: int, done: Future[Any]) -> None:
+        error = done.exception()
+        if error is None or self._waiting.get(id) != token:
+            return  # the stream itself arrives by `accept`
+        if isinstance(error, BusyError):
+            self._retry_later(id, after, error)
+        else:
+            self._refused(id, token, error)
+
+    def _retry_later(self, id: str, after: int | None, error: BusyError) -> None:
+        if not self._is_closed:
+            asyncio.get_running_loop().call_later(
+                error.retry_after_s, lambda: None if self._is_closed or id not in self._waiting else self.attach(id, after)
+            )
+
+    def _refused(self, id: str, token: int, error: BaseException) -> None:
+        if self._waiting.get(id) == token:
+            del self._waiting[id]
+        problem = error if isinstance(error, ProsemError) else ProsemError(f"internal error: {error!r}")
+        self.error(problem, id)
+        self._settle()
+
+    def detach(self, id: str) -> bool:
+        """End a stream; False if there is none."""
+        waiting = self._waiting.pop(id, None)
+        stream = self._streams.pop(id, None)
+        if stream is not None:
+            self._edge.close(stream)
+            self._queue = deque(item for item in self._queue if item.id != id)
+        self._settle()
+        return stream is not None or waiting is not None
+
+    def ping(self) -> None:
+        """A pong follows everything that was asked for before it."""
+        self._held_pongs += 1
+        self._settle()
+
+    def error(self, problem: ProsemError, id: str | None = None) -> None:
+        import msgspec
+
+        self._put(Item("error", id, 0, msgspec.json.encode(problem.problem())))
+
+    # -- the edge's side -----------------------------------------------------------------------------------------
+    def accept(self, stream: Stream, token: int) -> bool:
+        if self._is_closed or self._waiting.get(stream.id) != token:
+            return False
+        self._streams[stream.id] = stream
+        return True
+
+    def attached(self, stream: Stream) -> None:
+        if self._streams.get(stream.id) is stream and not self.is_lagging:
+            self._waiting.pop(stream.id, None)
+            self._settle()
+
+    def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
+        if len(self._queue) >= self._capacity:
+            return False
+        self._put(Item(kind, stream.id, seq, body))
+        return True
+
+    @property
+    def is_lagging(self) -> bool:
+        return self._lag_floor is not None
+
+    def lag(self) -> None:
+        if self._lag_floor is None:
+            self._metrics.lagging += 1
+            self._lag_floor = self._edge.seq
+            self._wake.set()
+
+    def gone(self, stream: Stream) -> None:
+        """The subscription was deleted."""
+        if self._streams.get(stream.id) is stream:
+            del self._streams[stream.id]
+            self._waiting.pop(stream.id, None)
+            self.error(NotFoundError(f"the subscription {stream.id!r} was deleted"), stream.id)
+            self._settle()
+
+    def progress(self, seq: int) -> None:
+        self._progress = seq
+        if not self._wake.is_set() and not self._waiting:
+            self._wake.set()
+
+    # -- the transport's side ------------------------------------------------------------------------------------
+    async def fetch(self) -> list[Item]:
+        """Wait for something to send; the last item may be a progress mark. Empty once closed."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self._is_closed:
+                return []
+            items = list(self._queue)
+            self._queue.clear()
+            if self.is_lagging:
+                self._catch_up()
+            elif not self._waiting and self._progress > self._told:
+                self._told = self._progress
+                items.append(Item("progress", None, self._told, b""))
+            if items:
+                return items
+
+    def _catch_up(self) -> None:
+        """The queue is empty again: attach every stream where it stands."""
+        floor, self._lag_floor = self._lag_floor, None
+        assert floor is not None
+        for id, stream in list(self._streams.items()):
+            stream.is_closed = True
+            self.attach(id, stream.seq if stream.is_replaying else max(stream.seq, floor))
+
+    def close(self) -> None:
+        """The transport is gone."""
+        self._is_closed = True
+        self._edge.leave(self)
+        for stream in self._streams.values():
+            stream.is_closed = False
+            self._edge.close(stream)
+        self._streams.clear()
+        self._wake.set()
+
+    def _settle(self) -> None:
+        """When everything asked for has arrived, pongs and progress may follow."""
+        if not self._waiting:
+            seq = self._edge.seq
+            for _ in range(self._held_pongs):
+                self._put(Item("pong", None, seq, b""))
+            self._held_pongs = 0
+            self._wake.set()
+
+    def _put(self, item: Item) -> None:
+        self._queue.append(item)
+        self._wake.set()

@@ -1,0 +1,90 @@
+"""What a subscription type must offer, and the values that pass between it and the engine.
+
+A type is one file that offers a `SubscriptionType`; `registry.py` lists them. From a parsed query it makes a `Form`
+(the query resolved against the catalog). Forms with the same `label` are one group. `Form.bind` turns parameters into
+a `Bound`: the subscription's place in the group's space. The server side of a space (indexes over rows and points) is a
+`Space`; it describes whom an event affects, and turns the description into messages, one way per plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from cn.message import Message
+from cn.networks.base import Space as NetworkSpace
+from prosem.language.syntax import Query
+from prosem.model import Delta, JsonObject, Key, Row, Table
+
+Rows = Mapping[Key, Row]  # the content of one table
+
+
+class Bound(NamedTuple):
+    """The place of one subscription: a topic (its equality values) and a point or filters; None is nowhere."""
+
+    topic: bytes
+    place: Any | None
+
+
+class Draft(NamedTuple):
+    """A message before it has its number: see `cn.message.Message`."""
+
+    kind: str
+    topic: bytes = b""
+    region: tuple[Any, ...] = ()
+    targets: tuple[int, ...] | None = None
+    attributes: tuple[Any, ...] | None = None
+    payload: bytes = b""
+
+
+class Space(Protocol):
+    """The server's side of one space: it owns indexes, knows all active points, and holds no subscription."""
+
+    network: NetworkSpace
+    plans: ClassVar[tuple[str, ...]]
+
+    @property
+    def visits(self) -> int:
+        """Index nodes looked at so far."""
+
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None: ...
+    def move(self, sid: int, before: Bound, after: Bound) -> None: ...
+    def remove(self, sid: int, bound: Bound) -> None: ...
+    def step(self, delta: Delta) -> Any | None:
+        """Take the row's new state into the indexes; describe whom that affects (None: nobody)."""
+
+    def messages(self, description: Any, plan: str) -> list[Draft]: ...
+
+
+class Form(Protocol):
+    """One statement, recognised and resolved: how to place its subscriptions, answer them and tell their changes."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def label(self) -> str: ...
+    @property
+    def space_label(self) -> str: ...
+    @property
+    def tables(self) -> tuple[Table, ...]: ...
+    def bind(self, params: Mapping[str, Any]) -> Bound: ...
+    def open_space(self, space_id: int, rows: Rows) -> Space: ...
+    def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject: ...
+    def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
+        """The change that takes one answer to the other; None if nothing is to be told."""
+
+    def change(self, messages: Sequence[Message], bound: Bound) -> bytes | None:
+        """All messages of one seq for one subscription, folded into the change it is told (JSON), or None."""
+
+
+class SubscriptionType(Protocol):
+    name: str
+
+    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form | None: ...
+    def describe(self) -> JsonObject:
+        """The entry of GET /v1/types."""
+
+
+def chunked(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

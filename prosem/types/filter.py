@@ -1,0 +1,236 @@
+"""Filters: `SELECT * | columns FROM t WHERE …`, the stateless type.
+
+Here the event is the point and the subscription the region: a message carries the codes of the row before and after the
+event, and the network finds the filters that hold one of them (Beretta's normal form, one `Extent` an attribute). All
+filters of a table share one space, so an event is one message however many templates there are.
+
+It loses where a result is large and changes with nearly every event: then every subscriber is told nearly every event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import msgspec
+
+from cn.geometry import Extent
+from cn.message import Message
+from cn.networks.base import Space as NetworkSpace
+from prosem.errors import LanguageError
+from prosem.language.resolve import column, normal_form
+from prosem.language.syntax import Columns, Query, Star
+from prosem.model import Delta, JsonObject, Key, Row, Table
+from prosem.types.base import Bound, Draft, Rows, Space
+
+Filters = tuple[dict[int, Extent], ...]
+_encode = msgspec.json.encode
+_decode_pair = msgspec.json.Decoder(list[list[Any] | None]).decode
+
+
+@dataclass(frozen=True)
+class FilterForm:
+    """`columns`: positions of the selected columns; the key is always among them."""
+
+    label: str
+    query: Query
+    table: Table
+    columns: tuple[int, ...]
+    type: str = "filter"
+
+    @property
+    def space_label(self) -> str:
+        return f"ROWS OF {self.table.tenant}.{self.table.name!r}#{self.table.id}"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.table,)
+
+    def bind(self, params: Mapping[str, Any]) -> Bound:
+        return Bound(b"", normal_form(self.query, self.table, params) or None)
+
+    def open_space(self, space_id: int, rows: Rows) -> Space:
+        return FilterSpace(self.table, space_id)
+
+    def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
+        names, columns = self.table.names, self.columns
+        return {
+            "rows": [{names[at]: row[at] for at in columns} for row in select(self.table, rows, bound.place)],
+        }
+
+    def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
+        was, now = self._by_key(before), self._by_key(after)
+        key = self.table.primary_key
+        change = {
+            "add": [row for identity, row in now.items() if identity not in was],
+            "remove": [{name: row[name] for name in key} for identity, row in was.items() if identity not in now],
+            "update": [row for identity, row in now.items() if identity in was and was[identity] != row],
+        }
+        return change if any(change.values()) else None
+
+    def _by_key(self, result: JsonObject) -> dict[bytes, JsonObject]:
+        return {_encode([row[name] for name in self.table.primary_key]): row for row in result["rows"]}
+
+    def change(self, messages: Sequence[Message], bound: Bound) -> bytes | None:
+        message = messages[-1]
+        if message.kind != "row":
+            return message.payload
+        assert message.attributes is not None
+        was, now = (vector is not None and holds(bound.place, vector) for vector in message.attributes)
+        return _row_change(message.payload, was, now, self.table, self.columns)
+
+
+@lru_cache(maxsize=512)
+def _row_change(payload: bytes, was: bool, now: bool, table: Table, columns: tuple[int, ...]) -> bytes | None:
+    """The change of one event, the same for all filters with these columns."""
+    old, new = _decode_pair(payload)
+    names = table.names
+    change: dict[str, list[Any]] = {"add": [], "remove": [], "update": []}
+    if was and now:
+        assert old is not None
+        assert new is not None
+        if all(old[at] == new[at] for at in columns):
+            return None
+        change["update"] = [{names[at]: new[at] for at in columns}]
+    elif now:
+        assert new is not None
+        change["add"] = [{names[at]: new[at] for at in columns}]
+    elif was:
+        assert old is not None
+        change["remove"] = [{names[at]: old[at] for at in table.key_positions}]
+    else:
+        return None
+    return _encode(change)
+
+
+def holds(filters: Filters | None, vector: Sequence[Any]) -> bool:
+    """Whether one of the conjunctions admits the attribute vector."""
+    return filters is not None and any(
+        all(vector[at] in extent for at, extent in conjunction.items()) for conjunction in filters
+    )
+
+
+def codes(table: Table, row: Row | None) -> tuple[Any, ...] | None:
+    """The attribute vector of a row: a code a column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
+    if row is None:
+        return None
+    return tuple(
+        [
+            None if value is None else 0 if (encode := kind.type.encode) is None else encode(value)
+            for value, kind in zip(row, table.columns, strict=True)
+        ]
+    )
+
+
+def select(table: Table, rows: Rows, filters: Filters | None) -> list[Row]:
+    """The rows that satisfy the filters: by key where every conjunction fixes it, else by a scan."""
+    if not filters:
+        return []
+    keys = _keys(table, rows, filters)
+    candidates = rows.values() if keys is None else [rows[key] for key in keys]
+    used = sorted({at for conjunction in filters for at in conjunction})
+    types = {at: table.columns[at].type.encode for at in used}
+    found = []
+    for row in candidates:
+        vector: dict[int, Any] = {}
+        for at in used:
+            value, encode = row[at], types[at]
+            vector[at] = None if value is None else 0 if encode is None else encode(value)
+        if any(all(vector[at] in extent for at, extent in conjunction.items()) for conjunction in filters):
+            found.append(row)
+    return found
+
+
+def _keys(table: Table, rows: Rows, filters: Filters) -> list[Key] | None:
+    """The existing keys the filters name, if each names one integer or text key by equality or IN."""
+    if len(table.key_positions) != 1 or table.columns[table.key_positions[0]].type.name not in ("integer", "bigint"):
+        return None
+    at = table.key_positions[0]
+    keys: dict[Key, None] = {}
+    for conjunction in filters:
+        extent = conjunction.get(at)
+        if extent is None or any(i.low is None or i.low != i.high for i in extent.intervals):
+            return None
+        keys |= {(i.low,): None for i in extent.intervals}
+    return [key for key in keys if key in rows]
+
+
+class FilterSpace:
+    """Nothing is indexed at the server: every event on the table is one message, matched by the network."""
+
+    plans: ClassVar[tuple[str, ...]] = ("match",)
+    visits = 0
+
+    def __init__(self, table: Table, space_id: int) -> None:
+        self._table = table
+        self._count = 0
+        self.network = NetworkSpace(space_id, 0, False)
+
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        self._count += len(sids)
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        pass
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        self._count -= 1
+
+    def step(self, delta: Delta) -> Delta | None:
+        return delta if self._count and delta.old != delta.new else None
+
+    def messages(self, description: Delta, plan: str) -> list[Draft]:
+        old, new = description.old, description.new
+        vectors = (codes(self._table, old), codes(self._table, new))
+        return [Draft("row", attributes=vectors, payload=_encode((old, new)))]
+
+
+class FilterType:
+    name = "filter"
+
+    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> FilterForm | None:
+        selection = query.selection
+        if len(tables) != 1 or not isinstance(selection, Star | Columns):
+            return None
+        table = tables[0]
+        if isinstance(selection, Star):
+            names = list(table.names)
+        else:
+            names = [column(query, table, name).name for name in selection.names]
+            if len(set(names)) < len(names):
+                raise LanguageError("a column is selected twice; name each column once")
+            missing = [name for name in table.primary_key if name not in names]
+            if missing:
+                if len(names) == 1:
+                    return None  # the shape of a value notification
+                raise LanguageError(
+                    f"the key column {', '.join(missing)} is not selected; rows are told apart by their key, "
+                    "so select it too, or use SELECT *"
+                )
+        for conjunction in query.where:
+            for atom in conjunction:
+                column(query, table, atom.column)
+        shapes = sorted(
+            " AND ".join(f"{atom.column.name!r} {atom.op} ?" for atom in conjunction) or "TRUE" for conjunction in query.where
+        )
+        columns = tuple(table.position[name] for name in names)
+        what = "*" if isinstance(selection, Star) else ", ".join(map(repr, names))
+        label = f"{what} FROM {table.tenant}.{table.name!r}#{table.id} WHERE {' OR '.join(shapes)}"
+        return FilterForm(label, query, table, columns)
+
+    def describe(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "sql": "SELECT * | columns FROM t WHERE conditions joined by AND, and OR of such",
+            "notify": [],
+            "messages": [
+                {
+                    "name": "row",
+                    "region": "filters that hold the row before or after the event",
+                    "payload": "the row before and after the event",
+                }
+            ],
+            "update": "add, replace or drop the row with the key of the message's row",
+            "transform": "the selected columns of the rows held",
+        }

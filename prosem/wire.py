@@ -1,0 +1,22 @@
+"""JSON at the edges of the core. Values travel exactly: decimals are never turned into floats on the way."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+encode = msgspec.json.encode  # Decimal as text, dates in ISO 8601, bytes in base64
+decode = msgspec.json.decode
+encode_exact = msgspec.json.Encoder(decimal_format="number").encode  # Decimal as the number that was sent
+_exact = msgspec.json.Decoder(float_hook=Decimal)
+
+
+def decode_exact(text: bytes | str) -> Any:
+    """JSON in which a number with a fraction or an exponent becomes a Decimal.
+
+    >>> decode_exact(b'[1, 0.10, 1e2]')
+    [1, Decimal('0.10'), Decimal('1E+2')]
+    """
+    return _exact.decode(text)

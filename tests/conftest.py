@@ -1,0 +1,123 @@
+"""Real parts for the tests: one PostgreSQL and one server for the whole run, each started by our own code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from prosem.store.embedded import EmbeddedPostgres
+
+BOOT_S = 90.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stress", action="store_true", help="also run the long checks")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--stress"):
+        skip = pytest.mark.skip(reason="long; run by make stress")
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(skip)
+
+
+def open_folder(prefix: str) -> Path:
+    """A folder that the database's own user can reach."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[EmbeddedPostgres]:
+    folder = open_folder("prosem-test-")
+    made = EmbeddedPostgres(folder / "data")
+    made.start()
+    yield made
+    made.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class ServerProcess:
+    """`prosem serve` as a user starts it, in a process group of its own."""
+
+    def __init__(self, *options: str, folder: Path | None = None) -> None:
+        self.options = options
+        self.folder = folder or open_folder("prosem-server-")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "server.log").read_text(errors="replace")
+
+    def start(self, wait: bool = True) -> str:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "api.cli", "serve", "--port", str(port), *self.options]
+        if "--database" not in self.options:
+            command += ["--data-dir", str(self.folder / "data")]
+        with open(self.folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        if wait:
+            self.wait_ready()
+        return self.url
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + BOOT_S
+        assert self.process is not None
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                if httpx.get(self.url + "/readyz", trust_env=False).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"the server did not become ready:\n{self.log[-3000:]}")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it as Ctrl-C does; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(40)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of a running server; tests use tables with names of their own."""
+    made = ServerProcess()
+    yield made.start()
+    made.remove()
+
+
+@pytest.fixture
+def own_server() -> Iterator[ServerProcess]:
+    """A server that a test may kill."""
+    made = ServerProcess()
+    yield made
+    if made.process is not None:
+        made.remove()
