@@ -7,6 +7,7 @@ import logging
 import uvicorn
 
 from api.app import make_app
+from api.frames import FrameProtocol
 from api.settings import Settings
 from api.wiring import Server
 
@@ -39,7 +40,7 @@ def config(made: Server, settings: Settings) -> uvicorn.Config:
         port=settings.port,
         log_config=None,
         access_log=False,
-        ws="websockets-sansio",
+        ws=FrameProtocol,
         ws_max_size=settings.max_body_mb << 20,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=3,

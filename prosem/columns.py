@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import math
 import re
 import struct
@@ -233,7 +234,7 @@ def number(constant: Any) -> Fraction:
             constant = Decimal(constant.strip())
         except InvalidOperation:
             raise ValueError(f"expected a number, got {_show(constant)}") from None
-    if isinstance(constant, float | Decimal) and not math.isfinite(constant):
+    if isinstance(constant, float | Decimal) and not Decimal(constant).is_finite():
         raise ValueError(f"{_show(constant)} is not a finite number")
     if isinstance(constant, Decimal) and abs(constant.adjusted()) > 100_000:
         raise ValueError("the number has too many digits")
@@ -319,6 +320,7 @@ _SIMPLE = {
 }
 
 
+@functools.cache
 def column_type(name: str) -> ColumnType:
     """The type of this name; ValueError says which there are.
 

@@ -13,14 +13,6 @@ class Metrics:
         self.changes = 0
         self.replayed = 0
         self.lagging = 0
-        self.messages: dict[str, int] = defaultdict(int)
-        self.plan_cpu_ns: dict[str, int] = defaultdict(int)
+        self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below
+        self.plan_cpu_ns: dict[str, int] = defaultdict(int)  # of events in spaces; "none" when nobody is affected
         self.plan_runs: dict[str, int] = defaultdict(int)
-
-    def spend(self, plan: str, nanoseconds: int) -> None:
-        """CPU time of one event in one space; the plan is "none" when it affects nobody."""
-        self.plan_cpu_ns[plan] += nanoseconds
-        self.plan_runs[plan] += 1
-
-    def count_message(self, plan: str) -> None:
-        self.messages[plan] += 1

@@ -43,7 +43,7 @@ def open_folder(prefix: str) -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     folder = open_folder("prosem-test-")
-    made = EmbeddedPostgres(folder / "data")
+    made = EmbeddedPostgres(folder / "data", settings={"fsync": "off"})
     made.start()
     yield made
     made.stop()

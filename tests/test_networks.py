@@ -100,7 +100,7 @@ def concerned(hosted: Hosted, message: Message) -> list[int]:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_exactly_the_matching_places_each_once_in_order(name: str, data: st.DataObject) -> None:
     record, hosted, expected = Record(), Hosted(), Delivered()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,19 @@ def compare(index: PointIndex, entries: set[Entry], topic: bytes, region: Region
     assert index.any(topic, region) == bool(wanted)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize(("int64", "codes", "ends"), KINDS, ids=["integers", "texts", "wide integers"])
+@pytest.mark.parametrize("block_size", [4, 100])
+def test_every_pair_of_ends(int64: bool, codes: list[Any], ends: list[Any], block_size: int) -> None:
+    index = PointIndex(1, int64, block_size=block_size)
+    entries: set[Entry] = {(at, topic, (code,)) for topic in TOPICS for at, code in enumerate(codes * 3)}
+    for entry in entries:
+        index.insert(*entry)
+    index.check()
+    for low, high, low_open, high_open in product(ends, ends, [False, True], [False, True]):
+        compare(index, entries, b"x", ((Interval(low, high, low_open, high_open),),))
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
     int64, codes, ends = data.draw(st.sampled_from(KINDS))
@@ -51,8 +64,8 @@ def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
     topics = st.sampled_from(TOPICS)
     entries: set[Entry] = set()
     fresh = 0
-    for _ in range(data.draw(st.integers(1, 25))):
-        action = data.draw(st.sampled_from(["insert", "insert_many", "remove", "move", "find", "find"]))
+    actions = st.sampled_from(["insert", "insert_many", "remove", "move", "find", "find"])
+    for action in ["insert_many", *data.draw(st.lists(actions, min_size=8, max_size=20))]:
         if action == "insert":
             entry = (fresh, data.draw(topics), data.draw(points))
             index.insert(*entry)
@@ -61,7 +74,9 @@ def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
         elif action == "insert_many":
             batch = [
                 (fresh + at, *place)
-                for at, place in enumerate(data.draw(st.lists(st.tuples(topics, points))))
+                for at, place in enumerate(
+                    data.draw(st.lists(st.tuples(topics, points), min_size=6, max_size=20))
+                )
             ]
             index.insert_many([e[0] for e in batch], [e[1] for e in batch], [e[2] for e in batch])
             entries.update(batch)

@@ -83,7 +83,8 @@ def test_every_type_is_a_key(url: str, writer: Writer, kind: str) -> None:
     samples: dict[str, tuple[Any, Any]] = {
         "boolean": (True, False), "integer": (-5, 7), "bigint": (2**62, -1), "double precision": (0.1, -1e9),
         "numeric(30,10)": (Decimal("12345678901234567890.0123456789"), Decimal("0E-10")),
-        "numeric(12,2)": (Decimal("1.20"), Decimal("-0.01")), "text": ("ä\n'\"\\", ""), "bytea": (b"\0\xff", b""),
+        "numeric(12,2)": (Decimal("1.20"), Decimal("-0.01")), "text": ("ä\n'\"\\", ""),
+        "bytea": (b"\0\xff", b""),
         "date": (date(1, 1, 1), date(9999, 12, 31)),
         "timestamptz": (datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 9, tzinfo=UTC)),
     }  # fmt: skip

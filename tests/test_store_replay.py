@@ -103,7 +103,9 @@ def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
             (line,) = await replay.page(after="y30", limit=1)
             assert line == ("z02", 2, "g3", "b", "S", b'{"change":2}', b'{"n":2}', True, True, 3)
             assert await replay.history([2, 1, 9]) == {
-                1: [(3, 0, "created", b"{}"), (3, 1, "patched", b'{"n": 1}')], 2: [(3, 0, "created", None)], 9: [],
+                1: [(3, 0, "created", b"{}"), (3, 1, "patched", b'{"n": 1}')],
+                2: [(3, 0, "created", None)],
+                9: [],
             }  # fmt: skip
             assert await replay.idempotency("k") == (b'{"count":  1}', True, 1)
             assert await replay.idempotency("k", age_s=-1) is None

@@ -17,6 +17,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer, WriteSet
 
 _numbers = itertools.count(1)
+_migrated: dict[str, str] = {}
 
 
 def empty_database(server: EmbeddedPostgres) -> str:
@@ -29,9 +30,11 @@ def empty_database(server: EmbeddedPostgres) -> str:
 
 @pytest.fixture(scope="module")
 def database(postgres: EmbeddedPostgres) -> str:
-    url = empty_database(postgres)
-    schema.migrate(url)
-    return url
+    """One for the whole run: a database has 300 files, and PostgreSQL syncs them all when it stops."""
+    if postgres.url not in _migrated:
+        _migrated[postgres.url] = empty_database(postgres)
+        schema.migrate(_migrated[postgres.url])
+    return _migrated[postgres.url]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from starlette.responses import StreamingResponse
 from api.answers import server
 from api.bodies import decode
 from api.documents import documented
+from api.frames import send_all
 from api.wiring import Server
 from prosem import commands as c
 from prosem.errors import InputError, ProsemError
@@ -58,8 +59,7 @@ async def stream(socket: WebSocket) -> None:
 async def _send(socket: WebSocket, subscriber: Subscriber) -> None:
     with contextlib.suppress(Exception):  # the socket is gone; its reader notices too
         while items := await subscriber.fetch():
-            for item in items:
-                await socket.send_text(frame(item).decode())
+            await send_all(socket, map(frame, items))
 
 
 def _handle(subscriber: Subscriber, given: Any) -> None:

@@ -276,6 +276,8 @@ class ExtremeType:
 
 def range_columns(query: Query, table: Table) -> tuple[list[int], list[int]]:
     """The positions of columns with a range, and of those with equality alone; refuses every other condition."""
+    if not query.where:
+        raise LanguageError("the condition is never true; drop the subscription, or the condition")
     if len(query.where) != 1:
         raise LanguageError("OR is supported in SELECT * | columns, not in an aggregate; use ranges joined by AND")
     conditions: Conjunction = query.where[0]
