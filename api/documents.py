@@ -24,7 +24,7 @@ _PROBLEM = {
 }
 TABLE = {
     "type": "object",
-    "required": ["name", "columns", "primary_key"],
+    "required": ["name", "columns"],
     "properties": {
         "name": {"type": "string", "minLength": 1},
         "columns": {
@@ -41,6 +41,7 @@ TABLE = {
             },
         },
         "primary_key": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        "extends": {"type": "string", "description": "a table whose columns, key and subscriptions it shares"},
     },
     "example": {
         "name": "stocks",

@@ -27,7 +27,6 @@ class Listener:
 
     def __init__(self, url: str, ids: list[str], sockets: int) -> None:
         self._memory = SharedMemory(create=True, size=8 * (4 + sockets + 2 * _SLOTS))
-        self._memory.buf[:] = bytes(len(self._memory.buf))
         self._sockets = sockets
         self._process = multiprocessing.get_context("spawn").Process(
             target=_listen, args=(url, ids, sockets, self._memory.name), daemon=True
@@ -45,7 +44,7 @@ class Listener:
         self._memory.unlink()
 
     def _read(self, at: int) -> int:
-        (value,) = struct.unpack_from("q", self._memory.buf, 8 * at)
+        (value,) = struct.unpack_from("q", _buffer(self._memory), 8 * at)
         return int(value)
 
     def count(self) -> int:
@@ -64,7 +63,7 @@ class Listener:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self._read(slot) == seq:
-                (moment,) = struct.unpack_from("d", self._memory.buf, 8 * (slot + 1))
+                (moment,) = struct.unpack_from("d", _buffer(self._memory), 8 * (slot + 1))
                 return float(moment)
             if min(map(self._read, range(4, 4 + self._sockets))) >= seq:
                 return None
@@ -79,6 +78,11 @@ class Listener:
             time.sleep(0.001)
 
 
+def _buffer(memory: SharedMemory) -> memoryview[int]:
+    assert memory.buf is not None
+    return memory.buf
+
+
 def _listen(url: str, ids: list[str], sockets: int, name: str) -> None:
     memory = SharedMemory(name=name)
     shares = [ids[at::sockets] for at in range(sockets)]
@@ -86,7 +90,8 @@ def _listen(url: str, ids: list[str], sockets: int, name: str) -> None:
     async def everything() -> None:
         loop, place = asyncio.get_running_loop(), urlsplit(url)
         for number, share in enumerate(shares):
-            await loop.create_connection(lambda n=number, s=share: Frames(memory, n, sockets, s), place.hostname, place.port)  # type: ignore[misc]
+            frames = Frames(memory, number, sockets, share)
+            await loop.create_connection(lambda made=frames: made, place.hostname or "", place.port or 0)  # type: ignore[misc]
         await asyncio.Event().wait()
 
     asyncio.run(everything())
@@ -152,18 +157,18 @@ class Frames(asyncio.Protocol):
         if seq != self._last:
             self._last = seq
             slot = 4 + self._sockets + 2 * (seq % _SLOTS)
-            (known,) = struct.unpack_from("q", self._memory.buf, 8 * slot)
+            (known,) = struct.unpack_from("q", _buffer(self._memory), 8 * slot)
             if known != seq:
-                struct.pack_into("d", self._memory.buf, 8 * (slot + 1), time.time())
+                struct.pack_into("d", _buffer(self._memory), 8 * (slot + 1), time.time())
                 self._put(slot, seq)
 
     def _add(self, at: int, value: int) -> None:
         if value:
-            (known,) = struct.unpack_from("q", self._memory.buf, 8 * at)
-            struct.pack_into("q", self._memory.buf, 8 * at, known + value)
+            (known,) = struct.unpack_from("q", _buffer(self._memory), 8 * at)
+            struct.pack_into("q", _buffer(self._memory), 8 * at, known + value)
 
     def _put(self, at: int, value: int) -> None:
-        struct.pack_into("q", self._memory.buf, 8 * at, value)
+        struct.pack_into("q", _buffer(self._memory), 8 * at, value)
 
 
 def _masked(payload: bytes, first: int = 0x81) -> bytes:

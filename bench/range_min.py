@@ -206,8 +206,7 @@ class Scan:
         now = _lowest(table, start, stop)
         changed = now != old
         self._minimum[suspects] = now
-        found = suspects[changed]
-        return found
+        return np.asarray(suspects[changed], np.int64)
 
 
 def _sparse(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:

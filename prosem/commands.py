@@ -103,14 +103,16 @@ class Hosted:
     snapshot: bytes
     durable: bool
     token: int
+    state: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A subscription changed its place; None: it is suspended."""
+    """A subscription changed its place (None: it is suspended), and with it the state at the edge."""
 
     sid: int
     bound: Bound | None
+    state: Any
 
 
 @dataclass(frozen=True, slots=True)

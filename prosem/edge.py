@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 from cn.message import Message
 from cn.networks.base import Network
-from cn.networks.base import Space as NetworkSpace
 from prosem import commands as c
 from prosem.metrics import Metrics
-from prosem.types.base import Bound, Form
+from prosem.types.base import Bound
 
 log = logging.getLogger("prosem.edge")
 MAX_PUT_ASIDE = 10_000
+NOWHERE = Bound(b"", None)
 
 
 class Sink(Protocol):
@@ -89,15 +89,17 @@ class Stream:
 class Host:
     """A subscription that somebody listens to."""
 
-    __slots__ = ("bound", "durable", "form", "sid", "space", "streams")
+    __slots__ = ("bound", "durable", "form", "sid", "space", "state", "streams")
 
-    def __init__(self, sid: int, form: Form, space: NetworkSpace, bound: Bound | None, durable: bool) -> None:
-        self.sid, self.form, self.space, self.bound, self.durable = sid, form, space, bound, durable
+    def __init__(self, frame: c.Hosted) -> None:
+        self.sid, self.form, self.space, self.durable = frame.sid, frame.form, frame.space, frame.durable
+        self.bound: Bound | None = frame.bound
+        self.state: Any = frame.state
         self.streams: list[Stream] = []
 
 
 class Edge:
-    """`replay(stream, after, upto)` starts the replay of a stream; `orphan(id)` is told of ephemeral ones left alone."""
+    """`replay(stream, after, upto, state)` starts the replay of a stream (`state`: as of `upto`); `orphan(id)` is told of ephemeral ones left alone."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -107,7 +109,7 @@ class Edge:
         self._folding_seq = 0
         self.seq = 0
         self.network: Network
-        self.replay: Callable[[Stream, int, int], None]
+        self.replay: Callable[[Stream, int, int, Any], None]
         self.orphan: Callable[[str], None]
 
     @property
@@ -140,7 +142,7 @@ class Edge:
         elif isinstance(frame, c.Moved):
             host = self._hosts.get(frame.sid)
             if host is not None:
-                host.bound = frame.bound
+                host.bound, host.state = frame.bound, frame.state
                 self._place(host)
         elif isinstance(frame, c.Gone):
             host = self._hosts.pop(frame.sid, None)
@@ -151,7 +153,7 @@ class Edge:
                     stream.sink.gone(stream)
 
     def _place(self, host: Host) -> None:
-        bound = host.bound or Bound(b"", None)
+        bound = host.bound or NOWHERE
         self.network.register(host.space, host.sid, bound.topic, bound.place)
 
     # -- streams -------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ class Edge:
         sink: Sink = frame.sink
         host = self._hosts.get(frame.sid)
         if host is None:
-            host = self._hosts[frame.sid] = Host(frame.sid, frame.form, frame.space, frame.bound, frame.durable)
+            host = self._hosts[frame.sid] = Host(frame)
             self._place(host)
         for other in [stream for stream in host.streams if stream.sink is sink]:
             other.is_closed = True
@@ -172,7 +174,7 @@ class Edge:
         if frame.after is not None and frame.after < frame.seq:
             stream.seq = frame.after
             stream.replay()
-            self.replay(stream, frame.after, frame.seq)
+            self.replay(stream, frame.after, frame.seq, frame.state)
             return
         if frame.after is None:
             stream.give("snapshot", frame.seq, frame.snapshot)
@@ -218,7 +220,7 @@ class Edge:
             host = self._hosts.get(sid)
             if host is None:
                 continue
-            body = host.form.change(messages, host.bound or Bound(b"", None))
+            body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
             if body is None:
                 continue
             self._metrics.changes += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,13 +23,33 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a tenant. `id` is never used again, also not after a table of that name was dropped."""
+    """A table of a tenant. `id` is never used again, also not after a table of that name was dropped.
+
+    A table that extends a parent has the parent's columns first and then its own, and the parent's key: its rows, cut to
+    the parent's columns, are rows of the parent too. Keys are unique in the whole family.
+    """
 
     id: int
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     tenant: str = "default"
+    parent: Table | None = None
+
+    def __hash__(self) -> int:
+        return self.id
+
+    @property
+    def ancestors(self) -> Iterator[Table]:
+        """The parent, its parent, and so on."""
+        table = self.parent
+        while table is not None:
+            yield table
+            table = table.parent
+
+    @property
+    def root(self) -> Table:
+        return next(reversed([self, *self.ancestors]))
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -53,8 +74,10 @@ class Table:
         return dict(zip(self.primary_key, key, strict=True))
 
     def definition(self) -> JsonObject:
+        extends = {} if self.parent is None else {"extends": self.parent.name}
         return {
             "name": self.name,
+            **extends,
             "columns": [{"name": c.name, "type": c.type.name, "nullable": c.nullable} for c in self.columns],
             "primary_key": list(self.primary_key),
         }

@@ -24,18 +24,17 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
         state.moves = loaded.last_move()
         for table in loaded.tables:
             state.add_table(table)
-            rows, count = state.rows[table.id], 0
+            count = 0
             for some in loaded.rows(table):
-                rows.update((table.key_of(row), row) for row in some)
+                for row in some:
+                    state.put_row(table, table.key_of(row), row)
                 count += len(some)
             tell("recovery: table %s has %d rows", table.name, count)
         for statement in loaded.statements:
             state.add_statement(statement)
         for group in loaded.groups:
-            if all(name in state.tables for name in group.tables):
-                form = recognise(parse(group.sample_sql), [state.tables[name] for name in group.tables], None)
-                if form.label == group.label:  # else it belongs to a table that was dropped and made anew
-                    state.add_group(group, form)
+            form = recognise(parse(group.sample_sql), [state.tables[name] for name in group.tables], None)
+            state.add_group(group, form)
         count = 0
         for chunk in loaded.subscriptions():
             try:

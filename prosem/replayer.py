@@ -16,24 +16,26 @@ import msgspec
 
 from cn.message import Message
 from cn.networks.local import LocalNetwork
-from prosem.edge import Stream
+from prosem.edge import NOWHERE, Stream
 from prosem.metrics import Metrics
 from prosem.model import Row, Table
-from prosem.store.replay import NotRetainedError
+from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
-from prosem.types.base import Bound
+from prosem.types.base import Bound, StatefulForm
 from prosem.types.filter import codes
 from prosem.wire import decode_exact
 
 log = logging.getLogger("prosem.replay")
 _read_message = msgspec.json.Decoder(Message).decode
-_NOWHERE = Bound(b"", None)
 
 
 class Request(NamedTuple):
+    """Bring a stream from `after` to `upto`, where its edge state is `state`."""
+
     stream: Stream
     after: int
     upto: int
+    state: Any
 
 
 class Replayer:
@@ -53,8 +55,8 @@ class Replayer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def submit(self, stream: Stream, after: int, upto: int) -> None:
-        self._requests.append(Request(stream, after, upto))
+    def submit(self, stream: Stream, after: int, upto: int, state: Any) -> None:
+        self._requests.append(Request(stream, after, upto, state))
         self._wake.set()
 
     async def _work(self) -> None:
@@ -84,54 +86,58 @@ class Replayer:
         table = requests[0].stream.host.form.tables[0]
         space = requests[0].stream.host.space.id
         async for chunk in self._store.messages(space, after, upto):
-            rows: dict[int, tuple[Row | None, Row | None]] = {}
-            if any(kind == "row" for _, _, kind, _ in chunk):
-                rows = await self._rows(table, chunk[0][0] - 1, chunk[-1][0])
+            wanted = [seq for seq, _, kind, _ in chunk if kind == "row"]
+            rows = await self._store.rows(wanted) if wanted else {}
             for seq, part, kind, body in chunk:
                 if kind == "row":
-                    run.take(_row_message(space, seq, part, table, *rows[seq]))
+                    run.take(_row_message(space, seq, part, table, *(_read_row(table, text) for text in rows[seq])))
                 else:
                     assert body is not None
                     run.take(_read_message(body))
             await asyncio.sleep(0)
         run.finish()
 
-    async def _rows(self, table: Table, after: int, upto: int) -> dict[int, tuple[Row | None, Row | None]]:
-        found = {}
-        async for chunk in self._store.events(table.id, after, upto):
-            for seq, _, old, new in chunk:
-                found[seq] = (_read_row(table, old), _read_row(table, new))
-        return found
+
+class Step(NamedTuple):
+    """What happened to one subscription at one seq: messages, or a move that found the edge in a state."""
+
+    seq: int
+    messages: list[Message]
+    bound: Bound
+    state: bytes | None = None
 
 
 class Replay:
-    """One pass: messages come in order, points move between them, changes go to the streams."""
+    """One pass: messages come in order, points move between them, changes go to the streams.
 
-    def __init__(
-        self, requests: Sequence[Request], history: dict[int, list[tuple[int, int, str, bytes | None]]], metrics: Metrics
-    ) -> None:
+    Where messages say all, changes are told as they come. A form with a state at the edge knows it only as of the end (and
+    as of each move): its steps are gathered, the states are found by going back from there, and then the changes are told.
+    """
+
+    def __init__(self, requests: Sequence[Request], history: dict[int, list[HistoryRow]], metrics: Metrics) -> None:
         self._metrics = metrics
         self._network = LocalNetwork(self._deliver, lambda seq: None)
         self._requests: dict[int, list[Request]] = {}
         for request in requests:
             self._requests.setdefault(request.stream.host.sid, []).append(request)
+        self._steps: dict[int, list[Step]] = {sid: [] for sid in self._requests}
         self._bounds: dict[int, Bound] = {}
-        self._moves: list[tuple[int, int, int, Bound]] = []  # seq, part, sid, bound
+        self._moves: list[tuple[int, int, int, Bound, bytes | None]] = []  # seq, part, sid, bound, state before
         for sid, some in self._requests.items():
             self._plan(sid, min(r.after for r in some), history.get(sid, []))
         self._moves.sort(key=lambda move: move[:2], reverse=True)
         self._folding: dict[int, list[Message]] = {}
         self._seq = 0
 
-    def _plan(self, sid: int, after: int, history: list[tuple[int, int, str, bytes | None]]) -> None:
+    def _plan(self, sid: int, after: int, history: list[HistoryRow]) -> None:
         host = self._requests[sid][0].stream.host
-        bound = _NOWHERE
-        for seq, part, kind, params in history:
-            place = _NOWHERE if kind == "suspended" else host.form.bind(decode_exact(params or b"{}"))
+        bound = NOWHERE
+        for seq, part, kind, params, state in history:
+            place = NOWHERE if kind == "suspended" else host.form.bind(decode_exact(params or b"{}"))
             if seq <= after:
                 bound = place
             else:
-                self._moves.append((seq, part, sid, place))
+                self._moves.append((seq, part, sid, place, state))
         self._place(sid, bound)
 
     def _place(self, sid: int, bound: Bound) -> None:
@@ -144,13 +150,14 @@ class Replay:
             self._advance(message.seq)
         self._network.inject(message)
 
-    def _advance(self, seq: int) -> None:
-        """All messages before `seq` are in: tell their changes, then move the points that moved meanwhile."""
+    def _advance(self, seq: int | None) -> None:
+        """All messages before `seq` are in: fold them, then move the points that moved meanwhile."""
         self._fold()
-        self._seq = seq
-        while self._moves and self._moves[-1][0] < seq:
-            _, _, sid, bound = self._moves.pop()
+        while self._moves and (seq is None or self._moves[-1][0] < seq):
+            moved, _, sid, bound, state = self._moves.pop()
+            self._steps[sid].append(Step(moved, [], bound, state))
             self._place(sid, bound)
+        self._seq = seq or self._seq
 
     def _deliver(self, message: Message, sids: Any) -> None:
         for sid in sids if isinstance(sids, Sequence) else sids.tolist():
@@ -159,21 +166,44 @@ class Replay:
     def _fold(self) -> None:
         folding, self._folding = self._folding, {}
         for sid, messages in folding.items():
-            some = self._requests[sid]
-            body = some[0].stream.host.form.change(messages, self._bounds[sid])
-            if body is None:
+            step = Step(self._seq, messages, self._bounds[sid])
+            form = self._requests[sid][0].stream.host.form
+            if isinstance(form, StatefulForm):
+                self._steps[sid].append(step)
                 continue
-            for stream, after, upto in some:
-                if after < self._seq <= upto and stream.give("change", self._seq, body):
-                    self._metrics.replayed += 1
+            body, _ = form.change(messages, step.bound, None)
+            for request in self._requests[sid]:
+                self._tell(request, self._seq, body)
+
+    def _tell(self, request: Request, seq: int, body: bytes | None) -> None:
+        if body is not None and request.after < seq <= request.upto and request.stream.give("change", seq, body):
+            self._metrics.replayed += 1
 
     def finish(self) -> None:
         """Everything was read: from now on the streams are live."""
-        self._fold()
-        for some in self._requests.values():
-            for stream, _, _ in some:
-                if not stream.sink.is_lagging:
-                    stream.catch_up()
+        self._advance(None)
+        for sid, some in self._requests.items():
+            for request in some:
+                form = request.stream.host.form
+                if isinstance(form, StatefulForm):
+                    for seq, body in retold(form, self._steps[sid], request):
+                        self._tell(request, seq, body)
+                if not request.stream.sink.is_lagging:
+                    request.stream.catch_up()
+
+
+def retold(form: StatefulForm, steps: Sequence[Step], request: Request) -> list[tuple[int, bytes | None]]:
+    """The changes of a stateful subscription: back from the state at the end, which each move interrupts."""
+    state, told = request.state, []
+    for step in reversed([step for step in steps if request.after < step.seq <= request.upto]):
+        if not step.messages:
+            state = None if step.state is None else form.unpack_state(step.state)
+        elif step.messages[-1].kind == "change":
+            told.append((step.seq, step.messages[-1].payload))
+        else:
+            state = form.undo(step.messages, state)
+            told.append((step.seq, form.change(step.messages, step.bound, state)[0]))
+    return told[::-1]
 
 
 def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:
@@ -181,10 +211,11 @@ def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None,
     return Message(seq, part, space, "row", attributes=vectors, payload=msgspec.json.encode((old, new)))
 
 
-def _read_row(table: Table, encoded: bytes | str | None) -> Row | None:
+def _read_row(table: Table, encoded: bytes | None) -> Row | None:
+    """A stored row as the table sees it (the row of a table that extends it has more columns)."""
     if encoded is None:
         return None
     values = msgspec.json.decode(encoded)
     return tuple(
-        None if value is None else column.type.read(value) for value, column in zip(values, table.columns, strict=True)
+        None if value is None else column.type.read(value) for value, column in zip(values, table.columns, strict=False)
     )

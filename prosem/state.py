@@ -24,7 +24,7 @@ from prosem.model import Delta, Group, JsonObject, Key, Row, Statement, Table
 from prosem.registry import Registry
 from prosem.store.log import Counters, WriteSet
 from prosem.store.recovery import StoredSubscription
-from prosem.types.base import Bound, Draft, Form, Space
+from prosem.types.base import Bound, Draft, Form, Space, StatefulForm
 from prosem.types.registry import recognise
 from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact
@@ -51,7 +51,8 @@ class State:
         self._chooser, self._metrics, self.retained_after = chooser, metrics, retained_after
         self.seq = 0
         self.tables: dict[str, Table] = {}
-        self.rows: dict[int, dict[Key, Row]] = {}
+        self.rows: dict[int, dict[Key, Row]] = {}  # of the table itself
+        self.visible: dict[int, dict[Key, Row]] = {}  # with those of the tables that extend it, if there are any
         self.registry = Registry()
         self.groups: dict[int, Group] = {}
         self._group_of_label: dict[str, Group] = {}
@@ -81,7 +82,7 @@ class State:
 
     # -- tables --------------------------------------------------------------------------------------------------
     def create_table(self, command: c.CreateTable) -> c.Created:
-        wanted = table_definition(command.body, self.next_table)
+        wanted = table_definition(command.body, self.next_table, self.tables)
         known = self.tables.get(wanted.name)
         if known is not None:
             if known.definition() != wanted.definition():
@@ -94,53 +95,78 @@ class State:
 
     def add_table(self, table: Table) -> None:
         self.tables[table.name] = table
-        self.rows[table.id] = {}
+        self.rows[table.id] = self.visible[table.id] = {}
+        for ancestor in table.ancestors:
+            if self.rows[ancestor.id] is self.visible[ancestor.id]:
+                self.rows[ancestor.id] = dict(self.rows[ancestor.id])
+
+    def put_row(self, table: Table, key: Key, row: Row | None) -> None:
+        """Set or take away a row, also where the tables that this one extends see it."""
+        own = self.rows[table.id]
+        _put(own, key, row)
+        if own is not self.visible[table.id]:
+            _put(self.visible[table.id], key, row)
+        for ancestor in table.ancestors:
+            _put(self.visible[ancestor.id], key, cut(row, ancestor))
 
     def drop_table(self, command: c.DropTable) -> None:
         table = known_table(self.tables, command.name)
-        users = [group for group in self.groups.values() if table.name in group.tables and self.group_sizes[group.id]]
+        names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
+        users = [group for group in self.groups.values() if names & {*group.tables} and self.group_sizes[group.id]]
         if users:
             count = sum(self.group_sizes[group.id] for group in users)
             raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
+        heirs = [other.name for other in self.tables.values() if other.parent is table]
+        if heirs:
+            raise ConflictError(f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first")
+        for key in list(self.rows[table.id]):
+            self.put_row(table, key, None)
+        for one in (table, *table.ancestors):
+            self._close_spaces(one)
         for group in [group for group in self.groups.values() if table.name in group.tables]:
             self._drop_group(group)
+        self._forms = {at: form for at, form in self._forms.items() if table not in form.tables}
+        del self.tables[table.name], self.rows[table.id], self.visible[table.id]
+        self.batch.writes.dropped = table
+
+    def _close_spaces(self, table: Table) -> None:
+        """Forget indexes that nobody uses; they are made anew when somebody subscribes."""
         gone = set(self._spaces_of_table.pop(table.id, ()))
         for space in gone:
             del self.spaces[space]
         for others in self._spaces_of_table.values():
             others[:] = [at for at in others if at not in gone]
-        self._space_of_label = {label: at for label, at in self._space_of_label.items() if at in self.spaces}
-        self._forms = {at: form for at, form in self._forms.items() if table not in form.tables}
-        del self.tables[table.name], self.rows[table.id]
-        self.batch.writes.dropped = table
 
     def _drop_group(self, group: Group) -> None:
         del self.groups[group.id], self._group_of_label[group.label], self.group_sizes[group.id]
+        self._space_of_label = {label: at for label, at in self._space_of_label.items() if at != group.space}
 
     # -- events --------------------------------------------------------------------------------------------------
     def publish(self, command: c.Publish) -> JsonObject:
         table = known_table(self.tables, command.table)
-        rows = self.rows[table.id]
-        found = effects(table, rows, command.events, command.at)
+        is_alone = table.parent is None and self.rows[table.id] is self.visible[table.id]
+        family = None if is_alone else self.visible[table.root.id]
+        found = effects(table, self.rows[table.id], command.events, command.at, family)
         first = self.seq + 1
         writes = self.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
-        spaces = [self.spaces[at] for at in self._spaces_of_table.get(table.id, ())]
+        spaces = [
+            (one, [self.spaces[at] for at in self._spaces_of_table.get(one.id, ())]) for one in (table, *table.ancestors)
+        ]
         for op, key, old, new in found:
             self.seq += 1
-            if new is None:
-                del rows[key]
-            else:
-                rows[key] = new
+            self.put_row(table, key, new)
             writes.events.append(
                 (self.seq, table.id, op, None if old is None else encode(old), None if new is None else encode(new))
             )
             if old == new:
                 continue
             net[key] = new
-            if spaces:
-                self._tell(Delta(self.seq, table, key, old, new), spaces)
+            part = 0
+            for one, some in spaces:
+                if some:
+                    part = self._tell(Delta(self.seq, one, key, cut(old, one), cut(new, one)), some, part)
         self.batch.weight += len(found)
         self._metrics.events += len(found)
         answer = {"first_seq": first, "last_seq": self.seq, "count": len(found)}
@@ -148,9 +174,9 @@ class State:
             answer = self._remember(command.idempotency, answer)
         return answer
 
-    def _tell(self, delta: Delta, spaces: Sequence[Space]) -> None:
-        """Every space takes the event, and the chosen plan makes its messages."""
-        part, runs = 0, self._metrics.plan_runs
+    def _tell(self, delta: Delta, spaces: Sequence[Space], part: int) -> int:
+        """Every space takes the event, and the chosen plan makes its messages; returns the number of the next one."""
+        runs = self._metrics.plan_runs
         is_sampled = delta.seq % SAMPLE == 0
         for space in spaces:
             start = time.thread_time_ns() if is_sampled else 0
@@ -166,6 +192,7 @@ class State:
             for draft in drafts:
                 self._send(delta.seq, part, space, plan, draft)
                 part += 1
+        return part
 
     def _send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> None:
         message = Message(seq, part, space.network.id, *draft)
@@ -196,7 +223,7 @@ class State:
             id, encoded = chosen or self.registry.given_id(sid), encode_exact(params)
             self.registry.put(sid, id, group.id, statement.id, encoded, self.seq, command.durable, None)
             writes.subscriptions.append((sid, id, statement.id, group.id, encoded, True, command.durable, self.seq))
-            writes.history.append((sid, self.seq, 0, "created", encoded))
+            writes.history.append((sid, self.seq, 0, "created", encoded, None))
             ids.append(id)
         space.add(sids, bounds)
         self.group_sizes[group.id] += len(sids)
@@ -267,13 +294,15 @@ class State:
     def _open_space(self, form: Form, space_id: int) -> Space:
         space = self.spaces.get(space_id)
         if space is None:
-            space = self.spaces[space_id] = form.open_space(space_id, self.rows[form.tables[0].id])
+            space = self.spaces[space_id] = form.open_space(
+                space_id, self.visible[form.tables[0].id], lambda sid: self._place(sid)[2]
+            )
             for table in form.tables:
                 self._spaces_of_table.setdefault(table.id, []).append(space_id)
         return space
 
     def _snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
-        return form.snapshot(space, self.rows[form.tables[0].id], bound)
+        return form.snapshot(space, self.visible[form.tables[0].id], bound)
 
     def _known(self, id: str) -> int:
         sid = self.registry.sid(id)
@@ -331,6 +360,7 @@ class State:
                 answer,
                 self.registry.is_durable(sid),
                 command.token,
+                form.state(space, bound) if frozen is None else None,
             )
         )
 
@@ -349,7 +379,8 @@ class State:
         before = self._snapshot(form, space, bound) if frozen is None else decode(frozen)
         after = self._snapshot(form, space, moved)
 
-        self._shift(sid, space, bound if was_active else None, moved if active else None)
+        packed = self._packed_state(form, space, bound) if was_active else None
+        self._shift(sid, form, space, bound if was_active else None, moved if active else None)
         self.registry.set_params(sid, params)
         change = form.difference(_plain(before), _plain(after)) if active else None
         if was_active and not active:
@@ -359,11 +390,14 @@ class State:
         if change is not None:
             self.seq += 1
             self._send(self.seq, 0, space, "address", Draft("change", targets=(sid,), payload=encode(change)))
-        self._record(sid, params, was_active, active)
+        self._record(sid, params, was_active, active, packed)
         self.batch.weight += 1
         return {"id": command.id, "seq": self.seq, "result": after, "active": active}
 
-    def _shift(self, sid: int, space: Space, before: Bound | None, after: Bound | None) -> None:
+    def _packed_state(self, form: Form, space: Space, bound: Bound) -> bytes | None:
+        return form.pack_state(form.state(space, bound)) if isinstance(form, StatefulForm) else None
+
+    def _shift(self, sid: int, form: Form, space: Space, before: Bound | None, after: Bound | None) -> None:
         if before == after:
             return
         if before is None:
@@ -373,14 +407,14 @@ class State:
             space.remove(sid, before)
         else:
             space.move(sid, before, after)
-        self.batch.frames.append(c.Moved(sid, after))
+        self.batch.frames.append(c.Moved(sid, after, None if after is None else form.state(space, after)))
 
-    def _record(self, sid: int, params: bytes, was_active: bool, active: bool) -> None:
+    def _record(self, sid: int, params: bytes, was_active: bool, active: bool, state: bytes | None) -> None:
         kind = "patched" if was_active == active else "resumed" if active else "suspended"
         writes = self.batch.writes
         writes.updates[sid] = (params, active, self.registry.frozen(sid))
         self.moves += 1
-        writes.history.append((sid, self.seq, self.moves, kind, params))
+        writes.history.append((sid, self.seq, self.moves, kind, params, state))
 
     # -- recovery ------------------------------------------------------------------------------------------------
     def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
@@ -398,6 +432,18 @@ class State:
                 bounds.append(form.bind(decode_exact(params)))
         for space, (sids, bounds) in points.items():
             self.spaces[space].add(sids, bounds)
+
+
+def _put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
+    if row is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = row
+
+
+def cut(row: Row | None, table: Table) -> Row | None:
+    """A row as a table that its own one extends sees it."""
+    return row if row is None or len(row) == len(table.columns) else row[: len(table.columns)]
 
 
 def _plain(answer: JsonObject) -> JsonObject:

@@ -30,26 +30,44 @@ class Effect(NamedTuple):
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
-def table_definition(body: Any, table_id: int = 0) -> Table:
-    """The table that the body of POST /v1/tables describes."""
+def table_definition(body: Any, table_id: int = 0, tables: Mapping[str, Table] | None = None) -> Table:
+    """The table that the body of POST /v1/tables describes; `tables` are those it may extend."""
     if not isinstance(body, dict):
         raise InputError('expected an object with "name", "columns" and "primary_key"', "")
     name = identifier(body.get("name"), "/name")
+    parent = _parent(body.get("extends"), tables or {})
     described = body.get("columns")
-    if not isinstance(described, list) or not described:
+    if not isinstance(described, list) or (not described and parent is None):
         raise InputError("expected a list with at least one column", "/columns")
-    if len(described) > MAX_COLUMNS:
-        raise InputError(f"a table has at most {MAX_COLUMNS} columns, not {len(described)}; use jsonb for the rest", "/columns")
-    columns: dict[str, Column] = {}
+    columns = {column.name: column for column in parent.columns} if parent else {}
+    if len(described) + len(columns) > MAX_COLUMNS:
+        raise InputError(
+            f"a table has at most {MAX_COLUMNS} columns, not {len(described)}; use jsonb for the rest", "/columns"
+        )
+    own: set[str] = set()
     for at, item in enumerate(described):
         column = _column(item, pointer("columns", at))
-        if column.name in columns:
+        inherited = columns.get(column.name)
+        if column.name in own or (inherited is not None and inherited.type != column.type):
             raise InputError(f"the column {column.name!r} is defined twice", pointer("columns", at, "name"))
-        columns[column.name] = column
+        own.add(column.name)
+        columns.setdefault(column.name, column)
+    if parent is not None:
+        if body.get("primary_key", list(parent.primary_key)) != list(parent.primary_key):
+            raise InputError(f"the key is that of {parent.name!r}: {', '.join(parent.primary_key)}", "/primary_key")
+        return Table(table_id, name, tuple(columns.values()), parent.primary_key, parent=parent)
     key = _primary_key(body.get("primary_key"), columns)
     for name_ in key:
         columns[name_] = Column(name_, columns[name_].type, nullable=False)
     return Table(table_id, name, tuple(columns.values()), key)
+
+
+def _parent(name: Any, tables: Mapping[str, Table]) -> Table | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or name not in tables:
+        raise InputError(f"there is no table {name!r} to extend; create it first", "/extends")
+    return tables[name]
 
 
 def _column(item: Any, at: str) -> Column:
@@ -96,13 +114,25 @@ def identifier(name: Any, at: str) -> str:
 
 
 # -- events --------------------------------------------------------------------------------------------------------
-def effects(table: Table, rows: Mapping[Key, Row], events: Sequence[Any], at: str = "/events") -> list[Effect]:
-    """What the events do to the rows one after the other; raises at the first that is wrong, so all count or none."""
+def effects(
+    table: Table,
+    rows: Mapping[Key, Row],
+    events: Sequence[Any],
+    at: str = "/events",
+    family: Mapping[Key, Row] | None = None,
+) -> list[Effect]:
+    """What the events do to the rows one after the other; raises at the first that is wrong, so all count or none.
+
+    `family` holds the keys of all tables that this one extends or that extend it.
+    """
     overlay: dict[Key, Row | None] = {}
     found = []
     for number, event in enumerate(events):
         try:
             effect = _effect(table, rows, overlay, event)
+            if family is not None and effect.old is None and effect.key in family and effect.key not in rows:
+                where = "a table that this one extends, or that extends it"
+                raise ConflictError(f"a row with the key {_show(table, effect.key)} exists in {where}", "")
         except (InputError, ConflictError) as error:
             raise error.moved(f"{at}/{number}") from None
         overlay[effect.key] = effect.new

@@ -82,10 +82,11 @@ STATEMENTS = (
     CREATE TABLE prosem.history (
         sid    bigint NOT NULL,
         seq    bigint NOT NULL,
-        part   integer NOT NULL,
+        part   bigint NOT NULL,
         kind   text COLLATE "C" NOT NULL
                CHECK (kind IN ('created', 'patched', 'suspended', 'resumed', 'deleted')),
         params json,
+        state  json,
         PRIMARY KEY (sid, seq, part)
     )
     """,

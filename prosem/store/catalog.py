@@ -23,10 +23,13 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}
 _NUMBERED = re.compile(r"~\d+$")
 
 
-def table_from(table_id: int, tenant: str, definition: JsonObject) -> Table:
-    """The table whose `definition()` this is."""
+def table_from(table_id: int, tenant: str, definition: JsonObject, known: Sequence[Table] = ()) -> Table:
+    """The table whose `definition()` this is; `known` holds the one it extends."""
     columns = tuple(Column(c["name"], column_type(c["type"]), c["nullable"]) for c in definition["columns"])
-    return Table(table_id, definition["name"], columns, tuple(definition["primary_key"]), tenant)
+    parent = None
+    if "extends" in definition:
+        (parent,) = (t for t in known if (t.tenant, t.name) == (tenant, definition["extends"]))
+    return Table(table_id, definition["name"], columns, tuple(definition["primary_key"]), tenant, parent)
 
 
 def fitted(name: str, number: int) -> str:
@@ -75,10 +78,15 @@ def create(table: Table) -> list[sql.Composed]:
     )
     return [
         sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema_of(table)),
-        sql.SQL("CREATE TABLE {} ({}) WITH (fillfactor = 90)").format(
-            relation(table), sql.SQL(", ").join([*columns, key])
+        sql.SQL("CREATE TABLE {} ({}) {} WITH (fillfactor = 90)").format(
+            relation(table), sql.SQL(", ").join([*columns, key]), _inherits(table)
         ),
     ]
+
+
+def _inherits(table: Table) -> sql.Composable:
+    """PostgreSQL's own inheritance: a query on the parent sees the rows of its children there too."""
+    return sql.SQL("INHERITS ({})").format(relation(table.parent)) if table.parent else sql.SQL("")
 
 
 def drop(table: Table) -> sql.Composed:
@@ -120,7 +128,7 @@ def row_statements(table: Table) -> RowStatements:
     same = [
         sql.SQL("t.{} = {}").format(names[at], _element(place, types[at])) for place, at in enumerate(keys)
     ]
-    delete = sql.SQL("DELETE FROM {} t USING {} WHERE {}").format(
+    delete = sql.SQL("DELETE FROM ONLY {} t USING {} WHERE {}").format(
         relation(table), _unnest([types[at] for at in keys]), sql.SQL(" AND ").join(same)
     )
     return RowStatements(table, upsert.as_bytes(), delete.as_bytes())

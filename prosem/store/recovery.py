@@ -59,12 +59,13 @@ class Loaded:
         self._connection = connection
         self._cursors = count()
         self.state = self._state()
-        self.tables = [
-            catalog.table_from(number, tenant, msgspec.json.decode(definition))
-            for number, tenant, definition in self._all(
-                "SELECT id, tenant, definition FROM prosem.tenant_table ORDER BY id"
+        self.tables: list[Table] = []
+        for number, tenant, definition in self._all(
+            "SELECT id, tenant, definition FROM prosem.tenant_table ORDER BY id"
+        ):
+            self.tables.append(
+                catalog.table_from(number, tenant, msgspec.json.decode(definition), self.tables)
             )
-        ]
         self.groups = [
             Group(number, name, kind, label, space, tuple(tables), sample)
             for number, name, kind, label, space, tables, sample in self._all(
@@ -78,7 +79,7 @@ class Loaded:
 
     def rows(self, table: Table, chunk: int = ROWS_A_CHUNK) -> Iterator[list[Row]]:
         """All rows of a table, in no order."""
-        text = sql.SQL("SELECT {} FROM {}").format(
+        text = sql.SQL("SELECT {} FROM ONLY {}").format(
             sql.SQL(", ").join(catalog.column_names(table)), catalog.relation(table)
         )
         return self._chunks(text, chunk)

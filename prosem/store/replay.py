@@ -27,8 +27,9 @@ _EVENTS = (
     "SELECT seq, op, old, new FROM prosem.event_log WHERE table_id = %s AND seq > %s AND seq <= %s"
     " ORDER BY seq LIMIT %s"
 )
+_ROWS = "SELECT seq, old, new FROM prosem.event_log WHERE seq = ANY(%s::bigint[])"
 _HISTORY = (
-    "SELECT sid, seq, part, kind, params FROM prosem.history"
+    "SELECT sid, seq, part, kind, params, state FROM prosem.history"
     " WHERE sid = ANY(%s::bigint[]) ORDER BY sid, seq, part"
 )
 _FIELDS = "s.id, s.sid, g.name, g.type, t.sql, t.notify, s.params, s.active, s.durable, s.created_seq"
@@ -52,7 +53,7 @@ _IDEMPOTENCY = (
 
 MessageRow = tuple[int, int, str, bytes | None]  # seq, part, kind, body
 EventRow = tuple[int, str, bytes | None, bytes | None]  # seq, op, old, new
-HistoryRow = tuple[int, int, str, bytes | None]  # seq, part, kind, params
+HistoryRow = tuple[int, int, str, bytes | None, bytes | None]  # seq, part, kind, params, state before
 
 
 class NotRetainedError(LookupError):
@@ -124,6 +125,11 @@ class Replay:
                 seq = rows[-1][0]
             if len(rows) < chunk:
                 return
+
+    async def rows(self, seqs: Sequence[int]) -> dict[int, tuple[bytes | None, bytes | None]]:
+        """The row before and after each of these events, as JSON text."""
+        rows = await self._kept(min(seqs) - 1, _ROWS, [list(seqs)])
+        return {seq: (old, new) for seq, old, new in rows}
 
     async def history(self, sids: Iterable[int]) -> dict[int, list[HistoryRow]]:
         """What happened to these points, in order; a point without an entry has an empty list."""

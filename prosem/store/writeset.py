@@ -46,8 +46,8 @@ class WriteSet:
     """sid → params (None: as before), active, frozen answer"""
     deleted: list[int] = field(default_factory=list)
     """sids"""
-    history: list[tuple[int, int, int, str, bytes | None]] = field(default_factory=list)
-    """sid, seq, part, kind, params"""
+    history: list[tuple[int, int, int, str, bytes | None, bytes | None]] = field(default_factory=list)
+    """sid, seq, part, kind, params, state of the edge before"""
     groups: list[Group] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     idempotency: list[tuple[str, bytes | None, bool, int]] = field(default_factory=list)
@@ -96,7 +96,8 @@ _SUBSCRIPTIONS = _Insertion(
     | {"active": "boolean", "durable": "boolean", "created_seq": "bigint"},
 )
 _HISTORY = _Insertion(
-    "history", {"sid": "bigint", "seq": "bigint", "part": "integer", "kind": "text", "params": "json"}
+    "history",
+    {"sid": "bigint", "seq": "bigint", "part": "bigint", "kind": "text", "params": "json", "state": "json"},
 )
 _IDEMPOTENCY = _Insertion(
     "idempotency",
@@ -116,6 +117,7 @@ _UPDATES = (
     b" WHERE s.sid = v.sid"
 )
 _DELETED = b"DELETE FROM prosem.subscription s USING unnest($1::bigint[]) AS v(sid) WHERE s.sid = v.sid"
+_FORGOTTEN = b"DELETE FROM prosem.history h USING unnest($1::bigint[]) AS v(sid) WHERE h.sid = v.sid"
 _CATALOG = (
     b"INSERT INTO prosem.tenant_table (id, tenant, name, definition, created_seq)"
     b" VALUES ($1, $2, $3, $4::text::json, $5)"
@@ -145,6 +147,7 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
     if batch.dropped is not None:
         made.append((catalog.drop(batch.dropped).as_bytes(), []))
         made.append((b"DELETE FROM prosem.tenant_table WHERE id = $1", [batch.dropped.id]))
+        made.append((b"DELETE FROM prosem.group_ WHERE $1 = ANY(tables)", [batch.dropped.name]))
         known.pop(batch.dropped.id, None)
     for table_id, rows in batch.rows.items():
         made += _row_commands(batch.tables[table_id], rows, known)
@@ -155,6 +158,7 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
         made.append(_STATEMENTS([_statement(statement) for statement in batch.statements]))
     if batch.deleted:
         made.append((_DELETED, [pack("bigint", batch.deleted)]))
+        made.append((_FORGOTTEN, [pack("bigint", batch.deleted)]))
     dead = set(batch.deleted)
     if fresh := [row for row in batch.subscriptions if row[0] not in dead]:
         made.append(_SUBSCRIPTIONS(fresh))
@@ -162,7 +166,7 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
         changes = [(sid, *change) for sid, change in batch.updates.items()]
         made.append((_UPDATES, _columns(["bigint", "json", "boolean", "json"], changes)))
     for insertion, values in (
-        (_HISTORY, batch.history),
+        (_HISTORY, [row for row in batch.history if row[0] not in dead]),
         (_EVENTS, batch.events),
         (_MESSAGES, batch.messages),
     ):

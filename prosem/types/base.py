@@ -8,8 +8,8 @@ a `Bound`: the subscription's place in the group's space. The server side of a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
@@ -68,13 +68,30 @@ class Form(Protocol):
     @property
     def tables(self) -> tuple[Table, ...]: ...
     def bind(self, params: Mapping[str, Any]) -> Bound: ...
-    def open_space(self, space_id: int, rows: Rows) -> Space: ...
+    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
+        """The server's side of the space over these rows; `locate` tells where a subscription stands."""
+
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject: ...
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
         """The change that takes one answer to the other; None if nothing is to be told."""
 
-    def change(self, messages: Sequence[Message], bound: Bound) -> bytes | None:
-        """All messages of one seq for one subscription, folded into the change it is told (JSON), or None."""
+    def state(self, space: Space, bound: Bound) -> Any | None:
+        """What the edge must know to fold messages for this subscription; None if messages say all."""
+
+    def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]:
+        """All messages of one seq for one subscription: the change it is told (JSON) or None, and the state after."""
+
+
+@runtime_checkable
+class StatefulForm(Protocol):
+    """A form whose edge holds a state: it can go back in time and be stored, for returning subscribers."""
+
+    def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
+    def undo(self, messages: Sequence[Message], state: Any) -> Any:
+        """The state before the messages."""
+
+    def pack_state(self, state: Any) -> bytes: ...
+    def unpack_state(self, packed: bytes) -> Any: ...
 
 
 class SubscriptionType(Protocol):
@@ -84,7 +101,3 @@ class SubscriptionType(Protocol):
     def describe(self) -> JsonObject:
         """The entry of GET /v1/types."""
 
-
-def chunked(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -9,7 +9,7 @@ It loses where a result is large and changes with nearly every event: then every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -51,7 +51,7 @@ class FilterForm:
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)
 
-    def open_space(self, space_id: int, rows: Rows) -> Space:
+    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
         return FilterSpace(self.table, space_id)
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
@@ -73,13 +73,16 @@ class FilterForm:
     def _by_key(self, result: JsonObject) -> dict[bytes, JsonObject]:
         return {_encode([row[name] for name in self.table.primary_key]): row for row in result["rows"]}
 
-    def change(self, messages: Sequence[Message], bound: Bound) -> bytes | None:
+    def state(self, space: Space, bound: Bound) -> None:
+        return None
+
+    def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
         message = messages[-1]
         if message.kind != "row":
-            return message.payload
+            return message.payload, None
         assert message.attributes is not None
         was, now = (vector is not None and holds(bound.place, vector) for vector in message.attributes)
-        return _row_change(message.payload, was, now, self.table, self.columns)
+        return _row_change(message.payload, was, now, self.table, self.columns), None
 
 
 @lru_cache(maxsize=512)

@@ -11,7 +11,11 @@ from prosem.types.base import Form, SubscriptionType
 from prosem.types.extreme import ExtremeType
 from prosem.types.filter import FilterType
 
-TYPES: tuple[SubscriptionType, ...] = (ExtremeType("MIN"), ExtremeType("MAX"), FilterType())
+TYPES: tuple[SubscriptionType, ...] = (
+    ExtremeType("MIN"),
+    ExtremeType("MAX"),
+    FilterType(),
+)
 TAKES_NOTIFY: frozenset[str] = frozenset()
 
 

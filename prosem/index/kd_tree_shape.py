@@ -1,0 +1,241 @@
+"""The shape of a k-d tree: buckets of points below cuts, kept in balance part by part."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from cn.geometry import Box, Code, Point
+from prosem.index.order import HIGHEST, LOWEST
+
+BUCKET = 48
+INFINITY = float("inf")  # beyond every integer, and compared with one exactly
+Record = tuple[Any, ...]  # a point, and what a flavour keeps of it
+
+
+class Leaf:
+    """A bucket of distinct points; flavours add lists parallel to `points`, and `summary` of them all."""
+
+    __slots__ = ("points", "summary")
+    axis = -1
+    points: list[Point]
+    summary: Any
+
+    @property
+    def size(self) -> int:
+        return len(self.points)
+
+
+class Branch:
+    """Two subtrees: `code < cut` on the axis is below, the rest above. `size` counts distinct points."""
+
+    __slots__ = ("above", "axis", "below", "cut", "size", "summary")
+
+    def __init__(self, axis: int, cut: Code, below: Any, above: Any, summary: Any) -> None:
+        self.axis = axis
+        self.cut = cut
+        self.below = below
+        self.above = above
+        self.size: int = below.size + above.size
+        self.summary = summary
+
+
+LeafType = TypeVar("LeafType", bound=Leaf)
+Ends = list[tuple[Any, Any] | None]  # per axis `low <= code < high`; None: every code
+
+
+class KdTree(ABC, Generic[LeafType]):
+    """Points of codes in buckets, under cuts that go through the axes in turn.
+
+    No side of a branch outgrows its share: 5/6 of the points in two dimensions, 1 - 1/(3d) in d, plus half a
+    bucket; a branch that does is rebuilt, and those around it stay. (Distinct points can always be cut with
+    1/(2d) of them on the smaller side, so a rebuilt branch is in balance for a number of changes in
+    proportion to its size.) A change takes O(log² N) amortised, a box O(N^(1-1/d)) nodes at worst.
+    """
+
+    def __init__(self, dimensions: int, bucket: int = BUCKET) -> None:
+        if dimensions < 1 or bucket < 2:
+            raise ValueError("a k-d tree needs a dimension or more, and buckets of two or more")
+        self.dimensions = dimensions
+        self.bucket = bucket
+        self.visits = 0  # nodes looked at so far
+        self._share = 1 - 1 / (3 * dimensions)
+        self._root: Any = self._leaf([])
+        self._count = 0
+
+    # -- what a flavour keeps ------------------------------------------------------------------------------
+    @abstractmethod
+    def _leaf(self, records: list[Record]) -> LeafType:
+        """A bucket of these records."""
+
+    @abstractmethod
+    def _records(self, leaf: LeafType) -> Iterable[Record]:
+        """What a bucket holds."""
+
+    @abstractmethod
+    def _join(self, below: Any, above: Any) -> Any:
+        """The summary of two summaries."""
+
+    @abstractmethod
+    def _check_leaf(self, leaf: LeafType) -> int:
+        """The invariants of a bucket; the number of its entries."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    # -- changes of the shape ------------------------------------------------------------------------------
+    def _path(self, point: Point) -> tuple[list[Branch], LeafType]:
+        """The branches from the root to the bucket of a point."""
+        node = self._root
+        path: list[Branch] = []
+        while node.axis >= 0:
+            path.append(node)
+            node = node.below if point[node.axis] < node.cut else node.above
+        self.visits += len(path) + 1
+        return path, node
+
+    def _resize(self, path: list[Branch], leaf: LeafType, change: int) -> None:
+        """Count a point that came or went on its path; rebuild what is out of proportion, from the top."""
+        share, slack = self._share, self.bucket / 2
+        least = self.bucket // 2
+        parent: Branch | None = None
+        for at, branch in enumerate(path):
+            size = branch.size = branch.size + change
+            side = path[at + 1].size + change if at + 1 < len(path) else len(leaf.points)
+            if max(side, size - side) > share * size + slack or size <= least:
+                for below in path[at + 1 :]:
+                    below.size += change
+                self._put(parent, branch, self._rebuilt(branch))
+                return
+            parent = branch
+        if len(leaf.points) > self.bucket:
+            self._put(parent, leaf, self._rebuilt(leaf))
+
+    def _put(self, parent: Branch | None, before: Any, after: Any) -> None:
+        if parent is None:
+            self._root = after
+        elif parent.below is before:
+            parent.below = after
+        else:
+            parent.above = after
+
+    def _rebuilt(self, node: Any) -> Any:
+        axis = max(node.axis, 0)
+        return self._built([record for leaf in self._leaves(node) for record in self._records(leaf)], axis)
+
+    def _built(self, records: list[Record], axis: int) -> Any:
+        """A balanced tree of records with distinct points, first cut on this axis if it cuts well."""
+        if len(records) <= self.bucket:
+            return self._leaf(records)
+        best: tuple[int, int, Code] | None = None
+        for turn in range(self.dimensions):
+            along = (axis + turn) % self.dimensions
+            at, cut = self._cut(records, along)
+            smaller = min(at, len(records) - at)
+            if best is None or smaller > best[0]:
+                best = smaller, along, cut
+            if 5 * smaller >= 2 * len(records):
+                break
+        assert best is not None
+        smaller, axis, cut = best
+        below = [record for record in records if record[0][axis] < cut]
+        above = [record for record in records if not record[0][axis] < cut]
+        following = (axis + 1) % self.dimensions
+        first, second = self._built(below, following), self._built(above, following)
+        return Branch(axis, cut, first, second, self._join(first.summary, second.summary))
+
+    @staticmethod
+    def _cut(records: list[Record], axis: int) -> tuple[int, Code]:
+        """The cut nearest the middle, and how many are below it (none, if all codes are equal)."""
+        codes = sorted([record[0][axis] for record in records])
+        middle = codes[len(codes) // 2]
+        at, beyond = bisect_left(codes, middle), bisect_right(codes, middle)
+        if beyond < len(codes) and min(beyond, len(codes) - beyond) > at:
+            return beyond, codes[beyond]
+        return at, middle
+
+    def _summarise(self, path: list[Branch]) -> None:
+        """Take the summary of a changed bucket up its path, as far as it matters."""
+        for branch in reversed(path):
+            summary = self._join(branch.below.summary, branch.above.summary)
+            if summary == branch.summary:
+                return
+            branch.summary = summary
+
+    # -- what the flavours' questions share ----------------------------------------------------------------
+    def _leaves(self, node: Any) -> Iterator[LeafType]:
+        todo = [node]
+        while todo:
+            node = todo.pop()
+            if node.axis < 0:
+                yield node
+            else:
+                todo += (node.above, node.below)
+
+    def _ends(self, box: Box) -> tuple[Ends, int] | None:
+        """A box as half-open ends, and a bit for every end there is: 2a for low, 2a + 1 for high.
+
+        The next code after an integer n is n + 1, the next after a text s is s + NUL. None: an empty box.
+        """
+        if len(box) != self.dimensions:
+            raise ValueError(f"a box of {len(box)} intervals in {self.dimensions} dimensions")
+        ends: Ends = []
+        mask = 0
+        for axis, (low, high, low_open, high_open) in enumerate(box):
+            if low is None and high is None:
+                ends.append(None)
+                continue
+            if low is None:
+                low = LOWEST if isinstance(high, str) else -INFINITY
+            else:
+                low = _next(low) if low_open else low
+                mask |= 1 << 2 * axis
+            if high is None:
+                high = HIGHEST if isinstance(low, str) else INFINITY
+            else:
+                high = high if high_open else _next(high)
+                mask |= 2 << 2 * axis
+            if not low < high:
+                return None
+            ends.append((low, high))
+        return ends, mask
+
+    def check(self) -> None:
+        """The invariants, in O(N log N)."""
+        count = 0
+        whole: Ends = [(LOWEST, HIGHEST)] * self.dimensions
+        todo: list[tuple[Any, Ends]] = [(self._root, whole)]
+        while todo:
+            node, ends = todo.pop()
+            if node.axis < 0:
+                count += self._check_leaf(node)
+                assert len(node.points) <= self.bucket, "no bucket is overfull"
+                assert len(set(node.points)) == len(node.points), "the points of a bucket are distinct"
+                for point in node.points:
+                    assert len(point) == self.dimensions, "a point has a code a dimension"
+                    for code, end in zip(point, ends, strict=True):
+                        assert end is not None
+                        assert end[0] <= code < end[1], "a point is on its side of every cut"
+                continue
+            below, above = node.below, node.above
+            assert node.size == below.size + above.size, "a branch knows its size"
+            assert node.size > self.bucket // 2, "a branch is worth a cut"
+            heavy = max(below.size, above.size)
+            assert heavy <= self._share * node.size + self.bucket / 2, "a branch is in balance"
+            assert node.summary == self._join(below.summary, above.summary), "a branch sums up its sides"
+            low, high = ends[node.axis] or (LOWEST, HIGHEST)
+            assert low < node.cut < high, "a cut lies between those above it"
+            for side, end in ((below, (low, node.cut)), (above, (node.cut, high))):
+                todo.append((side, [*ends[: node.axis], end, *ends[node.axis + 1 :]]))
+        assert count == self._count, "the count is kept"
+
+
+def _next(code: Code) -> Code:
+    return code + "\0" if isinstance(code, str) else code + 1
+
+
+def axes_left(ends: Ends, mask: int) -> list[tuple[int, Any, Any]]:
+    """The axes that are still to be looked at, with their ends."""
+    return [(axis, *end) for axis, end in enumerate(ends) if end is not None and mask >> (2 * axis) & 3]

@@ -1,0 +1,71 @@
+"""The server's side of a space of points: the index over all active points, and the two plans every such type has."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+from cn.match.point_index import PointIndex
+from cn.networks.base import Space as NetworkSpace
+from prosem.model import Delta
+from prosem.types.base import Bound, Draft
+from prosem.types.ranges import Ranges
+
+
+class PointSpace:
+    """Reformulation sends each region as it is; enumeration finds the points in it and addresses them one by one.
+
+    Reformulation costs the same for one subscription and a million. Enumeration wins only while an event affects fewer
+    subscriptions than it has regions; it is the way of a server without a content-driven network.
+    """
+
+    plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate")
+
+    def __init__(self, shape: Ranges, space_id: int) -> None:
+        self.network = NetworkSpace(space_id, shape.dimensions, shape.int64)
+        self.points = PointIndex(shape.dimensions, shape.int64)
+
+    @abstractmethod
+    def step(self, delta: Delta) -> Any | None:
+        """Take the row's new state into the indexes; describe whom that affects (None: nobody)."""
+
+    @abstractmethod
+    def drafts(self, description: Any) -> list[Draft]:
+        """The description as messages with regions."""
+
+    @property
+    def visits(self) -> int:
+        return self.points.visits
+
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        placed = [(sid, *bound) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None]
+        if len(placed) == 1:
+            self.points.insert(*cast("tuple[int, bytes, tuple[Any, ...]]", placed[0]))
+        elif placed:
+            numbers, topics, places = zip(*placed, strict=True)
+            self.points.insert_many(numbers, topics, cast("tuple[tuple[Any, ...], ...]", places))
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        if before.place is None or after.place is None:
+            self.remove(sid, before)
+            self.add([sid], [after])
+        else:
+            self.points.move(sid, before.topic, before.place, after.topic, after.place)
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        if bound.place is not None:
+            self.points.remove(sid, bound.topic, bound.place)
+
+    def messages(self, description: Any, plan: str) -> list[Draft]:
+        drafts = self.drafts(description)
+        if plan == "reformulate":
+            return drafts
+        addressed = []
+        for draft in drafts:
+            if draft.targets is not None:
+                addressed.append(draft)
+                continue
+            for sid in self.points.find(draft.topic, draft.region).tolist():
+                addressed.append(Draft(draft.kind, targets=(sid,), payload=draft.payload))
+        return addressed

@@ -1,0 +1,153 @@
+"""The shape that all range aggregates share: ranges on some columns, equality on others.
+
+Equality values make the topic; each range is two dimensions of the space, (lo, hi). Without a range every subscription
+stands at (0, 0) and every row at x = 0, so that the same rules serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from cn.geometry import BOTTOM, TOP, Box, Interval
+from prosem.columns import INT64_MAX, INT64_MIN, ColumnType
+from prosem.errors import LanguageError
+from prosem.language.resolve import column, conjunction
+from prosem.language.syntax import Query
+from prosem.model import Row, Table
+from prosem.types.base import Bound
+
+_RANGE = {"<", "<=", ">", ">="}
+Codes = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Positions of the columns with a range and of those with equality alone."""
+
+    table: Table
+    ranged: tuple[int, ...]
+    equal: tuple[int, ...]
+
+    @property
+    def dimensions(self) -> int:
+        return 2 * max(1, len(self.ranged))
+
+    @cached_property
+    def int64(self) -> bool:
+        return all(self.table.columns[at].type.int64 for at in self.ranged)
+
+    def where(self) -> str:
+        """The conditions without their constants, for the label of a group."""
+        names = self.table.names
+        parts = [f"{names[at]!r} IN RANGE" for at in self.ranged] + [f"{names[at]!r} = ?" for at in self.equal]
+        return " WHERE " + " AND ".join(parts) if parts else ""
+
+    def source(self) -> str:
+        return f"{self.table.tenant}.{self.table.name!r}#{self.table.id}"
+
+    def bind(self, query: Query, params: Mapping[str, Any]) -> Bound:
+        """The place of a subscription; nowhere if no row can satisfy its conditions."""
+        extents = conjunction(query.where[0], self.table, params, query.sql)
+        if extents is None:
+            return Bound(b"", None)
+        topic = topic_of([extents[at].intervals[0].low for at in self.equal]) if self.equal else b""
+        if not self.ranged:
+            return Bound(topic, (0, 0))
+        point: list[Any] = []
+        for at in self.ranged:
+            (interval,) = extents[at].intervals
+            point += self._ends(interval, self.table.columns[at].type)
+        return Bound(topic, tuple(point))
+
+    def _ends(self, interval: Interval, kind: ColumnType) -> tuple[Any, Any]:
+        low, high = interval.low, interval.high
+        if self.int64:
+            return INT64_MIN if low is None else low, INT64_MAX if high is None else high
+        return BOTTOM if low is None else low, TOP if high is None else high
+
+    def placer(self) -> Callable[[Row], tuple[bytes, Codes] | None]:
+        """A function that gives topic and coordinates of a row; a NULL in one of the columns means that it is no point.
+
+        It is asked twice an event, so what it needs is looked up once, here.
+        """
+        encoders = [(at, _encoder(self.table, at)) for at in self.ranged]
+        equals = [(at, _encoder(self.table, at)) for at in self.equal]
+
+        def place(row: Row) -> tuple[bytes, Codes] | None:
+            topic = b""
+            if equals:
+                codes = []
+                for at, encode in equals:
+                    value = row[at]
+                    if value is None:
+                        return None
+                    codes.append(encode(value))
+                topic = topic_of(codes)
+            point = []
+            for at, encode in encoders:
+                value = row[at]
+                if value is None:
+                    return None
+                point.append(encode(value))
+            return topic, tuple(point) or (0,)
+
+        if equals or len(encoders) != 1:
+            return place
+        ((only, encode_only),) = encoders
+
+        def place_flat(row: Row) -> tuple[bytes, Codes] | None:
+            value = row[only]
+            return None if value is None else (b"", (encode_only(value),))
+
+        return place_flat
+
+    def data_box(self, place: Codes) -> tuple[Interval, ...]:
+        """The rows a subscription's ranges select, as one interval a range column."""
+        lows, highs = place[::2], place[1::2]
+        return tuple(
+            Interval(None if low is BOTTOM else low, None if high is TOP else high)
+            for low, high in zip(lows, highs, strict=True)
+        )
+
+
+def _encoder(table: Table, at: int) -> Callable[[Any], Any]:
+    encode = table.columns[at].type.encode
+    assert encode is not None, "ranges and equality stand on ordered columns"
+    return encode
+
+
+def around(point: Codes) -> Box:
+    """The ranges that contain a row: lo <= x <= hi for each of its coordinates."""
+    sides: list[Interval] = []
+    for code in point:
+        sides += (Interval(None, code), Interval(code, None))
+    return tuple(sides)
+
+
+def topic_of(codes: list[Any]) -> bytes:
+    """The equality values of a row or a subscription as one name."""
+    return msgspec.json.encode(codes)
+
+
+def recognise_ranges(query: Query, table: Table) -> Ranges:
+    """The shape of the conditions; refuses every other condition than ranges and equality joined by AND."""
+    if not query.where:
+        raise LanguageError("the condition is never true; drop the subscription, or the condition")
+    if len(query.where) > 1:
+        raise LanguageError("OR is supported in SELECT * | columns, not in an aggregate; use ranges joined by AND")
+    ranged: set[int] = set()
+    equal: set[int] = set()
+    for atom in query.where[0]:
+        at = table.position[column(query, table, atom.column).name]
+        if atom.op not in _RANGE and atom.op != "=":
+            raise LanguageError(
+                f"{atom.op.upper()} is supported in SELECT * | columns, not in an aggregate; "
+                "an aggregate takes =, <, <=, >, >= and BETWEEN joined by AND"
+            )
+        (ranged if atom.op in _RANGE else equal).add(at)
+    return Ranges(table, tuple(sorted(ranged)), tuple(sorted(equal - ranged)))

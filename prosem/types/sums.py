@@ -1,0 +1,269 @@
+"""Range COUNT, SUM and AVG: `SELECT SUM(y) FROM t WHERE x BETWEEN a AND b [AND e = c …]`, one range or several.
+
+A message carries what the event adds to the state (count, total) of the subscriptions in its region: those that only the
+old row concerned, only the new row, or both (algorithms §2). At most three messages an event. The edge holds the state of
+the subscriptions it hosts, and tells a change only when the answer differs.
+
+It loses where hardly any event leaves the answers as they are: every subscriber in the region is told every event, and no
+plan can avoid that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from cn.geometry import Box, Interval, Region, difference
+from cn.message import Message
+from prosem.errors import LanguageError
+from prosem.index.kd_tree import SumKdTree
+from prosem.index.sum_tree import SumTree
+from prosem.language.resolve import column
+from prosem.language.syntax import Aggregate, Query
+from prosem.model import Delta, JsonObject, Row, Table
+from prosem.types.base import Bound, Draft, Rows, Space
+from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units
+from prosem.types.point_space import PointSpace
+from prosem.types.ranges import Codes, Ranges, around, recognise_ranges
+
+_encode = msgspec.json.encode
+_read_delta = msgspec.json.Decoder(tuple[int, str]).decode
+
+
+class State(NamedTuple):
+    """How many rows (or values that are not NULL) are in the range, and their exact total."""
+
+    number: int = 0
+    total: int = 0
+
+
+class Contribution(NamedTuple):
+    """Where a row counts, and what it adds."""
+
+    topic: bytes
+    point: Codes
+    number: int
+    total: int
+
+
+@dataclass(frozen=True)
+class SumForm:
+    """`y` is None for COUNT(*)."""
+
+    type: str
+    function: str
+    query: Query
+    shape: Ranges
+    y: int | None
+
+    @property
+    def label(self) -> str:
+        what = "*" if self.y is None else repr(self.shape.table.names[self.y])
+        return f"{self.function}({what}) FROM {self.shape.source()}{self.shape.where()}"
+
+    @property
+    def space_label(self) -> str:
+        return self.label
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.shape.table,)
+
+    def bind(self, params: Mapping[str, Any]) -> Bound:
+        return self.shape.bind(self.query, params)
+
+    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
+        return SumSpace(self, space_id, rows)
+
+    def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
+        return {"value": self.value(self.state(space, bound))}
+
+    def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
+        return None if before == after else after
+
+    def contributor(self) -> Callable[[Row | None], Contribution | None]:
+        """A function that gives what a row adds to the ranges that contain it; NULL in a range column: to none."""
+        place, at, is_sum = self.shape.placer(), self.y, self.function != "COUNT"
+        kind = self.shape.table.columns[at or 0].type
+
+        def contribution(row: Row | None) -> Contribution | None:
+            placed = None if row is None else place(row)
+            if row is None or placed is None:
+                return None
+            if at is None:
+                return Contribution(*placed, 1, 0)
+            value = row[at]
+            if value is None:
+                return Contribution(*placed, 0, 0)
+            return Contribution(*placed, 1, units(kind, value) if is_sum else 0)
+
+        return contribution
+
+    # -- the state at the edge -----------------------------------------------------------------------------------
+    def state(self, space: Space, bound: Bound) -> State:
+        return State() if bound.place is None else cast(SumSpace, space).total(bound.topic, bound.place)
+
+    def value(self, state: State) -> Any:
+        """The answer: 0 or NULL of nothing as SQL has it."""
+        if self.function == "COUNT":
+            return state.number
+        if not state.number:
+            return None
+        assert self.y is not None
+        kind = self.shape.table.columns[self.y].type
+        if self.function == "SUM":
+            return sum_value(kind, state.total)
+        return average_value(kind, state.total, state.number)
+
+    def change(self, messages: Sequence[Message], bound: Bound, state: State) -> tuple[bytes | None, State]:
+        if messages[-1].kind == "change":  # a move of the point: the state came with it
+            return messages[-1].payload, state
+        after = self._shifted(state, messages, 1)
+        value = self.value(after)
+        return (None if self.value(state) == value else _encode({"value": value})), after
+
+    def undo(self, messages: Sequence[Message], state: State) -> State:
+        """The state before the messages."""
+        return self._shifted(state, messages, -1)
+
+    def _shifted(self, state: State, messages: Sequence[Message], sign: int) -> State:
+        number, total = state
+        for message in messages:
+            more, units_ = _read_delta(message.payload)
+            number += sign * more
+            total += sign * unpack_units(units_)
+        return State(number, total)
+
+    def pack_state(self, state: State) -> bytes:
+        return _encode((state.number, pack_units(state.total)))
+
+    def unpack_state(self, packed: bytes) -> State:
+        count, total = _read_delta(packed)
+        return State(count, unpack_units(total))
+
+
+class SumSpace(PointSpace):
+    """One tree for each combination of equality values: by x with one range, a k-d tree with several."""
+
+    def __init__(self, form: SumForm, space_id: int, rows: Rows) -> None:
+        super().__init__(form.shape, space_id)
+        self._form, self._contribution = form, form.contributor()
+        self._is_flat = len(form.shape.ranged) <= 1
+        self._trees: dict[bytes, SumTree | SumKdTree] = {}
+        for key, row in rows.items():
+            found = self._contribution(row)
+            if found is not None:
+                self._take(found, key, 1)
+
+    @property
+    def visits(self) -> int:
+        return self.points.visits + sum(tree.visits for tree in list(self._trees.values()))
+
+    def total(self, topic: bytes, place: Codes) -> State:
+        """Count and total in the ranges; O(log N) with one range."""
+        tree = self._trees.get(topic)
+        if tree is None:
+            return State()
+        box = self._form.shape.data_box(place)
+        if isinstance(tree, SumTree):
+            _, values, total = tree.total(box[0].low, box[0].high)
+        else:
+            _, values, total = tree.total(box)
+        return State(values, total)
+
+    def _take(self, found: Contribution, key: Any, sign: int) -> None:
+        topic, point, count, total = found
+        tree = self._trees.get(topic)
+        if tree is None:
+            tree = self._trees[topic] = SumTree() if self._is_flat else SumKdTree(len(self._form.shape.ranged))
+        if isinstance(tree, SumTree):
+            tree.change(point[0], sign, sign * count, sign * total)
+        elif sign > 0:
+            tree.add(point, key, count, total)
+        else:
+            tree.remove(point, key)
+        if not len(tree):
+            del self._trees[topic]
+
+    def step(self, delta: Delta) -> list[tuple[bytes, Region, int, int]] | None:
+        old, new = self._contribution(delta.old), self._contribution(delta.new)
+        if old == new:
+            return None
+        if old is not None:
+            self._take(old, delta.key, -1)
+        if new is not None:
+            self._take(new, delta.key, 1)
+        if not len(self.points):
+            return None
+        return [piece for piece in pieces(old, new) if piece[2] or piece[3]] or None
+
+    def drafts(self, description: list[tuple[bytes, Region, int, int]]) -> list[Draft]:
+        return [
+            Draft("delta", topic, region, payload=_encode((count, pack_units(total))))
+            for topic, region, count, total in description
+        ]
+
+
+def pieces(old: Contribution | None, new: Contribution | None) -> list[tuple[bytes, Region, int, int]]:
+    """Disjoint regions, each with what it gains: ranges with the old row only, the new row only, both rows."""
+    if old is not None and new is not None and old.topic == new.topic:
+        before, after = around(old.point), around(new.point)
+        gain = (new.number - old.number, new.total - old.total)
+        if old.point == new.point:
+            return [(old.topic, (before,), *gain)]
+        return [
+            (old.topic, tuple(difference(before, after)), -old.number, -old.total),
+            (old.topic, tuple(difference(after, before)), new.number, new.total),
+            (old.topic, (_both(before, after),), *gain),
+        ]
+    out: list[tuple[bytes, Region, int, int]] = []
+    if old is not None:
+        out.append((old.topic, (around(old.point),), -old.number, -old.total))
+    if new is not None:
+        out.append((new.topic, (around(new.point),), new.number, new.total))
+    return out
+
+
+def _both(one: Box, other: Box) -> Box:
+    sides: list[Interval] = [a & b for a, b in zip(one, other, strict=True)]
+    return tuple(sides)
+
+
+class SumType:
+    """`function` is COUNT, SUM or AVG."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        self.name = f"range-{function.lower()}"
+
+    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> SumForm | None:
+        selection = query.selection
+        if not isinstance(selection, Aggregate) or selection.function.upper() != self.function or len(tables) != 1:
+            return None
+        table = tables[0]
+        y = None if selection.column is None else column(query, table, selection.column)
+        if self.function != "COUNT" and (y is None or not y.type.numeric):
+            kind = "*" if y is None else f"{y.name} ({y.type.name})"
+            raise LanguageError(f"{self.function} needs a column of numbers, not {kind}")
+        shape = recognise_ranges(query, table)
+        return SumForm(self.name, self.function, query, shape, None if y is None else table.position[y.name])
+
+    def describe(self) -> JsonObject:
+        what = "COUNT(*) | COUNT(y)" if self.function == "COUNT" else f"{self.function}(y)"
+        return {
+            "name": self.name,
+            "sql": f"SELECT {what} FROM t [WHERE x BETWEEN :lo AND :hi …] [AND e = :c …]",
+            "notify": [],
+            "messages": [
+                {
+                    "name": "delta",
+                    "region": "ranges that hold only the old row, only the new row, or both",
+                    "payload": "what is added to the count and to the exact sum",
+                }
+            ],
+            "update": "add the message's count and sum to those held",
+            "transform": {"COUNT": "the count", "SUM": "the sum, NULL of nothing", "AVG": "sum / count"}[self.function],
+        }
