@@ -53,4 +53,3 @@ async def lines(request: Request, limit_bytes: int) -> AsyncIterator[list[bytes]
             yield whole
     if rest:
         yield [rest]
-

@@ -38,7 +38,10 @@ def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:
         option = typer.Option(help=field.metadata["help"], envvar=variable, show_default=bool(field.default))
         parameters.append(
             inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[kind, option]
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[kind, option],
             )
         )
     command.__signature__ = inspect.Signature([*(p.replace(kind=p.KEYWORD_ONLY) for p in own), *parameters])  # type: ignore[attr-defined]
@@ -58,7 +61,9 @@ def serve_command(settings: Settings) -> None:
 
 @app.command()
 def migrate(
-    database: Annotated[str, typer.Option(help="postgresql://… of your own PostgreSQL", envvar="PROSEM_DATABASE")],
+    database: Annotated[
+        str, typer.Option(help="postgresql://… of your own PostgreSQL", envvar="PROSEM_DATABASE")
+    ],
 ) -> None:
     """Bring the schema of your own PostgreSQL up to date (the embedded one does so by itself)."""
     from prosem.store.schema import HEAD
@@ -98,9 +103,13 @@ Url = Annotated[str, typer.Option(help="address of the server", envvar="PROSEM_U
 
 @app.command()
 def subscribe(
-    sql: Annotated[str, typer.Argument(help="the query, for example \"SELECT MIN(per) FROM stocks WHERE risk < 50\"")],
-    param: Annotated[list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")] = [],  # noqa: B006
-    notify: Annotated[str, typer.Option(help='as JSON, for example {\"change\": 1.5}')] = "",
+    sql: Annotated[
+        str, typer.Argument(help='the query, for example "SELECT MIN(per) FROM stocks WHERE risk < 50"')
+    ],
+    param: Annotated[
+        list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")
+    ] = [],  # noqa: B006
+    notify: Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')] = "",
     limit: Annotated[int, typer.Option(help="end after so many changes (0: at Ctrl-C)")] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     url: Url = "http://127.0.0.1:8080",
@@ -131,7 +140,9 @@ def _value(text: str) -> object:
 @app.command()
 def publish(
     table: Annotated[str, typer.Argument(help="the table")],
-    source: Annotated[str, typer.Argument(help="an NDJSON file with one event a line, or - for standard input")],
+    source: Annotated[
+        str, typer.Argument(help="an NDJSON file with one event a line, or - for standard input")
+    ],
     url: Url = "http://127.0.0.1:8080",
 ) -> None:
     """Send events from a file, with progress."""

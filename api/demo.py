@@ -61,14 +61,25 @@ def demo(settings: Settings, seconds: float | None, rate: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     url = f"http://127.0.0.1:{settings.port}"
     console.print(f"Starting a server with its own PostgreSQL in [cyan]{folder}[/cyan] …")
-    command = [sys.executable, "-m", "api.cli", "serve", "--port", str(settings.port), "--data-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "api.cli",
+        "serve",
+        "--port",
+        str(settings.port),
+        "--data-dir",
+        str(folder),
+    ]
     with open(folder / "server.log", "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
         if not _wait_ready(url, process):
             console.print(f"[red]The server did not start.[/red] Its log: {folder / 'server.log'}")
             return 1
-        console.print(f"Ready. API documentation: [link]{url}/docs[/link]   status: [link]{url}/v1/status[/link]")
+        console.print(
+            f"Ready. API documentation: [link]{url}/docs[/link]   status: [link]{url}/v1/status[/link]"
+        )
         console.print(
             f'Try in another terminal: [green]prosem subscribe --url {url} "SELECT MIN(per) FROM stocks WHERE risk < 50"[/green]'
         )
@@ -174,7 +185,9 @@ class Market:
     def step(self) -> dict[str, Any]:
         symbol = self._chance.choice(list(self.rows))
         row = self.rows[symbol]
-        factor = self._chance.choice([0.5, 1.9]) if self._chance.random() < 0.02 else self._chance.gauss(1, 0.02)
+        factor = (
+            self._chance.choice([0.5, 1.9]) if self._chance.random() < 0.02 else self._chance.gauss(1, 0.02)
+        )
         row["per"] = round(min(90.0, max(1.0, row["per"] * factor)), 1)
         row["price"] = f"{min(900.0, max(1.0, float(row['price']) * factor)):.2f}"
         self.events += 1
@@ -189,7 +202,9 @@ async def _move(client: AsyncClient, market: Market, rate: float) -> None:
             await asyncio.sleep(count / rate)
 
 
-async def _watch(client: AsyncClient, line: Line, sql: str, params: dict[str, Any] | None, console: Console) -> None:
+async def _watch(
+    client: AsyncClient, line: Line, sql: str, params: dict[str, Any] | None, console: Console
+) -> None:
     async for change in client.subscribe(sql, params, durable=False, snapshot=True):
         line.answer = _answer(change)
         if not change.snapshot:
@@ -216,11 +231,15 @@ def _answer(change: Change) -> str:
 
 
 def _picture(lines: list[Line], events: int, seconds: float) -> Table:
-    table = Table(title=f"{events:,} events in {seconds:.0f} s — Ctrl-C ends it", title_justify="left", expand=True)
+    table = Table(
+        title=f"{events:,} events in {seconds:.0f} s — Ctrl-C ends it", title_justify="left", expand=True
+    )
     table.add_column("subscription", ratio=3)
     table.add_column("answer now", ratio=2)
     table.add_column("changes", justify="right")
     for line in lines:
         is_fresh = time.monotonic() - line.at < 0.6 and line.changes
-        table.add_row(line.sql, Text(line.answer, style="bold black on green" if is_fresh else ""), str(line.changes))
+        table.add_row(
+            line.sql, Text(line.answer, style="bold black on green" if is_fresh else ""), str(line.changes)
+        )
     return table

@@ -16,7 +16,17 @@ from api.settings import Settings
 from prosem.errors import ProsemError
 
 Finding = tuple[bool, str]
-_PACKAGES = ("fastapi", "uvicorn", "msgspec", "numpy", "psycopg", "sqlglot", "sortedcontainers", "alembic", "websockets")
+_PACKAGES = (
+    "fastapi",
+    "uvicorn",
+    "msgspec",
+    "numpy",
+    "psycopg",
+    "sqlglot",
+    "sortedcontainers",
+    "alembic",
+    "websockets",
+)
 
 
 def doctor(settings: Settings) -> int:
@@ -65,7 +75,10 @@ def _folder(folder: Path) -> Finding:
     if not os.access(nearest, os.W_OK):
         return False, f"{nearest} is not writable; choose another with --data-dir"
     free_gb = shutil.disk_usage(nearest).free / 1e9
-    return free_gb > 1, f"{folder} ({free_gb:.0f} GB free{'' if free_gb > 1 else '; more than 1 GB is needed'})"
+    return (
+        free_gb > 1,
+        f"{folder} ({free_gb:.0f} GB free{'' if free_gb > 1 else '; more than 1 GB is needed'})",
+    )
 
 
 def _embedded() -> Finding:

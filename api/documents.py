@@ -41,7 +41,10 @@ TABLE = {
             },
         },
         "primary_key": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-        "extends": {"type": "string", "description": "a table whose columns, key and subscriptions it shares"},
+        "extends": {
+            "type": "string",
+            "description": "a table whose columns, key and subscriptions it shares",
+        },
     },
     "example": {
         "name": "stocks",
@@ -85,7 +88,10 @@ SUBSCRIPTION = {
         "id": {"type": "string"},
         "durable": {"type": "boolean", "default": True},
     },
-    "example": {"sql": "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi", "params": {"lo": 20, "hi": 40}},
+    "example": {
+        "sql": "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi",
+        "params": {"lo": 20, "hi": 40},
+    },
 }
 BATCH = {
     "type": "object",
@@ -109,5 +115,8 @@ def documented(summary: str, body: dict[str, Any] | None = None) -> dict[str, An
     extra: dict[str, Any] = {}
     if body is not None:
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    problem = {"description": "A problem document", "content": {"application/problem+json": {"schema": _PROBLEM}}}
+    problem = {
+        "description": "A problem document",
+        "content": {"application/problem+json": {"schema": _PROBLEM}},
+    }
     return {"summary": summary, "openapi_extra": extra, "responses": {"4XX": problem, "503": problem}}

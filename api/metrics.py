@@ -25,16 +25,26 @@ class _Reader:
         made, metrics = self._made, self._made.metrics
         usage = resource.getrusage(resource.RUSAGE_SELF)
         yield _gauge("prosem_ready", "1 while the server serves", int(made.is_ready))
-        yield _counter("prosem_process_cpu_seconds", "CPU time of the server process", usage.ru_utime + usage.ru_stime)
-        yield _gauge("prosem_process_peak_memory_bytes", "most memory the process has used", usage.ru_maxrss * 1024)
+        yield _counter(
+            "prosem_process_cpu_seconds", "CPU time of the server process", usage.ru_utime + usage.ru_stime
+        )
+        yield _gauge(
+            "prosem_process_peak_memory_bytes", "most memory the process has used", usage.ru_maxrss * 1024
+        )
         yield _counter("prosem_events", "events committed or about to be", metrics.events)
         yield _counter("prosem_commits", "transactions committed", metrics.commits)
         yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
         yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)
         yield _counter("prosem_changes_replayed", "changes replayed from the outbox", metrics.replayed)
-        yield _counter("prosem_lagging", "times a subscriber was too slow and was caught up later", metrics.lagging)
-        messages = CounterMetricFamily("prosem_outbox_messages", "messages written to the outbox", labels=["plan"])
-        seconds = CounterMetricFamily("prosem_plan_cpu_seconds", "CPU time of events in groups", labels=["plan"])
+        yield _counter(
+            "prosem_lagging", "times a subscriber was too slow and was caught up later", metrics.lagging
+        )
+        messages = CounterMetricFamily(
+            "prosem_outbox_messages", "messages written to the outbox", labels=["plan"]
+        )
+        seconds = CounterMetricFamily(
+            "prosem_plan_cpu_seconds", "CPU time of events in groups", labels=["plan"]
+        )
         runs = CounterMetricFamily("prosem_plan_runs", "events taken by groups", labels=["plan"])
         for plan, count in list(metrics.messages.items()):
             messages.add_metric([plan], count)
@@ -51,7 +61,9 @@ class _Reader:
         yield _gauge("prosem_backlog", "events that wait to be processed", engine.backlog)
         yield _gauge("prosem_attached", "subscriptions with a stream", self._made.edge.hosted)
         yield _counter(
-            "prosem_index_visits", "index nodes visited", sum(space.visits for space in list(state.spaces.values()))
+            "prosem_index_visits",
+            "index nodes visited",
+            sum(space.visits for space in list(state.spaces.values())),
         )
         subscriptions = GaugeMetricFamily("prosem_subscriptions", "subscriptions", labels=["type", "group"])
         for group in list(state.groups.values()):

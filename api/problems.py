@@ -35,7 +35,9 @@ def install(app: FastAPI) -> None:
         title = HTTPStatus(error.status_code).phrase
         detail = f"{request.method} {request.url.path[:200]}: {error.detail}"
         document = {"type": "about:blank", "title": title, "status": error.status_code, "detail": detail}
-        return Response(msgspec.json.encode(document), error.status_code, error.headers, "application/problem+json")
+        return Response(
+            msgspec.json.encode(document), error.status_code, error.headers, "application/problem+json"
+        )
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import uvicorn
 
@@ -11,10 +12,14 @@ from api.frames import FrameProtocol
 from api.settings import Settings
 from api.wiring import Server
 
+SWITCH_S = 0.0005  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
+
 
 def configure_logging(level: str) -> None:
     logging.basicConfig(
-        level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S"
+        level=level.upper(),
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
     )
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
 
@@ -22,6 +27,7 @@ def configure_logging(level: str) -> None:
 def serve(settings: Settings) -> int:
     """Exit code 0 after a signal, 1 when the server could not start."""
     configure_logging(settings.log_level)
+    sys.setswitchinterval(SWITCH_S)
     made = Server(settings)
     runner = uvicorn.Server(config(made, settings))
 

@@ -29,13 +29,19 @@ class Settings:
     data_dir: str = setting("", "folder of the embedded PostgreSQL (default: the user's data folder)")  # type: ignore[assignment]
     database: str = setting("", "postgresql://… to use your own PostgreSQL instead of the embedded one")  # type: ignore[assignment]
     standby: bool = setting(False, "wait while another server uses the database, then take over")  # type: ignore[assignment]
-    plan: str = setting("auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it")  # type: ignore[assignment]
+    plan: str = setting(
+        "auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it"
+    )  # type: ignore[assignment]
     max_backlog: int = setting(50_000, "events that may wait before publishers are answered 503")  # type: ignore[assignment]
     max_batch: int = setting(2_000, "events of one transaction at the most")  # type: ignore[assignment]
     max_body_mb: int = setting(64, "largest JSON body in MiB (NDJSON bodies have no limit)")  # type: ignore[assignment]
     max_batch_rows: int = setting(100_000, "most subscriptions of one batch request")  # type: ignore[assignment]
-    queue: int = setting(10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox")  # type: ignore[assignment]
-    retention_events: int = setting(20_000_000, "how many seqs back a subscriber can resume without a fresh snapshot")  # type: ignore[assignment]
+    queue: int = setting(
+        10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
+    )  # type: ignore[assignment]
+    retention_events: int = setting(
+        20_000_000, "how many seqs back a subscriber can resume without a fresh snapshot"
+    )  # type: ignore[assignment]
     partition_events: int = setting(1_000_000, "seqs of one partition of the event log and the outbox")  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
 

@@ -16,7 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _errors = Console(stderr=True)
 
 
-def subscribe(url: str, sql: str, params: dict[str, Any], notify: dict[str, Any] | None, limit: int, as_json: bool) -> int:
+def subscribe(
+    url: str, sql: str, params: dict[str, Any], notify: dict[str, Any] | None, limit: int, as_json: bool
+) -> int:
     """Print the answer and then every change until Ctrl-C (or `limit` changes)."""
     try:
         asyncio.run(_follow(url, sql, params, notify, limit, as_json))
@@ -45,9 +47,13 @@ def _print(console: Console, change: Change, as_json: bool) -> None:
         told = {"snapshot": change.result} if change.snapshot else {"change": change.change}
         print(json.dumps({"id": change.id, "seq": change.seq} | told, ensure_ascii=False), flush=True)
     elif change.snapshot:
-        console.print(f"[dim]seq {change.seq}[/dim] [bold]answer[/bold] {json.dumps(change.result, ensure_ascii=False)}")
+        console.print(
+            f"[dim]seq {change.seq}[/dim] [bold]answer[/bold] {json.dumps(change.result, ensure_ascii=False)}"
+        )
     else:
-        console.print(f"[dim]seq {change.seq}[/dim] [green]change[/green] {json.dumps(change.change, ensure_ascii=False)}")
+        console.print(
+            f"[dim]seq {change.seq}[/dim] [green]change[/green] {json.dumps(change.change, ensure_ascii=False)}"
+        )
 
 
 def publish(url: str, table: str, source: str) -> int:
@@ -59,7 +65,9 @@ def publish(url: str, table: str, source: str) -> int:
     with Progress(*columns, console=_errors) as progress, Client(url) as client:
         task = progress.add_task(f"events to {table}", total=None if source == "-" else _count(source))
         try:
-            done = client.publish_ndjson(table, _lines(source), lambda count: progress.update(task, completed=count))
+            done = client.publish_ndjson(
+                table, _lines(source), lambda count: progress.update(task, completed=count)
+            )
         except PartlyPublished as error:
             progress.stop()
             _errors.print(f"{error.published.count:,} events are committed; then: [red]{error.detail}[/red]")

@@ -112,7 +112,9 @@ class Server:
             assert self.store is not None
             self.store.url = url
         state = State(chooser(self.settings.plan), self.metrics, lambda: self._retained_after)
-        self._retained_after = recover(url, state, log.info, restart=self._engine is None or self._engine.state is None)
+        self._retained_after = recover(
+            url, state, log.info, restart=self._engine is None or self._engine.state is None
+        )
         return state
 
     def _retire(self, last_seq: int) -> None:

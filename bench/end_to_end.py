@@ -8,7 +8,6 @@ PostgreSQL, and raw WebSocket frames of the same size from a bare server of the 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import shutil
 import signal
@@ -29,18 +28,25 @@ from bench.listener import Listener
 
 TABLE = {
     "name": "stocks",
-    "columns": [{"name": "k", "type": "integer"}, {"name": "x", "type": "integer"}, {"name": "y", "type": "integer"}],
+    "columns": [
+        {"name": "k", "type": "integer"},
+        {"name": "x", "type": "integer"},
+        {"name": "y", "type": "integer"},
+    ],
     "primary_key": ["k"],
 }
 SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
 BATCH = 100
 PUBLISHERS = 4
 DOMAIN = 10_000
+PROBE = 10_000_000  # a row that only one subscription sees
 
 
 def run(quick: bool) -> Report:
     subscriptions, tuples, seconds = (5_000, 1_000, 2.0) if quick else (100_000, 10_000, 10.0)
-    report = Report("end-to-end", {"subscriptions": subscriptions, "tuples": tuples, "batch": BATCH, "quick": quick})
+    report = Report(
+        "end-to-end", {"subscriptions": subscriptions, "tuples": tuples, "batch": BATCH, "quick": quick}
+    )
     with Served() as served:
         served.fill(tuples, subscriptions)
         accepted = served.accept(seconds)
@@ -82,7 +88,16 @@ class Served:
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._log = open(self._folder / "server.log", "wb")  # noqa: SIM115
-        command = [sys.executable, "-m", "api.cli", "serve", "--port", str(port), "--data-dir", str(self._folder / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "api.cli",
+            "serve",
+            "--port",
+            str(port),
+            "--data-dir",
+            str(self._folder / "data"),
+        ]
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
         self._http = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
         self.ids: list[str] = []
@@ -123,7 +138,12 @@ class Served:
             rows = [{"op": "insert", "row": {"k": k, "x": int(xs[k]), "y": int(ys[k])}} for k in keys]
             self._post("/v1/tables/stocks/events", {"events": rows})
         self._tuples = tuples
-        middle, length = chance.normal(5000, 1500, subscriptions), np.abs(chance.normal(1000, 1000, subscriptions))
+        probe = {"op": "insert", "row": {"k": PROBE, "x": 2 * DOMAIN, "y": 0}}
+        self._post("/v1/tables/stocks/events", {"events": [probe]})
+        middle, length = (
+            chance.normal(5000, 1500, subscriptions),
+            np.abs(chance.normal(1000, 1000, subscriptions)),
+        )
         for start in range(0, subscriptions, 10_000):
             progress(f"end-to-end: {start:,} subscriptions registered")
             rows = [
@@ -131,6 +151,8 @@ class Served:
                 for at in range(start, min(subscriptions, start + 10_000))
             ]
             self.ids += self._post("/v1/subscriptions/batch", {"sql": SQL, "rows": rows})["ids"]
+        rows = [{"params": {"lo": 2 * DOMAIN, "hi": 2 * DOMAIN}}]
+        self.ids += self._post("/v1/subscriptions/batch", {"sql": SQL, "rows": rows})["ids"]
 
     # -- accepting -----------------------------------------------------------------------------------------------
     def accept(self, seconds: float) -> float:
@@ -138,7 +160,9 @@ class Served:
         progress("end-to-end: publishing as fast as it goes")
         command = [sys.executable, "-m", "bench.publisher", self.url, str(self._tuples), str(seconds)]
         start = time.perf_counter()
-        many = [subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE) for seed in range(PUBLISHERS // 2)]
+        many = [
+            subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE) for seed in range(PUBLISHERS // 2)
+        ]
         counts = [int(one.communicate()[0]) for one in many]
         return sum(counts) / (time.perf_counter() - start - 0.3)
 
@@ -168,14 +192,14 @@ class Served:
         stop = threading.Event()
         background = threading.Thread(target=asyncio.run, args=(self._load(rate, stop),))
         background.start()
-        chance, times = random.Random(5), []
+        times, y = [], 0
         time.sleep(0.5)
         deadline = time.perf_counter() + seconds
         with httpx.Client(base_url=self.url, trust_env=False, timeout=30) as client:
             while time.perf_counter() < deadline:
-                key = chance.randrange(self._tuples)
+                y += 1
                 sent = time.time()
-                body = {"events": [_update(key, -1), _update(key, chance.randrange(2000, DOMAIN))]}
+                body = {"events": [_update(PROBE, y)]}
                 answer = client.post("/v1/tables/stocks/events", json=body).json()
                 arrived = listener.arrival(answer["first_seq"], 5.0)
                 if arrived is not None:
@@ -194,7 +218,10 @@ class Served:
         async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=30) as client:
             next_time = time.perf_counter()
             while not stop.is_set():
-                events = [_update(chance.randrange(self._tuples), chance.randrange(5000, DOMAIN)) for _ in range(BATCH)]
+                events = [
+                    _update(chance.randrange(self._tuples), chance.randrange(5000, DOMAIN))
+                    for _ in range(BATCH)
+                ]
                 await client.post("/v1/tables/stocks/events", json={"events": events})
                 next_time += BATCH / rate
                 await asyncio.sleep(max(0.0, next_time - time.perf_counter()))
@@ -212,7 +239,9 @@ class Served:
         password = (self._folder / "data" / "password").read_text().strip()
         url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem"
         with psycopg.connect(url) as connection:
-            connection.execute("CREATE TABLE raw (seq bigint PRIMARY KEY, table_id integer, old text, new text)")
+            connection.execute(
+                "CREATE TABLE raw (seq bigint PRIMARY KEY, table_id integer, old text, new text)"
+            )
             connection.commit()
             start, count = time.perf_counter(), 0
             while time.perf_counter() - start < 2:
@@ -231,6 +260,3 @@ class Served:
 
 def _update(key: int, y: int) -> dict[str, Any]:
     return {"op": "update", "key": {"k": key}, "set": {"y": y}}
-
-
-_ = json

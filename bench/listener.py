@@ -141,7 +141,7 @@ class Frames(asyncio.Protocol):
                 self._transport.write(_masked(buffer[start : start + length], 0x8A))
             elif buffer.startswith(b'{"progress":', start):
                 self._put(4 + self._number, int(buffer[start + 12 : start + length - 1]))
-            elif buffer.startswith(b"{\"id\":", start):
+            elif buffer.startswith(b'{"id":', start):
                 found = _SEQ.search(buffer, start, start + 300)
                 if found and buffer.startswith(b',"change"', found.end()):
                     changes += 1
@@ -174,5 +174,7 @@ class Frames(asyncio.Protocol):
 def _masked(payload: bytes, first: int = 0x81) -> bytes:
     """A client's frame; a mask of zeros leaves the payload as it is."""
     size = len(payload)
-    head = struct.pack("!BB", first, 0x80 | size) if size < 126 else struct.pack("!BBH", first, 0x80 | 126, size)
+    head = (
+        struct.pack("!BB", first, 0x80 | size) if size < 126 else struct.pack("!BBH", first, 0x80 | 126, size)
+    )
     return head + b"\0\0\0\0" + payload

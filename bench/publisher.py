@@ -15,14 +15,18 @@ BATCH = 100
 
 async def main(url: str, tuples: int, seconds: float, seed: int) -> int:
     chance, count, deadline = random.Random(seed), 0, time.perf_counter() + seconds
-    bodies = [msgspec.json.encode({"events": [_event(chance, tuples) for _ in range(BATCH)]}) for _ in range(200)]
+    bodies = [
+        msgspec.json.encode({"events": [_event(chance, tuples) for _ in range(BATCH)]}) for _ in range(200)
+    ]
 
     async def one(client: httpx.AsyncClient, at: int) -> None:
         nonlocal count
         while time.perf_counter() < deadline:
             at += 1
             answer = await client.post(
-                "/v1/tables/stocks/events", content=bodies[at % 200], headers={"Content-Type": "application/json"}
+                "/v1/tables/stocks/events",
+                content=bodies[at % 200],
+                headers={"Content-Type": "application/json"},
             )
             if answer.status_code == 503:
                 await asyncio.sleep(0.05)

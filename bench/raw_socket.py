@@ -10,9 +10,6 @@ from typing import Any
 
 import uvicorn
 
-from bench.listener import _masked
-
-_ = _masked
 HANDSHAKE = (
     b"GET / HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"

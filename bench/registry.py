@@ -7,5 +7,8 @@ from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
     "range-min": (range_min.run, "messages and µs per event: reformulation, enumeration, scan (thesis 3.5)"),
-    "end-to-end": (end_to_end.run, "events/s accepted, changes/s delivered, latency, beside raw COPY and WebSocket"),
+    "end-to-end": (
+        end_to_end.run,
+        "events/s accepted, changes/s delivered, latency, beside raw COPY and WebSocket",
+    ),
 }

@@ -1,8 +1,8 @@
 """The parts of the documentation that are lists of what the code has.
 
-Each stands between two markers in a page, `<!-- generated: name -->` and `<!-- end -->`. `python docs/generate.py` writes
-them anew, with `--check` it only says which are stale; a test does the same, so that a new type, setting, error, route,
-command, network or benchmark cannot go undocumented.
+Each stands between two markers in a page, `<!-- generated: name -->` and `<!-- end -->`.
+`python docs/generate.py` writes them anew, with `--check` it only says which are stale; a test does the same,
+so that a new type, setting, error, route, command, network or benchmark cannot go undocumented.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-# -- the lists -----------------------------------------------------------------------------------------------------
+# -- the lists -----------------------------------------------------------------------------------------------
 def errors() -> str:
     """Every class of the tree that has a code of its own, parents first."""
 
@@ -135,7 +135,7 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
-# -- the pages -----------------------------------------------------------------------------------------------------
+# -- the pages -----------------------------------------------------------------------------------------------
 def pages() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 

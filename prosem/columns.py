@@ -29,7 +29,11 @@ Code = int | str
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_BEFORE, _EXACT, _AFTER = "\0\0", "\0\1", "\0\2"  # no text value holds a NUL, so a side sorts next to its value
+_BEFORE, _EXACT, _AFTER = (
+    "\0\0",
+    "\0\1",
+    "\0\2",
+)  # no text value holds a NUL, so a side sorts next to its value
 _NUMERIC = re.compile(r"numeric\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 MAX_PRECISION = 1000
 
@@ -220,7 +224,11 @@ def _plain_number(value: Decimal) -> float:
 
 
 def _show(value: Any) -> str:
-    text = str(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else repr(value)
+    text = (
+        str(value)
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        else repr(value)
+    )
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -311,7 +319,9 @@ _SIMPLE = {
     "boolean": ColumnType("boolean", _read_bool, int, _bool_constant),
     "integer": ColumnType("integer", _read_integer(32), int, number, numeric=True),
     "bigint": ColumnType("bigint", _read_integer(64), int, number, numeric=True),
-    "double precision": ColumnType("double precision", _read_double, _double_code, _double_constant, numeric=True),
+    "double precision": ColumnType(
+        "double precision", _read_double, _double_code, _double_constant, numeric=True
+    ),
     "text": ColumnType("text", _read_text, lambda v: v + _EXACT, _read_text, int64=False),
     "date": ColumnType("date", _read_date, date.toordinal, _date_constant),
     "timestamptz": ColumnType("timestamptz", _read_timestamp, _timestamp_code, _timestamp_constant),
@@ -345,5 +355,7 @@ def column_type(name: str) -> ColumnType:
                 scale=scale,
                 digits=0 if precision <= 18 else precision,
             )
-        raise ValueError(f"numeric takes a precision from 1 to {MAX_PRECISION} and a scale from 0 to it, got {name}")
+        raise ValueError(
+            f"numeric takes a precision from 1 to {MAX_PRECISION} and a scale from 0 to it, got {name}"
+        )
     raise ValueError(f"unknown type {name!r}; the types are {', '.join(_SIMPLE)} and numeric(p,s)")

@@ -43,11 +43,11 @@ class Sink(Protocol):
 
 
 class Stream:
-    """One subscription on one sink. `seq`: everything up to it has been given to the sink."""
+    """One subscription on one sink. `seq`: everything up to it has been given to the sink (None: nothing yet)."""
 
     __slots__ = ("_aside", "host", "id", "is_closed", "seq", "sink")
 
-    def __init__(self, id: str, sink: Sink, host: Host, seq: int) -> None:
+    def __init__(self, id: str, sink: Sink, host: Host, seq: int | None) -> None:
         self.id, self.sink, self.host, self.seq = id, sink, host, seq
         self._aside: list[tuple[int, bytes]] | None = None
         self.is_closed = False
@@ -78,8 +78,17 @@ class Stream:
         self.seq = seq
         return True
 
+    def rest(self, floor: int) -> None:
+        """Take nothing more; the sink had been given everything up to `floor`, and the stream stays there."""
+        if not self.is_closed:
+            self.is_closed = True
+            if self.seq is not None and self._aside is None:
+                self.seq = max(self.seq, floor)
+
     def catch_up(self) -> None:
         """The replay is complete: hand over what was put aside."""
+        if self.is_closed:
+            return  # it was attached again meanwhile, and another replay brings the rest
         aside, self._aside = self._aside or [], None
         for seq, body in aside:
             self.give("change", seq, body)
@@ -127,9 +136,9 @@ class Edge:
         self.network.watermark(seq)
 
     def recovered(self, seq: int) -> None:
-        """If frames may be missing, every stream starts again from where it stands."""
+        """Frames may be missing, also such without a seq: every stream starts again from where it stands."""
         self._fold()
-        if self.seq and seq != self.seq:
+        if self.seq:
             for host in self._hosts.values():
                 for stream in host.streams:
                     stream.sink.lag()
@@ -162,11 +171,15 @@ class Edge:
         host = self._hosts.get(frame.sid)
         if host is None:
             host = self._hosts[frame.sid] = Host(frame)
-            self._place(host)
+        host.bound, host.state = (
+            frame.bound,
+            frame.state,
+        )  # nothing new, unless a frame was lost with a connection
+        self._place(host)
         for other in [stream for stream in host.streams if stream.sink is sink]:
             other.is_closed = True
             host.streams.remove(other)
-        stream = Stream(frame.id, sink, host, frame.seq)
+        stream = Stream(frame.id, sink, host, frame.seq if frame.after is not None else None)
         if not sink.accept(stream, frame.token):
             self._leave_if_empty(host, frame.id)
             return

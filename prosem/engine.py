@@ -100,7 +100,9 @@ class Engine:
             if not self.ready:
                 raise RecoveringError(f"the server does not serve yet: {self.problem}")
             if self.backlog and self.backlog + weight > self._max_backlog:
-                raise BusyError(f"{self.backlog} events wait; send again after a second, or in smaller requests")
+                raise BusyError(
+                    f"{self.backlog} events wait; send again after a second, or in smaller requests"
+                )
             future: Future[Any] = Future()
             self._queue.append((command, future, weight))
             self.backlog += weight
@@ -255,7 +257,9 @@ class Engine:
                 self.ready, self.problem = False, str(error)
                 waiting = [future for _, future, _ in self._queue]
                 self._queue.clear()
-            self._post(lambda: _answer([(future, CommitError(f"the engine stopped: {error}")) for future in waiting]))
+            self._post(
+                lambda: _answer([(future, CommitError(f"the engine stopped: {error}")) for future in waiting])
+            )
 
 
 def _answer(replies: list[Reply]) -> None:

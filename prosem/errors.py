@@ -68,7 +68,12 @@ class LanguageError(InputError):
     code, status, title = "bad-sql", 422, "The query is not supported"
 
     def __init__(
-        self, detail: str, at: str = "/sql", line: int | None = None, column: int | None = None, highlight: str = ""
+        self,
+        detail: str,
+        at: str = "/sql",
+        line: int | None = None,
+        column: int | None = None,
+        highlight: str = "",
     ) -> None:
         super().__init__(detail, at)
         self.line, self.column, self.highlight = line, column, highlight

@@ -14,5 +14,7 @@ class Metrics:
         self.replayed = 0
         self.lagging = 0
         self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below
-        self.plan_cpu_ns: dict[str, int] = defaultdict(int)  # of events in spaces; "none" when nobody is affected
+        self.plan_cpu_ns: dict[str, int] = defaultdict(
+            int
+        )  # of events in spaces; "none" when nobody is affected
         self.plan_runs: dict[str, int] = defaultdict(int)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
+
+import msgspec
 
 from prosem.columns import ColumnType, Value
 
@@ -66,9 +68,16 @@ class Table:
     def key_of(self, row: Row) -> Key:
         return tuple([row[at] for at in self.key_positions])
 
-    def as_object(self, row: Row) -> JsonObject:
-        """The row as it travels: msgspec writes Decimal as text, dates in ISO 8601, bytes in base64."""
-        return dict(zip(self.names, row, strict=True))
+    @cached_property
+    def record(self) -> Callable[..., Any]:
+        """Makes an object of a row's values that is written as JSON with the columns' names.
+
+        A third of the time of a dictionary. Decimal becomes text, dates ISO 8601, bytes base64.
+        """
+        fields = [f"f{at}" for at in range(len(self.columns))]
+        return msgspec.defstruct(
+            "Record", [(field, Any) for field in fields], rename=dict(zip(fields, self.names, strict=True))
+        )
 
     def key_object(self, key: Key) -> JsonObject:
         return dict(zip(self.primary_key, key, strict=True))

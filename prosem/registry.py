@@ -49,7 +49,15 @@ class Registry:
             self._name.extend([None] * missing)
 
     def put(
-        self, sid: int, id: str, group: int, statement: int, params: bytes, created: int, durable: bool, frozen: bytes | None
+        self,
+        sid: int,
+        id: str,
+        group: int,
+        statement: int,
+        params: bytes,
+        created: int,
+        durable: bool,
+        frozen: bytes | None,
     ) -> None:
         self.reserve(sid + 1)
         self._group[sid], self._statement[sid], self._created[sid] = group, statement, created

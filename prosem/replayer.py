@@ -82,7 +82,9 @@ class Replayer:
 
     async def _serve(self, requests: Sequence[Request]) -> None:
         after, upto = min(r.after for r in requests), max(r.upto for r in requests)
-        run = Replay(requests, await self._store.history([r.stream.host.sid for r in requests]), self._metrics)
+        run = Replay(
+            requests, await self._store.history([r.stream.host.sid for r in requests]), self._metrics
+        )
         table = requests[0].stream.host.form.tables[0]
         space = requests[0].stream.host.space.id
         async for chunk in self._store.messages(space, after, upto):
@@ -90,7 +92,9 @@ class Replayer:
             rows = await self._store.rows(wanted) if wanted else {}
             for seq, part, kind, body in chunk:
                 if kind == "row":
-                    run.take(_row_message(space, seq, part, table, *(_read_row(table, text) for text in rows[seq])))
+                    run.take(
+                        _row_message(space, seq, part, table, *(_read_row(table, text) for text in rows[seq]))
+                    )
                 else:
                     assert body is not None
                     run.take(_read_message(body))
@@ -114,7 +118,9 @@ class Replay:
     as of each move): its steps are gathered, the states are found by going back from there, and then the changes are told.
     """
 
-    def __init__(self, requests: Sequence[Request], history: dict[int, list[HistoryRow]], metrics: Metrics) -> None:
+    def __init__(
+        self, requests: Sequence[Request], history: dict[int, list[HistoryRow]], metrics: Metrics
+    ) -> None:
         self._metrics = metrics
         self._network = LocalNetwork(self._deliver, lambda seq: None)
         self._requests: dict[int, list[Request]] = {}
@@ -122,7 +128,9 @@ class Replay:
             self._requests.setdefault(request.stream.host.sid, []).append(request)
         self._steps: dict[int, list[Step]] = {sid: [] for sid in self._requests}
         self._bounds: dict[int, Bound] = {}
-        self._moves: list[tuple[int, int, int, Bound, bytes | None]] = []  # seq, part, sid, bound, state before
+        self._moves: list[
+            tuple[int, int, int, Bound, bytes | None]
+        ] = []  # seq, part, sid, bound, state before
         for sid, some in self._requests.items():
             self._plan(sid, min(r.after for r in some), history.get(sid, []))
         self._moves.sort(key=lambda move: move[:2], reverse=True)
@@ -176,7 +184,11 @@ class Replay:
                 self._tell(request, self._seq, body)
 
     def _tell(self, request: Request, seq: int, body: bytes | None) -> None:
-        if body is not None and request.after < seq <= request.upto and request.stream.give("change", seq, body):
+        if (
+            body is not None
+            and request.after < seq <= request.upto
+            and request.stream.give("change", seq, body)
+        ):
             self._metrics.replayed += 1
 
     def finish(self) -> None:
@@ -217,5 +229,6 @@ def _read_row(table: Table, encoded: bytes | None) -> Row | None:
         return None
     values = msgspec.json.decode(encoded)
     return tuple(
-        None if value is None else column.type.read(value) for value, column in zip(values, table.columns, strict=False)
+        None if value is None else column.type.read(value)
+        for value, column in zip(values, table.columns, strict=False)
     )

@@ -30,7 +30,9 @@ from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact
 
 MAX_ID_LENGTH = 200
-SAMPLE = 7  # the CPU time of every seventh event is measured and counts for all: asking costs half a microsecond
+SAMPLE = (
+    7  # the CPU time of every seventh event is measured and counts for all: asking costs half a microsecond
+)
 
 
 class Batch:
@@ -52,7 +54,9 @@ class State:
         self.seq = 0
         self.tables: dict[str, Table] = {}
         self.rows: dict[int, dict[Key, Row]] = {}  # of the table itself
-        self.visible: dict[int, dict[Key, Row]] = {}  # with those of the tables that extend it, if there are any
+        self.visible: dict[
+            int, dict[Key, Row]
+        ] = {}  # with those of the tables that extend it, if there are any
         self.registry = Registry()
         self.groups: dict[int, Group] = {}
         self._group_of_label: dict[str, Group] = {}
@@ -86,7 +90,10 @@ class State:
         known = self.tables.get(wanted.name)
         if known is not None:
             if known.definition() != wanted.definition():
-                raise ConflictError(f"a different table {wanted.name!r} exists; drop it first, or choose another name", "/name")
+                raise ConflictError(
+                    f"a different table {wanted.name!r} exists; drop it first, or choose another name",
+                    "/name",
+                )
             return c.Created(known, False)
         self.next_table += 1
         self.add_table(wanted)
@@ -112,13 +119,17 @@ class State:
     def drop_table(self, command: c.DropTable) -> None:
         table = known_table(self.tables, command.name)
         names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
-        users = [group for group in self.groups.values() if names & {*group.tables} and self.group_sizes[group.id]]
+        users = [
+            group for group in self.groups.values() if names & {*group.tables} and self.group_sizes[group.id]
+        ]
         if users:
             count = sum(self.group_sizes[group.id] for group in users)
             raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
         heirs = [other.name for other in self.tables.values() if other.parent is table]
         if heirs:
-            raise ConflictError(f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first")
+            raise ConflictError(
+                f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first"
+            )
         for key in list(self.rows[table.id]):
             self.put_row(table, key, None)
         for one in (table, *table.ancestors):
@@ -152,13 +163,20 @@ class State:
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
         spaces = [
-            (one, [self.spaces[at] for at in self._spaces_of_table.get(one.id, ())]) for one in (table, *table.ancestors)
+            (one, [self.spaces[at] for at in self._spaces_of_table.get(one.id, ())])
+            for one in (table, *table.ancestors)
         ]
         for op, key, old, new in found:
             self.seq += 1
             self.put_row(table, key, new)
             writes.events.append(
-                (self.seq, table.id, op, None if old is None else encode(old), None if new is None else encode(new))
+                (
+                    self.seq,
+                    table.id,
+                    op,
+                    None if old is None else encode(old),
+                    None if new is None else encode(new),
+                )
             )
             if old == new:
                 continue
@@ -203,8 +221,13 @@ class State:
 
     def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
         if idempotency.first_seq is not None:
-            answer = answer | {"first_seq": idempotency.first_seq, "count": answer["count"] + idempotency.lines_before}
-        self.batch.writes.idempotency.append((idempotency.key, encode(answer), idempotency.done, answer["count"]))
+            answer = answer | {
+                "first_seq": idempotency.first_seq,
+                "count": answer["count"] + idempotency.lines_before,
+            }
+        self.batch.writes.idempotency.append(
+            (idempotency.key, encode(answer), idempotency.done, answer["count"])
+        )
         return answer
 
     # -- subscriptions -------------------------------------------------------------------------------------------
@@ -222,7 +245,9 @@ class State:
         for sid, (chosen, params) in zip(sids, command.rows, strict=True):
             id, encoded = chosen or self.registry.given_id(sid), encode_exact(params)
             self.registry.put(sid, id, group.id, statement.id, encoded, self.seq, command.durable, None)
-            writes.subscriptions.append((sid, id, statement.id, group.id, encoded, True, command.durable, self.seq))
+            writes.subscriptions.append(
+                (sid, id, statement.id, group.id, encoded, True, command.durable, self.seq)
+            )
             writes.history.append((sid, self.seq, 0, "created", encoded, None))
             ids.append(id)
         space.add(sids, bounds)
@@ -279,7 +304,9 @@ class State:
         if group is None:
             name = f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
             space = self._space_of_label.get(form.space_label, self.next_space)
-            group = Group(self.next_group, name, form.type, form.label, space, tuple(t.name for t in form.tables), sql)
+            group = Group(
+                self.next_group, name, form.type, form.label, space, tuple(t.name for t in form.tables), sql
+            )
             self.next_group += 1
             self.add_group(group, form)
             self.batch.writes.groups.append(group)
@@ -421,7 +448,9 @@ class State:
         """Take a chunk of stored subscriptions in: (sid, id, statement, group, params, active, durable, created, frozen)."""
         points: dict[int, tuple[list[int], list[Bound]]] = {}
         for sid, id, statement, group, params, active, durable, created, frozen in subscriptions:
-            self.registry.put(sid, id, group, statement, params, created, durable, None if active else frozen or b"{}")
+            self.registry.put(
+                sid, id, group, statement, params, created, durable, None if active else frozen or b"{}"
+            )
             self.group_sizes[group] += 1
             form = self.form(sid)
             space = self.groups[group].space

@@ -20,6 +20,9 @@ from prosem.errors import BusyError, NotFoundError, ProsemError
 from prosem.metrics import Metrics
 
 
+BURSTS = 4  # changes of every stream that may wait, where that is more than the capacity
+
+
 class Item(NamedTuple):
     """`kind`: snapshot, change, error, pong or progress; `body` is encoded JSON."""
 
@@ -39,7 +42,6 @@ class Subscriber:
         self._queue: deque[Item] = deque()
         self._streams: dict[str, Stream] = {}
         self._waiting: dict[str, int] = {}  # id → token of the attach under way
-        self._again: dict[str, int] = {}  # id → after, of streams to be attached again
         self._tokens = 0
         self._held_pongs = 0
         self._progress = self._told = 0
@@ -56,8 +58,8 @@ class Subscriber:
         try:
             future = self._submit(c.Attach(id, after, self, token))
         except BusyError as error:
-            if id in self._again or after is not None:
-                self._retry_later(id, after, error)
+            if id in self._streams or after is not None:
+                self._retry_later(id, after, token, error)
             else:
                 self._refused(id, token, error)
             return
@@ -68,19 +70,21 @@ class Subscriber:
         if error is None or self._waiting.get(id) != token:
             return  # the stream itself arrives by `accept`
         if isinstance(error, BusyError):
-            self._retry_later(id, after, error)
+            self._retry_later(id, after, token, error)
         else:
             self._refused(id, token, error)
 
-    def _retry_later(self, id: str, after: int | None, error: BusyError) -> None:
-        if not self._is_closed:
-            asyncio.get_running_loop().call_later(
-                error.retry_after_s, lambda: None if self._is_closed or id not in self._waiting else self.attach(id, after)
-            )
+    def _retry_later(self, id: str, after: int | None, token: int, error: BusyError) -> None:
+        def again() -> None:
+            if not self._is_closed and self._waiting.get(id) == token:
+                self.attach(id, after)
+
+        asyncio.get_running_loop().call_later(error.retry_after_s, again)
 
     def _refused(self, id: str, token: int, error: BaseException) -> None:
         if self._waiting.get(id) == token:
             del self._waiting[id]
+            self._let_go(id)
         problem = error if isinstance(error, ProsemError) else ProsemError(f"internal error: {error!r}")
         self.error(problem, id)
         self._settle()
@@ -88,12 +92,17 @@ class Subscriber:
     def detach(self, id: str) -> bool:
         """End a stream; False if there is none."""
         waiting = self._waiting.pop(id, None)
+        is_known = self._let_go(id)
+        self._queue = deque(item for item in self._queue if item.id != id)
+        self._settle()
+        return is_known or waiting is not None
+
+    def _let_go(self, id: str) -> bool:
         stream = self._streams.pop(id, None)
         if stream is not None:
+            stream.is_closed = False  # one that rests is still known to the edge
             self._edge.close(stream)
-            self._queue = deque(item for item in self._queue if item.id != id)
-        self._settle()
-        return stream is not None or waiting is not None
+        return stream is not None
 
     def ping(self) -> None:
         """A pong follows everything that was asked for before it."""
@@ -118,7 +127,7 @@ class Subscriber:
             self._settle()
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        if len(self._queue) >= self._capacity:
+        if len(self._queue) >= max(self._capacity, BURSTS * len(self._streams)):
             return False
         self._put(Item(kind, stream.id, seq, body))
         return True
@@ -131,7 +140,7 @@ class Subscriber:
         if self._lag_floor is None:
             self._metrics.lagging += 1
             self._lag_floor = self._edge.seq
-            self._wake.set()
+        self._wake.set()
 
     def gone(self, stream: Stream) -> None:
         """The subscription was deleted."""
@@ -169,8 +178,10 @@ class Subscriber:
         floor, self._lag_floor = self._lag_floor, None
         assert floor is not None
         for id, stream in list(self._streams.items()):
-            stream.is_closed = True
-            self.attach(id, stream.seq if stream.is_replaying else max(stream.seq, floor))
+            if not stream.is_closed:  # else it is being attached already
+                stream.rest(floor)
+                self.attach(id, stream.seq)
+        self._settle()
 
     def close(self) -> None:
         """The transport is gone."""
@@ -184,7 +195,7 @@ class Subscriber:
 
     def _settle(self) -> None:
         """When everything asked for has arrived, pongs and progress may follow."""
-        if not self._waiting:
+        if not self._waiting and not self.is_lagging:
             seq = self._edge.seq
             for _ in range(self._held_pongs):
                 self._put(Item("pong", None, seq, b""))

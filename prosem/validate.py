@@ -42,7 +42,8 @@ def table_definition(body: Any, table_id: int = 0, tables: Mapping[str, Table] |
     columns = {column.name: column for column in parent.columns} if parent else {}
     if len(described) + len(columns) > MAX_COLUMNS:
         raise InputError(
-            f"a table has at most {MAX_COLUMNS} columns, not {len(described)}; use jsonb for the rest", "/columns"
+            f"a table has at most {MAX_COLUMNS} columns, not {len(described)}; use jsonb for the rest",
+            "/columns",
         )
     own: set[str] = set()
     for at, item in enumerate(described):
@@ -54,7 +55,9 @@ def table_definition(body: Any, table_id: int = 0, tables: Mapping[str, Table] |
         columns.setdefault(column.name, column)
     if parent is not None:
         if body.get("primary_key", list(parent.primary_key)) != list(parent.primary_key):
-            raise InputError(f"the key is that of {parent.name!r}: {', '.join(parent.primary_key)}", "/primary_key")
+            raise InputError(
+                f"the key is that of {parent.name!r}: {', '.join(parent.primary_key)}", "/primary_key"
+            )
         return Table(table_id, name, tuple(columns.values()), parent.primary_key, parent=parent)
     key = _primary_key(body.get("primary_key"), columns)
     for name_ in key:
@@ -92,7 +95,9 @@ def _primary_key(names: Any, columns: Mapping[str, Column]) -> tuple[str, ...]:
         if not isinstance(name, str) or name not in columns:
             raise InputError(f"{name!r} is no column of this table", pointer("primary_key", at))
         if not columns[name].type.ordered:
-            raise InputError(f"a column of type {columns[name].type.name} cannot be in a key", pointer("primary_key", at))
+            raise InputError(
+                f"a column of type {columns[name].type.name} cannot be in a key", pointer("primary_key", at)
+            )
     if len(set(names)) < len(names):
         raise InputError("a column is named twice", "/primary_key")
     if len(names) > 32:
@@ -173,7 +178,9 @@ def _effect(table: Table, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | N
 def _only(event: Mapping[str, Any], names: tuple[str, ...]) -> None:
     if len(event) > len(names) or any(name not in names for name in event):
         extra = next(name for name in event if name not in names)
-        raise InputError(f"unknown member {extra!r}; an event of this op has {', '.join(names)}", pointer(extra))
+        raise InputError(
+            f"unknown member {extra!r}; an event of this op has {', '.join(names)}", pointer(extra)
+        )
 
 
 def _current(key: Key, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | None]) -> Row | None:
@@ -181,7 +188,9 @@ def _current(key: Key, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | None
     return rows.get(key) if row is _MISSING else row  # type: ignore[return-value]
 
 
-def _existing(table: Table, key: Key, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | None], op: str) -> Row:
+def _existing(
+    table: Table, key: Key, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | None], op: str
+) -> Row:
     row = _current(key, rows, overlay)
     if row is None:
         raise ConflictError(f"there is no row with the key {_show(table, key)} to {op}", "")
@@ -221,7 +230,9 @@ def _key(table: Table, given: Any) -> Key:
         raise InputError("expected an object with the key's columns", "/key")
     for name in given:
         if name not in table.primary_key:
-            raise InputError(f"{name!r} is no key column; the key is {', '.join(table.primary_key)}", pointer("key", name))
+            raise InputError(
+                f"{name!r} is no key column; the key is {', '.join(table.primary_key)}", pointer("key", name)
+            )
     out = []
     for name in table.primary_key:
         if name not in given:
@@ -240,7 +251,9 @@ def _cells(table: Table, given: Any, key: Key) -> list[tuple[int, Value]]:
             raise InputError(f"unknown column {name!r} of table {table.name!r}", pointer("set", name))
         read = _value(table.columns[position], value, "/set")
         if name in table.primary_key and read != key[table.primary_key.index(name)]:
-            raise InputError("a key cannot be changed; delete the row and insert another", pointer("set", name))
+            raise InputError(
+                "a key cannot be changed; delete the row and insert another", pointer("set", name)
+            )
         cells.append((position, read))
     return cells
 
@@ -251,7 +264,8 @@ def _sized(table: Table, key: Key) -> Key:
             size = len(value if isinstance(value, bytes) else value.encode())
             if size > MAX_KEY_BYTES // len(key):
                 raise InputError(
-                    f"a key value has at most {MAX_KEY_BYTES // len(key)} bytes, this one has {size}", pointer("row", name)
+                    f"a key value has at most {MAX_KEY_BYTES // len(key)} bytes, this one has {size}",
+                    pointer("row", name),
                 )
     return key
 

@@ -1,4 +1,4 @@
-"""What the tests of a running server share: calls, a socket that remembers its frames, and the fold of a stream."""
+"""What tests of a running server share: calls, a socket that remembers its frames, the fold of a stream."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Api:
 
 
 class Socket:
-    """A WebSocket on /v1/stream. Nothing is read but within `until` and what uses it; `frames` keeps everything."""
+    """A WebSocket on /v1/stream. Only `until` and what uses it reads; `frames` keeps everything."""
 
     def __init__(self, url: str, receive_buffer: int | None = None) -> None:
         address = urlsplit(url)
@@ -92,9 +92,17 @@ class Socket:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         raw.connect((address.hostname, address.port))
         uri = f"ws://{address.netloc}/v1/stream"
-        self.connection: ClientConnection = connect(
-            uri, sock=raw, compression=None, max_queue=1, max_size=None, proxy=None, ping_interval=None
+        self._opening = connect(
+            uri,
+            sock=raw,
+            compression=None,
+            max_queue=None if receive_buffer is None else 1,
+            max_size=None,
+            proxy=None,
+            ping_interval=None,
+            close_timeout=0.5,
         )
+        self.connection: ClientConnection = self._opening.__enter__()
         self.frames: list[Json] = []
 
     def __enter__(self) -> Socket:
@@ -104,7 +112,7 @@ class Socket:
         self.close()
 
     def close(self) -> None:
-        self.connection.close()
+        self._opening.__exit__(None, None, None)
 
     def send(self, frame: Any) -> None:
         self.connection.send(frame if isinstance(frame, str) else json.dumps(frame))

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cn.geometry import Extent, Filters, Interval
-from cn.match.box_index import ALTERNATIVES, BoxIndex
+from cn.match.box_index import BoxIndex
+from cn.match.fastint import ALTERNATIVES
 
 ATTRIBUTES = 3
 codes = st.integers(0, 4)

@@ -1,7 +1,7 @@
 """The documentation is right: complete, free of dead names and links, and its examples run.
 
-A fenced block of `sh` or `python` is executed, in the order of its page; a block of `text` right after it is its output. Blocks of
-`console` are only read: their commands and options must exist.
+A fenced block of `sh` or `python` is executed, in the order of its page; a block of `text` right after it is
+its output. Blocks of `console` are only read: their commands and options must exist.
 """
 
 from __future__ import annotations
@@ -35,13 +35,9 @@ from tests.conftest import ServerProcess
 ROOT = Path(__file__).parents[1]
 PAGES = {str(page.relative_to(ROOT)): page.read_text() for page in generate.pages()}
 ADDRESS = "http://127.0.0.1:8080"
-FRESH = ("README.md", "docs/tutorial.md")  # pages whose output is that of a new server
+FRESH = ("docs/tutorial.md",)  # pages whose output is that of a new server
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS: Any = typer.main.get_command(app)
-
-
-def everywhere() -> str:
-    return "\n".join(PAGES.values())
 
 
 def code_lines(text: str) -> Iterator[str]:
@@ -52,7 +48,7 @@ def code_lines(text: str) -> Iterator[str]:
     yield from re.findall(r"`([^`\n]+)`", _BLOCK.sub("", text))
 
 
-# -- nothing is undocumented, and nothing is documented that does not exist ----------------------------------------
+# -- nothing is undocumented, and nothing is documented that does not exist ----------------------------------
 def all_errors(kind: type[ProsemError] = ProsemError) -> Iterator[type[ProsemError]]:
     yield kind
     for child in kind.__subclasses__():
@@ -66,7 +62,7 @@ def test_generated_parts_are_fresh(page: str) -> None:
 
 
 def test_every_generated_part_is_on_a_page() -> None:
-    assert sorted(re.findall(r"<!-- generated: (\w+) -->", everywhere())) == sorted(generate.PARTS)
+    assert sorted(re.findall(r"<!-- generated: (\w+) -->", "".join(PAGES.values()))) == sorted(generate.PARTS)
 
 
 def test_every_error_has_its_section_and_no_other() -> None:
@@ -111,7 +107,7 @@ def test_every_dependency_has_its_reason() -> None:
 def bad_commands(line: str) -> list[str]:
     """What a line calls that does not exist: commands of prosem and their options, targets of make."""
     wrong = []
-    for call in re.findall(r"(?:^|[\s$;|/])prosem ([a-z][^|;#\n]*)", line):
+    for call in re.findall(r"(?:^|[\s$;|/])prosem ([a-z][^|;#&\n]*)", line):
         try:
             name, *rest = shlex.split(call)
         except ValueError:
@@ -183,7 +179,7 @@ def test_the_readme_shows_a_live_result_at_once() -> None:
     assert any(re.match(r"seq \d+ change \{", line) for line in lines)
 
 
-# -- the examples --------------------------------------------------------------------------------------------------
+# -- the examples --------------------------------------------------------------------------------------------
 @dataclass
 class Example:
     language: str
@@ -207,13 +203,13 @@ def examples(text: str) -> list[Example]:
 PRELUDE = """set -euo pipefail
 curl() {
     local status=0 limit=()
-    [[ " $* " == *" -N "* ]] && limit=(--max-time 2)
+    [[ " $* " == *" -N "* ]] && limit=(--max-time 1.5)
     command curl --silent --show-error --fail-with-body --noproxy '*' "${limit[@]}" "$@" || status=$?
     [[ $status == 0 || ($status == 28 && ${#limit[@]} != 0) ]]
 }
 prosem() {
     local status=0 limit=()
-    [[ $1 == subscribe ]] && limit=(timeout 3)
+    [[ $1 == subscribe ]] && limit=(timeout 2)
     "${limit[@]}" "$PYTHON" -m api.cli "$@" || status=$?
     [[ $status == 0 || ($status == 124 && ${#limit[@]} != 0) ]]
 }
@@ -222,9 +218,8 @@ prosem() {
 
 def run(example: Example, url: str, folder: Path) -> str:
     source = example.source.replace(ADDRESS, url)
-    command = (
-        [sys.executable, "-c", source] if example.language == "python" else ["bash", "-c", PRELUDE + source]
-    )
+    is_python = example.language == "python"
+    command = [sys.executable, "-c", source] if is_python else ["bash", "-c", PRELUDE + source]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PROSEM_")}
     environment = clean | {"PROSEM_URL": url, "PYTHON": sys.executable}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
@@ -251,7 +246,7 @@ def test_examples_on_a_new_server(page: str, own_server: ServerProcess, tmp_path
     "page", [page for page, text in PAGES.items() if examples(text) and page not in FRESH]
 )
 def test_examples(page: str, server: str, tmp_path: Path) -> None:
-    own = "stocks_" + re.sub(r"\W", "_", page)  # a table of the page's own on the shared server
+    own = "stocks_" + re.sub(r"\W", "_", page).lower()  # a table of the page's own on the shared server
     run_all(page, PAGES[page].replace("stocks", own), server, tmp_path)
 
 
@@ -262,15 +257,10 @@ def test_an_example_that_fails_is_noticed(tmp_path: Path) -> None:
         run(example, ADDRESS, tmp_path)
 
 
-# -- committed files -----------------------------------------------------------------------------------------------
-REGISTRIES = re.compile(
-    "|".join(
-        re.escape(".".join(parts))
-        for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("docker", "io"),
-                      ("ghcr", "io"), ("quay", "io"), ("gcr", "io"), ("yarnpkg", "com"), ("jfrog", "io"))
-    )
-    + r"|--(?:extra-)?index-url[ =]\S|PIP_INDEX_" + r"URL|UV_INDEX_" + r"URL"
-)  # fmt: skip
+# -- committed files -----------------------------------------------------------------------------------------
+HOSTS = "pypi/org pythonhosted/org npmjs/org npmjs/com yarnpkg/com docker/io ghcr/io quay/io gcr/io jfrog/io"
+OPTIONS = r"--(?:extra-)?index-url[ =]\S|(?:PIP|UV)_(?:EXTRA_)?INDEX_URL"
+REGISTRIES = re.compile("|".join([*(re.escape(host.replace("/", ".")) for host in HOSTS.split()), OPTIONS]))
 LOCAL_PATH = re.compile(r"(?<![\w.~}/-])/(?:home|root|Users|work|workspace|tmp|mnt|private)/[\w.]")
 
 

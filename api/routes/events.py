@@ -90,7 +90,9 @@ async def _stored(made: Server, key: str | None) -> tuple[JsonObject, bool] | No
 
 
 # -- NDJSON --------------------------------------------------------------------------------------------------------
-async def _ndjson(made: Server, request: Request, table: str, key: str | None, before: JsonObject | None) -> Response:
+async def _ndjson(
+    made: Server, request: Request, table: str, key: str | None, before: JsonObject | None
+) -> Response:
     """Commit a body of any size chunk by chunk; stops at the first bad line, having committed those before it."""
     feed = Feed(made, table, key, before)
     try:

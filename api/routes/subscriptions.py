@@ -170,4 +170,3 @@ async def patch(request: Request, id: str) -> Response:
     if params is None and active is None:
         raise InputError('expected "params" or "active"', "")
     return answer(await made.call(c.Patch(id, params, active)))
-

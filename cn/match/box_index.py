@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
-from cn.geometry import Code, Extent, Filter, Filters
+from cn.geometry import Filters
+from cn.match.fastint import Fastint
 
-ALTERNATIVES = 16  # an extent of at most so many single codes counts as an equality
-Entry = tuple[int, int]  # (id, which of its filters)
-Bucket = dict[Entry, Filter]
+Slots = int | tuple[tuple[int, ...], ...]  # of each conjunction; one number where there is one of one
 
 
 class BoxIndex:
     """Filters by id; an id has several of which one must hold.
 
-    A filter that asks one attribute for a few single codes (or NULL) stands in the bucket of each such code,
-    at the attribute whose buckets are smallest; all others stand in one list that every match scans. A match
-    looks at one bucket for each such attribute and at the list. Insert, update and remove cost O(buckets of
-    the id). It loses where few filters have an equality: then a match is a scan.
+    FASTINT with ids: each conjunction of an id has its slots. Neither the filters nor their extents are kept,
+    only their bounds (and those extents that bounds cannot express).
 
-    >>> from cn.geometry import Interval
+    >>> from cn.geometry import Extent, Interval
     >>> index = BoxIndex()
     >>> index.insert(1, ({0: Extent((Interval(5, 5),)), 1: Extent((Interval(None, 9),))},))
     >>> index.insert(2, ({1: Extent((), null=True)}, {0: Extent((Interval(7, None),))}))
@@ -28,107 +25,87 @@ class BoxIndex:
     ([1], [2], [2])
     """
 
-    __slots__ = ("_buckets", "_filters", "_scanned", "visits")
+    __slots__ = ("_fastint", "_several", "_slots")
 
     def __init__(self) -> None:
-        self.visits = 0  # filters looked at since the start
-        self._filters: dict[int, tuple[Filters, tuple[int | None, ...]]] = {}  # with each filter's attribute
-        self._buckets: dict[int, dict[Code | None, Bucket]] = {}
-        self._scanned: Bucket = {}
+        self._fastint = Fastint()
+        self._slots: dict[int, Slots] = {}
+        self._several = 0  # ids of several conjunctions, which may be found more than once
 
     def __len__(self) -> int:
-        return len(self._filters)
+        return len(self._slots)
 
     def __contains__(self, id: int) -> bool:
-        return id in self._filters
+        return id in self._slots
+
+    @property
+    def visits(self) -> int:
+        """Conjunctions verified since the start."""
+        return self._fastint.visits
 
     def insert(self, id: int, filters: Filters) -> None:
         """Add an id that is not there yet; KeyError if it is."""
-        if id in self._filters:
+        if id in self._slots:
             raise KeyError(id)
-        filters = tuple(filters)
-        attributes = tuple([self._attribute(filter) for filter in filters])
-        self._filters[id] = filters, attributes
-        for number, (filter, attribute) in enumerate(zip(filters, attributes, strict=True)):
-            if attribute is None:
-                self._scanned[id, number] = filter
-                continue
-            for code in _codes(filter[attribute]) or ():
-                self._buckets.setdefault(attribute, {}).setdefault(code, {})[id, number] = filter
+        self._keep(id, tuple([self._fastint.add(id, filter) for filter in filters]))
+
+    def insert_many(self, ids: Sequence[int], filters_list: Sequence[Filters]) -> None:
+        """Add ids that are not there yet; KeyError if one is, and then none is added."""
+        known = set[int]()
+        for id in ids:
+            if id in self._slots or id in known:
+                raise KeyError(id)
+            known.add(id)
+        del known
+        owned = [(id, filter) for id, filters in zip(ids, filters_list, strict=True) for filter in filters]
+        slots = iter(self._fastint.add_many(owned))
+        for id, filters in zip(ids, filters_list, strict=True):
+            self._keep(id, tuple([next(slots) for _ in filters]))
 
     def update(self, id: int, filters: Filters) -> None:
-        """Give an id other filters; KeyError if it is not there."""
-        self.remove(id)
-        self.insert(id, filters)
+        """Give an id other filters, in place; KeyError if it is not there."""
+        old, new = self._forget(id), []
+        for at, filter in enumerate(filters):
+            if at < len(old):
+                new.append(self._fastint.change(old[at], id, filter))
+            else:
+                new.append(self._fastint.add(id, filter))
+        for slots in old[len(new) :]:
+            for slot in slots:
+                self._fastint.discard(slot)
+        self._keep(id, tuple(new))
 
     def remove(self, id: int) -> None:
         """Take an id out; KeyError if it is not there."""
-        filters, attributes = self._filters.pop(id)
-        for number, (filter, attribute) in enumerate(zip(filters, attributes, strict=True)):
-            if attribute is None:
-                del self._scanned[id, number]
-                continue
-            for code in _codes(filter[attribute]) or ():
-                buckets = self._buckets[attribute]
-                del buckets[code][id, number]
-                if not buckets[code]:
-                    del buckets[code]
-                if not buckets:
-                    del self._buckets[attribute]
+        for slots in self._forget(id):
+            for slot in slots:
+                self._fastint.discard(slot)
 
-    def match(self, attributes: tuple[Any, ...]) -> list[int]:
+    def match(self, attributes: Sequence[Any]) -> list[int]:
         """The ids of which a filter holds the vector (None is NULL), each once, in no order."""
-        found: dict[int, None] = {}
-        for candidates in self._candidates(attributes):
-            self.visits += len(candidates)
-            for (id, _), filter in candidates.items():
-                if id not in found and all(attributes[at] in extent for at, extent in filter.items()):
-                    found[id] = None
-        return list(found)
+        found = self._fastint.match(attributes)
+        return list(dict.fromkeys(found)) if self._several else found
 
-    def _candidates(self, attributes: tuple[Any, ...]) -> Iterator[Bucket]:
-        yield self._scanned
-        for attribute, buckets in self._buckets.items():
-            bucket = buckets.get(attributes[attribute])
-            if bucket:
-                yield bucket
+    def _keep(self, id: int, slots: tuple[tuple[int, ...], ...]) -> None:
+        self._several += len(slots) > 1
+        self._slots[id] = slots[0][0] if len(slots) == 1 and len(slots[0]) == 1 else slots
 
-    def _attribute(self, filter: Filter) -> int | None:
-        """The attribute in whose buckets a filter stands: the one that adds least to the longest of them."""
-        best: tuple[int, int] | None = None
-        for attribute, extent in filter.items():
-            codes = _codes(extent)
-            if codes is not None:
-                buckets = self._buckets.get(attribute, {})
-                longest = max((len(buckets.get(code, ())) for code in codes), default=0)
-                best = min(best or (longest, attribute), (longest, attribute))
-        return best[1] if best else None
+    def _forget(self, id: int) -> tuple[tuple[int, ...], ...]:
+        slots = self._slots.pop(id)
+        if isinstance(slots, int):
+            return ((slots,),)
+        self._several -= len(slots) > 1
+        return slots
 
     def check(self) -> None:
-        """Assert that every filter stands exactly where its attribute says, and nothing else does."""
-        places: dict[tuple[int | None, Code | None], Bucket] = {}
-        for id, (filters, attributes) in self._filters.items():
-            for number, (filter, attribute) in enumerate(zip(filters, attributes, strict=True)):
-                codes = [None] if attribute is None else _codes(filter[attribute])
-                assert codes is not None
-                for code in codes:
-                    places.setdefault((attribute, code), {})[id, number] = filter
-        kept: dict[tuple[int | None, Code | None], Bucket] = (
-            {(None, None): self._scanned} if self._scanned else {}
-        )
-        for attribute, buckets in self._buckets.items():
-            assert buckets
-            kept |= {(attribute, code): bucket for code, bucket in buckets.items()}
-        assert kept == places
-
-
-def _codes(extent: Extent) -> list[Code | None] | None:
-    """The members of an extent of few single codes, NULL among them as None; otherwise None."""
-    if len(extent.intervals) > ALTERNATIVES:
-        return None
-    codes: list[Code | None] = [None] if extent.null else []
-    for low, high, low_open, high_open in extent.intervals:
-        if low is None or low_open or high_open or low != high:
-            return None
-        codes.append(low)
-    return list(dict.fromkeys(codes))
+        """Assert that the slots of the ids are those in use, and that the parts hold what they should."""
+        self._fastint.check()
+        owners: dict[int, int] = {}
+        for id, slots in self._slots.items():
+            for slot in (slots,) if isinstance(slots, int) else [slot for group in slots for slot in group]:
+                assert slot not in owners
+                owners[slot] = id
+        used = {slot: self._fastint.owner(slot) for part in self._fastint.partitions() for slot in part}
+        assert used == owners
+        known = [slots for slots in self._slots.values() if not isinstance(slots, int)]
+        assert self._several == sum(len(slots) > 1 for slots in known)

@@ -236,6 +236,23 @@ def _next(code: Code) -> Code:
     return code + "\0" if isinstance(code, str) else code + 1
 
 
-def axes_left(ends: Ends, mask: int) -> list[tuple[int, Any, Any]]:
-    """The axes that are still to be looked at, with their ends."""
-    return [(axis, *end) for axis, end in enumerate(ends) if end is not None and mask >> (2 * axis) & 3]
+def sides(axis: int, cut: Code, ends: Ends, mask: int) -> tuple[int, int]:
+    """What is left to look at below and above a cut; -1 if the box does not reach there."""
+    end = ends[axis]
+    if end is None:
+        return mask, mask
+    low, high = end
+    low_bit, high_bit = 1 << 2 * axis, 2 << 2 * axis
+    below = -1 if not low < cut else mask & ~high_bit if cut <= high else mask
+    above = -1 if not cut < high else mask & ~low_bit if low <= cut else mask
+    return below, above
+
+
+def within(points: list[Point], ends: Ends, mask: int, stop: int | None = None) -> list[int]:
+    """Which of the first points of a bucket lie in the box, by the axes that are left to look at."""
+    places = list(range(len(points) if stop is None else stop))
+    for axis, end in enumerate(ends):
+        if end is not None and mask >> 2 * axis & 3:
+            low, high = end
+            places = [at for at in places if low <= points[at][axis] < high]
+    return places

@@ -100,4 +100,3 @@ class SubscriptionType(Protocol):
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form | None: ...
     def describe(self) -> JsonObject:
         """The entry of GET /v1/types."""
-

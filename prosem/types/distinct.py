@@ -186,13 +186,17 @@ class DistinctSpace(PointSpace):
         return Interval(ends[0], placed.x, low_open=True), Interval(placed.x, ends[1], high_open=True)
 
     def drafts(self, description: list[Gain]) -> list[Draft]:
-        return [Draft(kind, topic, region, payload=_encode(value)) for kind, topic, region, value in description]
+        return [
+            Draft(kind, topic, region, payload=_encode(value)) for kind, topic, region, value in description
+        ]
 
 
 class DistinctType:
     name = "distinct"
 
-    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> DistinctForm | None:
+    def recognise(
+        self, query: Query, tables: Sequence[Table], notify: JsonObject | None
+    ) -> DistinctForm | None:
         if not isinstance(query.selection, Distinct) or len(tables) != 1:
             return None
         table = tables[0]
@@ -202,7 +206,9 @@ class DistinctType:
         shape = recognise_ranges(query, table)
         if len(shape.ranged) > 1:
             names = ", ".join(table.names[at] for at in shape.ranged)
-            raise LanguageError(f"DISTINCT takes one range, not one on each of {names}; equality on the others is fine")
+            raise LanguageError(
+                f"DISTINCT takes one range, not one on each of {names}; equality on the others is fine"
+            )
         return DistinctForm(query, shape, table.position[y.name])
 
     def describe(self) -> JsonObject:
@@ -216,7 +222,11 @@ class DistinctType:
                     "region": "L < lo <= x AND x <= hi < R, L and R the nearest rows with the value",
                     "payload": "the value that appears",
                 },
-                {"name": "remove", "region": "the same around the old row", "payload": "the value that disappears"},
+                {
+                    "name": "remove",
+                    "region": "the same around the old row",
+                    "payload": "the value that disappears",
+                },
             ],
             "update": "put the value in, or take it out",
             "transform": "the values in order, NULL last",

@@ -42,7 +42,9 @@ class ExtremeForm:
     @property
     def label(self) -> str:
         function = "MAX" if self.maximum else "MIN"
-        return f"{function}({self.shape.table.names[self.y]!r}) FROM {self.shape.source()}{self.shape.where()}"
+        return (
+            f"{function}({self.shape.table.names[self.y]!r}) FROM {self.shape.source()}{self.shape.where()}"
+        )
 
     @property
     def space_label(self) -> str:
@@ -69,7 +71,7 @@ class ExtremeForm:
     def result(self, row: Row | None) -> JsonObject:
         if row is None:
             return {"value": None, "row": None}
-        return {"value": row[self.y], "row": self.shape.table.as_object(row)}
+        return {"value": row[self.y], "row": self.shape.table.record(*row)}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
         return None if before["value"] == after["value"] else after
@@ -85,7 +87,11 @@ class ExtremeForm:
         at, kind, place = self.y, self.shape.table.columns[self.y].type, self.shape.placer()
         encode: Callable[[Any], Any] = kind.code
         if self.maximum:
-            encode = (lambda value: -kind.code(value)) if kind.int64 else (lambda value: Descending(kind.code(value)))  # type: ignore[operator]
+            encode = (
+                (lambda value: -kind.code(value))
+                if kind.int64
+                else (lambda value: Descending(kind.code(value)))
+            )  # type: ignore[operator]
         elif kind.encode is not None:
             encode = kind.encode
 
@@ -180,9 +186,15 @@ class ExtremeType:
         self.function = function
         self.name = f"range-{function.lower()}"
 
-    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> ExtremeForm | None:
+    def recognise(
+        self, query: Query, tables: Sequence[Table], notify: JsonObject | None
+    ) -> ExtremeForm | None:
         selection = query.selection
-        if not isinstance(selection, Aggregate) or selection.function.upper() != self.function or len(tables) != 1:
+        if (
+            not isinstance(selection, Aggregate)
+            or selection.function.upper() != self.function
+            or len(tables) != 1
+        ):
             return None
         table = tables[0]
         assert selection.column is not None

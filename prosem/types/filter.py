@@ -65,7 +65,9 @@ class FilterForm:
         key = self.table.primary_key
         change = {
             "add": [row for identity, row in now.items() if identity not in was],
-            "remove": [{name: row[name] for name in key} for identity, row in was.items() if identity not in now],
+            "remove": [
+                {name: row[name] for name in key} for identity, row in was.items() if identity not in now
+            ],
             "update": [row for identity, row in now.items() if identity in was and was[identity] != row],
         }
         return change if any(change.values()) else None
@@ -148,7 +150,10 @@ def select(table: Table, rows: Rows, filters: Filters | None) -> list[Row]:
 
 def _keys(table: Table, rows: Rows, filters: Filters) -> list[Key] | None:
     """The existing keys the filters name, if each names one integer or text key by equality or IN."""
-    if len(table.key_positions) != 1 or table.columns[table.key_positions[0]].type.name not in ("integer", "bigint"):
+    if len(table.key_positions) != 1 or table.columns[table.key_positions[0]].type.name not in (
+        "integer",
+        "bigint",
+    ):
         return None
     at = table.key_positions[0]
     keys: dict[Key, None] = {}
@@ -192,7 +197,9 @@ class FilterSpace:
 class FilterType:
     name = "filter"
 
-    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> FilterForm | None:
+    def recognise(
+        self, query: Query, tables: Sequence[Table], notify: JsonObject | None
+    ) -> FilterForm | None:
         selection = query.selection
         if len(tables) != 1 or not isinstance(selection, Star | Columns):
             return None
@@ -215,7 +222,8 @@ class FilterType:
             for atom in conjunction:
                 column(query, table, atom.column)
         shapes = sorted(
-            " AND ".join(f"{atom.column.name!r} {atom.op} ?" for atom in conjunction) or "TRUE" for conjunction in query.where
+            " AND ".join(f"{atom.column.name!r} {atom.op} ?" for atom in conjunction) or "TRUE"
+            for conjunction in query.where
         )
         columns = tuple(table.position[name] for name in names)
         what = "*" if isinstance(selection, Star) else ", ".join(map(repr, names))

@@ -44,7 +44,9 @@ class Ranges:
     def where(self) -> str:
         """The conditions without their constants, for the label of a group."""
         names = self.table.names
-        parts = [f"{names[at]!r} IN RANGE" for at in self.ranged] + [f"{names[at]!r} = ?" for at in self.equal]
+        parts = [f"{names[at]!r} IN RANGE" for at in self.ranged] + [
+            f"{names[at]!r} = ?" for at in self.equal
+        ]
         return " WHERE " + " AND ".join(parts) if parts else ""
 
     def source(self) -> str:
@@ -139,7 +141,9 @@ def recognise_ranges(query: Query, table: Table) -> Ranges:
     if not query.where:
         raise LanguageError("the condition is never true; drop the subscription, or the condition")
     if len(query.where) > 1:
-        raise LanguageError("OR is supported in SELECT * | columns, not in an aggregate; use ranges joined by AND")
+        raise LanguageError(
+            "OR is supported in SELECT * | columns, not in an aggregate; use ranges joined by AND"
+        )
     ranged: set[int] = set()
     equal: set[int] = set()
     for atom in query.where[0]:

@@ -8,12 +8,18 @@ from prosem.errors import InputError, LanguageError
 from prosem.language.syntax import Aggregate, Columns, Distinct, Query
 from prosem.model import JsonObject, Table
 from prosem.types.base import Form, SubscriptionType
+from prosem.types.distinct import DistinctType
 from prosem.types.extreme import ExtremeType
 from prosem.types.filter import FilterType
+from prosem.types.sums import SumType
 
 TYPES: tuple[SubscriptionType, ...] = (
     ExtremeType("MIN"),
     ExtremeType("MAX"),
+    SumType("COUNT"),
+    SumType("SUM"),
+    SumType("AVG"),
+    DistinctType(),
     FilterType(),
 )
 TAKES_NOTIFY: frozenset[str] = frozenset()
@@ -26,7 +32,8 @@ def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) 
         if form is not None:
             if notify is not None and kind.name not in TAKES_NOTIFY:
                 raise InputError(
-                    f"notify applies to value notification (SELECT y FROM t WHERE key = …), not to {kind.name}", "/notify"
+                    f"notify applies to value notification (SELECT y FROM t WHERE key = …), not to {kind.name}",
+                    "/notify",
                 )
             return form
     raise LanguageError(f"{_construct(query)} is not served by this version; {_served()}")

@@ -153,10 +153,14 @@ class SumSpace(PointSpace):
         self._form, self._contribution = form, form.contributor()
         self._is_flat = len(form.shape.ranged) <= 1
         self._trees: dict[bytes, SumTree | SumKdTree] = {}
-        for key, row in rows.items():
+        entries: dict[bytes, list[tuple[Any, int, int, int]]] = {}
+        for row in rows.values():
             found = self._contribution(row)
             if found is not None:
-                self._take(found, key, 1)
+                spot = found.point[0] if self._is_flat else found.point
+                entries.setdefault(found.topic, []).append((spot, 1, found.number, found.total))
+        for topic, some in entries.items():
+            self._tree(topic).build(some)
 
     @property
     def visits(self) -> int:
@@ -174,17 +178,21 @@ class SumSpace(PointSpace):
             _, values, total = tree.total(box)
         return State(values, total)
 
-    def _take(self, found: Contribution, key: Any, sign: int) -> None:
-        topic, point, count, total = found
+    def _tree(self, topic: bytes) -> SumTree | SumKdTree:
         tree = self._trees.get(topic)
         if tree is None:
-            tree = self._trees[topic] = SumTree() if self._is_flat else SumKdTree(len(self._form.shape.ranged))
+            tree = self._trees[topic] = (
+                SumTree() if self._is_flat else SumKdTree(len(self._form.shape.ranged))
+            )
+        return tree
+
+    def _take(self, found: Contribution, sign: int) -> None:
+        topic, point, number, total = found
+        tree = self._tree(topic)
         if isinstance(tree, SumTree):
-            tree.change(point[0], sign, sign * count, sign * total)
-        elif sign > 0:
-            tree.add(point, key, count, total)
+            tree.change(point[0], sign, sign * number, sign * total)
         else:
-            tree.remove(point, key)
+            tree.change(point, sign, sign * number, sign * total)
         if not len(tree):
             del self._trees[topic]
 
@@ -193,9 +201,9 @@ class SumSpace(PointSpace):
         if old == new:
             return None
         if old is not None:
-            self._take(old, delta.key, -1)
+            self._take(old, -1)
         if new is not None:
-            self._take(new, delta.key, 1)
+            self._take(new, 1)
         if not len(self.points):
             return None
         return [piece for piece in pieces(old, new) if piece[2] or piece[3]] or None
@@ -241,7 +249,11 @@ class SumType:
 
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> SumForm | None:
         selection = query.selection
-        if not isinstance(selection, Aggregate) or selection.function.upper() != self.function or len(tables) != 1:
+        if (
+            not isinstance(selection, Aggregate)
+            or selection.function.upper() != self.function
+            or len(tables) != 1
+        ):
             return None
         table = tables[0]
         y = None if selection.column is None else column(query, table, selection.column)
@@ -265,5 +277,7 @@ class SumType:
                 }
             ],
             "update": "add the message's count and sum to those held",
-            "transform": {"COUNT": "the count", "SUM": "the sum, NULL of nothing", "AVG": "sum / count"}[self.function],
+            "transform": {"COUNT": "the count", "SUM": "the sum, NULL of nothing", "AVG": "sum / count"}[
+                self.function
+            ],
         }

@@ -1,8 +1,18 @@
 """Live SQL subscriptions from Python: `AsyncClient` for asyncio, `Client` for threads."""
 
 from prosem_client.client import AsyncClient
-from prosem_client.errors import Closed, ConnectionLost, OutOfStep, PartlyPublished, ProsemError
+from prosem_client.errors import (
+    Closed,
+    ConnectionLost,
+    NotMonitorable,
+    OutOfStep,
+    PartlyPublished,
+    ProsemError,
+)
 from prosem_client.folding import fold
+from prosem_client.monitor import UpdateMonitor
+from prosem_client.monitored import MonitoredSubscription
+from prosem_client.pinned import PinnedVariable, release
 from prosem_client.publisher import Publisher
 from prosem_client.subscription import Subscription
 from prosem_client.sync import Client, SyncPublisher, SyncSubscription
@@ -15,8 +25,11 @@ __all__ = [
     "Client",
     "Closed",
     "ConnectionLost",
+    "MonitoredSubscription",
+    "NotMonitorable",
     "OutOfStep",
     "PartlyPublished",
+    "PinnedVariable",
     "ProsemError",
     "Published",
     "Publisher",
@@ -24,5 +37,7 @@ __all__ = [
     "Subscription",
     "SyncPublisher",
     "SyncSubscription",
+    "UpdateMonitor",
     "fold",
+    "release",
 ]

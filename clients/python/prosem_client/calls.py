@@ -67,14 +67,18 @@ class SubscriptionCalls:
         seen = outline(sql)
         if seen.table is None:
             return Shape()
-        if seen.table not in self._definitions:
-            try:
-                self._definitions[seen.table] = await self._transport.call("GET", path("tables", seen.table))
-            except ProsemError as error:
-                if error.status != 404:
-                    raise
-                return Shape()
-        return seen.shape(self._definitions[seen.table])
+        try:
+            return seen.shape(await self.definition(seen.table))
+        except ProsemError as error:
+            if error.status != 404:
+                raise
+            return Shape()
+
+    async def definition(self, table: str) -> JsonObject:
+        """The definition of a table, asked of the server once."""
+        if table not in self._definitions:
+            self._definitions[table] = await self._transport.call("GET", path("tables", table))
+        return self._definitions[table]
 
 
 def _result(id: str, answer: Mapping[str, Any]) -> Result:

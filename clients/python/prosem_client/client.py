@@ -12,6 +12,11 @@ from weakref import WeakSet
 import httpx
 
 from prosem_client.calls import SubscriptionCalls, path
+from prosem_client.conditions import condition
+from prosem_client.errors import NotMonitorable
+from prosem_client.monitor import UpdateMonitor
+from prosem_client.monitored import MonitoredSubscription
+from prosem_client.pinned import PinnedVariable
 from prosem_client.publisher import Publisher
 from prosem_client.stream import Stream
 from prosem_client.subscription import Opening, Subscription
@@ -129,16 +134,32 @@ class AsyncClient:
         id: str | None = None,
         durable: bool = True,
         snapshot: bool = False,
+        monitor: UpdateMonitor | None = None,
     ) -> Subscription:
         """A new subscription: await it for its first answer, iterate over it for its changes.
 
-        With `snapshot` the first item of the iteration is the first answer.
+        With `snapshot` the first item of the iteration is the first answer. A parameter may be given as a
+        variable of `pin()`. With a `monitor`, parameters that move often cost few requests.
         """
         request = {"sql": sql, "notify": notify, "id": id, "durable": durable}
         body = {name: value for name, value in request.items() if value is not None}
+        kind: Callable[..., Subscription] = Subscription
+        if monitor is not None:
+            if notify is not None:
+                raise NotMonitorable("the update monitor needs rows, not a value notification")
+            kind = partial(
+                MonitoredSubscription,
+                monitor=monitor,
+                condition=condition(sql),
+                define=self._calls.definition,
+            )
         return self._subscription(
-            partial(self._calls.create, body), params or {}, snapshot=snapshot, renewable=not durable
+            partial(self._calls.create, body), params or {}, kind, snapshot=snapshot, renewable=not durable
         )
+
+    def pin(self, value: Any) -> PinnedVariable:
+        """A variable that parameters of several subscriptions follow whenever it is released."""
+        return PinnedVariable(value, lambda tell: tell())
 
     def attach(
         self,
@@ -153,7 +174,7 @@ class AsyncClient:
         To have a resumed answer folded, give the `result` it had at `after`.
         """
         found = partial(self._calls.find, id, after, result)
-        return self._subscription(found, {}, snapshot=snapshot, renewable=False)
+        return self._subscription(found, {}, Subscription, snapshot=snapshot, renewable=False)
 
     async def subscribe_many(
         self, sql: str, rows: Iterable[Mapping[str, Any]], *, notify: Mapping[str, Any] | None = None
@@ -196,11 +217,12 @@ class AsyncClient:
         self,
         open: Callable[[JsonObject], Awaitable[Opening]],
         params: Mapping[str, Any],
+        kind: Callable[..., Subscription],
         *,
         snapshot: bool,
         renewable: bool,
     ) -> Subscription:
-        subscription = Subscription(
+        subscription = kind(
             open,
             self._calls,
             self._stream,

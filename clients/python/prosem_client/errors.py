@@ -4,6 +4,7 @@
     ├── ConnectionLost          0  connection-lost    no answer came, however often it was tried
     ├── Closed                  0  closed             used after `close()`; an iteration just ends
     ├── OutOfStep               0  out-of-step        a change does not fit the answer before it
+    ├── NotMonitorable          0  not-monitorable    a query whose answer cannot be checked by the client
     └── PartlyPublished         of the refusal        lines of an upload before the bad one are committed
 
 `code` and `errors` are those of the server's problem document (RFC 9457); the server's documentation explains
@@ -67,6 +68,13 @@ class OutOfStep(ProsemError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(0, "out-of-step", detail)
+
+
+class NotMonitorable(ProsemError):
+    """An update monitor was asked for, but the exact answer does not follow from the one of a wider range."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(0, "not-monitorable", detail)
 
 
 class PartlyPublished(ProsemError):

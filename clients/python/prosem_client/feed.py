@@ -62,6 +62,15 @@ class Feed:
         if self.received is not None:
             self.received = max(self.received, seq)
 
+    def nudge(self) -> None:
+        """The consumer may go on: let it look again."""
+        self._news.set()
+
+    @property
+    def first_seq(self) -> int | None:
+        """The seq of the next frame, None if none is queued."""
+        return self._frames[0].seq if self._frames else None
+
     def interrupt(self, error: Exception) -> None:
         """Raise the error once, at the consumer's next step; the stream goes on."""
         self._interruption = error
@@ -75,12 +84,15 @@ class Feed:
         self.is_wanted = self.is_listening = False
         self._news.set()
 
-    def pop(self) -> Frame | None:
-        """The next frame, None if there is none now; raises what interrupted or ended the feed."""
+    def pop(self, *, hold: bool = False) -> Frame | None:
+        """The next frame, None if there is none now; raises what interrupted or ended the feed.
+
+        With `hold` the frames that are queued stay where they are.
+        """
         if self._interruption is not None:
             error, self._interruption = self._interruption, None
             raise error
-        if self._frames:
+        if self._frames and not hold:
             return self._frames.popleft()
         if self._end is not None:
             raise self._end

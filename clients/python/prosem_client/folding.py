@@ -122,22 +122,22 @@ class Values:
 class Rows:
     """`{"rows"}`: the rows of a filter, told apart by their key, or joined rows, told apart as a whole.
 
-    Invariant: `_rows[identity(row)] is row`. Rows keep their place; a new one comes last.
+    Invariant: `_rows[row_identity(row)] is row`. Rows keep their place; a new one comes last.
     """
 
     def __init__(self, result: JsonObject, shape: Shape) -> None:
         self._key = shape.key
-        self._rows = {self._identity(row): row for row in result["rows"]}
+        self._rows = {row_identity(row, self._key): row for row in result["rows"]}
         if len(self._rows) != len(result["rows"]):
             raise OutOfStep("two rows of the answer have the same key")
 
     def apply(self, change: Mapping[str, Any]) -> None:
         for row in change.get("remove", ()):
-            if self._rows.pop(self._identity(row), None) is None:
+            if self._rows.pop(row_identity(row, self._key), None) is None:
                 raise OutOfStep(f"the row {_show(row)} is removed, but it is not in the answer")
         for verb, must_be_there in (("update", True), ("add", False)):
             for row in change.get(verb, ()):
-                identity = self._identity(row)
+                identity = row_identity(row, self._key)
                 if (identity in self._rows) != must_be_there:
                     state = "not" if must_be_there else "already"
                     raise OutOfStep(f"{verb} of the row {_show(row)}, which is {state} in the answer")
@@ -148,15 +148,19 @@ class Rows:
 
     def check(self) -> None:
         """Every row stands under its identity."""
-        assert all(self._identity(row) == identity for identity, row in self._rows.items()), self._rows
+        assert all(row_identity(row, self._key) == identity for identity, row in self._rows.items()), (
+            self._rows
+        )
 
-    def _identity(self, row: Mapping[str, Any]) -> Hashable:
-        if not self._key:
-            return _hashable(row)
-        try:
-            return tuple([_hashable(row[column]) for column in self._key])
-        except KeyError as error:
-            raise OutOfStep(f"the row {_show(row)} has no column {error} of the key") from None
+
+def row_identity(row: Mapping[str, Any], key: tuple[str, ...]) -> Hashable:
+    """What tells a row from the others: its key, or all of it where there is none."""
+    if not key:
+        return _hashable(row)
+    try:
+        return tuple([_hashable(row[column]) for column in key])
+    except KeyError as error:
+        raise OutOfStep(f"the row {_show(row)} has no column {error} of the key") from None
 
 
 class Items:

@@ -59,13 +59,13 @@ class Updates:
     """Assigned and not yet sent values. All parameters travel each time; at most one PATCH is under way.
 
     A refused PATCH applies nothing: its values are forgotten, and its error goes to whoever flushes, else to
-    `report`.
+    `report`. `send` is None where no answer was needed.
     """
 
     def __init__(
         self,
         values: Mapping[str, Any],
-        send: Callable[[JsonObject], Awaitable[Result]],
+        send: Callable[[JsonObject], Awaitable[Result | None]],
         report: Callable[[ProsemError], None],
     ) -> None:
         self._send = send
@@ -129,7 +129,7 @@ class Updates:
                 self._travelling, self._marked = self._marked, {}
                 values = {**self._applied, **self._travelling}
                 try:
-                    self._answer = await self._send(values)
+                    self._answer = await self._send(values) or self._answer
                     self._applied = values
                 except ProsemError as error:
                     self._fail(error)

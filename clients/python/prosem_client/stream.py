@@ -46,6 +46,7 @@ class Stream:
         self._leaving: dict[str, int] = {}  # detached ids, with the ping whose pong ends their old frames
         self._attaching: dict[str, int] = {}  # attached ids, with the ping whose pong confirms them
         self._confirmed: dict[str, int] = {}
+        self._expected: dict[str, int] = {}  # ids whose consumer waits until nothing more comes up to a seq
         self.socket: ClientConnection | None = None
         self.progress = -1
         self.connects = 0
@@ -66,7 +67,14 @@ class Stream:
         feed.is_wanted = feed.is_listening = False
         if self._feeds.get(feed.id) is feed:
             del self._feeds[feed.id]
+            self._expected.pop(feed.id, None)
             self._detach(feed)
+
+    def expect(self, feed: Feed, seq: int) -> None:
+        """Nudge the feed when everything up to `seq` has reached it: no frame need come with that seq."""
+        if self._feeds.get(feed.id) is feed:
+            self._expected[feed.id] = seq
+            self._mark()
 
     async def close(self) -> None:
         """Close the socket; the feeds hear nothing more."""
@@ -174,10 +182,12 @@ class Stream:
                 self._detach(feed)
         elif "progress" in frame:
             self.progress = max(self.progress, frame["progress"])
+            self._mark()
         elif "pong" in frame:
             self._backoff.reset()
             self._pongs += 1
             self._settle()
+            self._mark()
         elif "error" in frame:
             self._refused(frame)
 
@@ -188,6 +198,17 @@ class Stream:
         for id in self._answered(self._leaving):
             if id in self._feeds:
                 self._attach_if_free(self._feeds[id])
+
+    def _mark(self) -> None:
+        """Tell the feeds that wait for it how far they have received everything.
+
+        A mark from before the attach counts too once that is confirmed: an attach brings all since `after`.
+        """
+        for id, seq in list(self._expected.items()):
+            if seq <= self.progress and id in self._confirmed:
+                del self._expected[id]
+                self._feeds[id].pass_by(self.progress)
+                self._feeds[id].nudge()
 
     def _answered(self, waiting: dict[str, int]) -> list[str]:
         """Take out the ids whose ping was answered: they stand first, since pings are answered in order."""
@@ -209,4 +230,5 @@ class Stream:
             asyncio.get_running_loop().call_later(self._backoff.next_s(), self._attach_if_free, feed)
             return
         del self._feeds[feed.id]
+        self._expected.pop(feed.id, None)
         feed.end(error)

@@ -11,6 +11,7 @@ from prosem_client.errors import Closed, ProsemError
 from prosem_client.feed import Feed, Frame
 from prosem_client.folding import Answer, answer_of, whole_result
 from prosem_client.parameters import Parameters, Updates
+from prosem_client.pinned import PinnedVariable, Pins
 from prosem_client.query import Shape
 from prosem_client.stream import Stream
 from prosem_client.values import Change, JsonObject, Result
@@ -68,8 +69,10 @@ class Subscription:
         self._seq = -1
         self._result: JsonObject | None = None
         self._answer: Answer | None = None
-        self._updates = Updates(params, lambda values: self._patch({"params": values}), self._interrupt)
-        self.params = Parameters(lambda: self._updates.values, self._updates.mark)
+        self._pins = Pins(self)
+        values = {name: self._pins.bind(name, value) for name, value in params.items()}
+        self._updates = Updates(values, self._register, self._interrupt)
+        self.params = Parameters(lambda: self._updates.values, self._assign)
 
     # -- the present answer ----------------------------------------------------------------------------------
     @property
@@ -109,7 +112,9 @@ class Subscription:
                 self._starts_with_snapshot = False
                 return self._item(None, snapshot=True)
             try:
-                return self._consume(await self._frame())
+                while (item := await self._step()) is None:
+                    pass
+                return item
             except ProsemError as error:
                 if error.status != 404 or not self._is_renewable:
                     raise
@@ -118,6 +123,7 @@ class Subscription:
     async def close(self) -> None:
         """Stop listening. A durable subscription stays at the server."""
         self._is_closed = True
+        self._pins.clear()
         if self._feed is not None:
             self._feed.end(Closed(), at_once=True)
             self._stream.leave(self._feed)
@@ -138,7 +144,7 @@ class Subscription:
             raise ValueError("patch needs a parameter: patch(lo=3)")
         await self._ready()
         for name, value in params.items():
-            self._updates.mark(name, value)
+            self._assign(name, value)
         answer = await self._updates.flush()
         assert answer is not None
         return answer
@@ -180,12 +186,15 @@ class Subscription:
         began = await self._open(self._updates.begin())
         if self._feed is not None:
             self._stream.leave(self._feed)
-        self._began = began
-        self._seq = began.seq
-        self._set_result(began.result)
+        self._adopt(began)
         self._updates.opened(began.params)
         self._feed = Feed(began.id, began.seq, self._queue_limit)
         self._stream.listen(self._feed)
+
+    def _adopt(self, began: Opening) -> None:
+        self._began = began
+        self._seq = began.seq
+        self._set_result(began.result)
 
     async def _renew(self) -> Change:
         """The server has forgotten a subscription that was not durable: make it again."""
@@ -194,6 +203,10 @@ class Subscription:
         if not self._is_active:
             await self._set_active(False)
         return self._item(None, snapshot=True)
+
+    async def _step(self) -> Change | None:
+        """Deal with the next frame: what it means to the user, None if nothing."""
+        return self._consume(await self._frame())
 
     async def _frame(self) -> Frame:
         while True:
@@ -205,7 +218,7 @@ class Subscription:
                 self._stream.listen(self._feed)
             await self._feed.news()
 
-    def _consume(self, frame: Frame) -> Change:
+    def _consume(self, frame: Frame) -> Change | None:
         self._seq = frame.seq
         if frame.is_snapshot:
             self._set_result(frame.payload)
@@ -241,6 +254,18 @@ class Subscription:
         await self._ready()
         await self._patch({"active": active})
         self._is_active = active
+
+    def _assign(self, name: str, value: Any) -> None:
+        self._updates.mark(name, self._pins.bind(name, value))
+
+    def follow(self, variable: PinnedVariable) -> None:
+        """A variable was released: move every parameter that follows it."""
+        for name in self._pins.names(variable):
+            self._updates.mark(name, variable.last)
+
+    async def _register(self, values: JsonObject) -> Result | None:
+        """Bring assigned parameters into force."""
+        return await self._patch({"params": values})
 
     async def _patch(self, body: JsonObject) -> Result:
         return await self._calls.patch(self.id, body)

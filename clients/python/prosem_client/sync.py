@@ -11,7 +11,9 @@ from typing import Any, Self, TypeVar
 
 from prosem_client.client import DEFAULT_URL, AsyncClient, Columns
 from prosem_client.errors import Closed
+from prosem_client.monitor import UpdateMonitor
 from prosem_client.parameters import Parameters
+from prosem_client.pinned import PinnedVariable
 from prosem_client.publisher import Publisher
 from prosem_client.subscription import Subscription
 from prosem_client.upload import Line, Progress, batches
@@ -213,16 +215,26 @@ class Client:
         id: str | None = None,
         durable: bool = True,
         snapshot: bool = False,
+        monitor: UpdateMonitor | None = None,
     ) -> SyncSubscription:
-        subscription = self._client.subscribe(
-            sql, params, notify=notify, id=id, durable=durable, snapshot=snapshot
+        return self._portal.call(
+            self._opened(
+                lambda: self._client.subscribe(
+                    sql, params, notify=notify, id=id, durable=durable, snapshot=snapshot, monitor=monitor
+                )
+            )
         )
-        return self._opened(subscription)
+
+    def pin(self, value: Any) -> PinnedVariable:
+        """As AsyncClient's; it may be set and released from any thread."""
+        return PinnedVariable(value, self._portal.run)
 
     def attach(
         self, id: str, after: int | None = None, *, result: JsonObject | None = None, snapshot: bool = False
     ) -> SyncSubscription:
-        return self._opened(self._client.attach(id, after, result=result, snapshot=snapshot))
+        return self._portal.call(
+            self._opened(lambda: self._client.attach(id, after, result=result, snapshot=snapshot))
+        )
 
     def subscribe_many(
         self, sql: str, rows: Iterable[Mapping[str, Any]], *, notify: Mapping[str, Any] | None = None
@@ -252,8 +264,5 @@ class Client:
     ) -> None:
         self.close()
 
-    def _opened(self, subscription: Subscription) -> SyncSubscription:
-        async def open() -> SyncSubscription:
-            return SyncSubscription(self._portal, await subscription)
-
-        return self._portal.call(open())
+    async def _opened(self, make: Callable[[], Subscription]) -> SyncSubscription:
+        return SyncSubscription(self._portal, await make())

@@ -1,0 +1,289 @@
+"""A subscription under an update monitor: the server has a wider range, the user sees the exact one.
+
+Three parameters' values are told apart: what the user has assigned (`_desired`), what the result is of
+(`_shown`), and what the server has (`_coverage`, which also says what the rows at hand suffice for).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from prosem_client.conditions import Condition
+from prosem_client.coverage import Coverage
+from prosem_client.errors import ConnectionLost, ProsemError
+from prosem_client.feed import Frame
+from prosem_client.held import HeldRows, Limits
+from prosem_client.monitor import UpdateMonitor, Widening, limits_of
+from prosem_client.subscription import Opening, Subscription
+from prosem_client.values import Change, JsonObject, Result
+
+CLOSING_S = 2.0  # for the last request of a subscription that is closed
+AGAIN_S = 1.0  # until a request is repeated of which nobody knows whether it arrived
+
+
+class MonitoredSubscription(Subscription):
+    """The same to its user, but for the `seq` of a change that an assignment has made without the server:
+    it is the seq of the change before it.
+
+    Invariant: `result` is the answer of the query with `_shown` as of `seq`; every item leads from one
+    result to the next. While it is open the server knows only the wider range, so it cannot be resumed by
+    `seq`; `close()` gives the server the exact one.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        monitor: UpdateMonitor,
+        condition: Condition,
+        define: Callable[[str], Awaitable[JsonObject]],
+        **named: Any,
+    ) -> None:
+        super().__init__(*arguments, **named)
+        self._monitor = monitor
+        self._condition = condition
+        self._define = define
+        self._limits = Limits(())
+        self._widening = Widening(monitor, self._limits)
+        self._registering = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._must_send = self._is_calm = self._is_repeat = False
+        self._owes_snapshot = False
+        self._stays = not self._is_renewable
+        self._position = -1  # the seq up to which the rows at hand are folded
+        self._sent_at = 0.0
+        self.assignments = 0
+        self.patches = 0
+
+    # -- opening and closing ---------------------------------------------------------------------------------
+    async def _begin(self) -> None:
+        if not self._limits.names:
+            limits = limits_of(self._condition, await self._define(self._condition.table))
+            self._limits, self._widening = limits, Widening(self._monitor, limits)
+        self._check(self._updates.values)
+        await super()._begin()
+
+    def _adopt(self, began: Opening) -> None:
+        self._coverage = Coverage(self._widening.covers, began.params)
+        self._desired = self._shown = began.params
+        self._position = began.seq
+        self._owes_snapshot = False
+        super()._adopt(began)
+
+    def _set_result(self, result: JsonObject | None) -> None:
+        assert result is not None
+        self._hold(result)
+        self._result = self._held.result()
+
+    def _hold(self, result: JsonObject) -> None:
+        key, constants = self._opened().shape.key, self._limits.constants(self._shown)
+        self._held = HeldRows(self._limits, key, result["rows"], constants)
+
+    async def delete(self) -> None:
+        """Remove it from the server, and close."""
+        await self._ready()
+        await self._calls.delete(self.id)
+        self._stays = False
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop listening; a durable subscription stays at the server, with the exact range."""
+        self._stop_timer()
+        is_first = not self._is_closed
+        await super().close()
+        if not is_first or self._feed is None or not self._stays:
+            return
+        if self._coverage.is_unknown or self._coverage.at_server != self._desired:
+            with contextlib.suppress(ProsemError, TimeoutError):
+                async with asyncio.timeout(CLOSING_S):
+                    await self._patch({"params": self._desired})
+
+    # -- consuming -------------------------------------------------------------------------------------------
+    async def _step(self) -> Change | None:
+        feed = self._feed
+        assert feed is not None
+        self._arrive()
+        if self._is_active and self._desired != self._shown and self._coverage.holds(self._desired):
+            self._show(self._desired)
+        if self._coverage.holds(self._shown) and (item := self._told()):
+            return item
+        frame = feed.pop(hold=self._coverage.must_wait(self._shown))
+        if frame is not None:
+            return self._consume(frame)
+        if not feed.is_wanted and not len(feed):  # all that was kept of an overflow is consumed
+            self._stream.listen(feed)
+        await feed.news()
+        return None
+
+    def _told(self) -> Change | None:
+        """What the user is told of the rows at hand; None if nothing of it is new."""
+        self._seq = self._position
+        change, is_snapshot = self._held.take(), self._owes_snapshot
+        self._owes_snapshot = False
+        if change is None and not is_snapshot:
+            return None
+        self._result = self._held.result()
+        return self._item(None if is_snapshot else change, snapshot=is_snapshot)
+
+    def _arrive(self) -> None:
+        """Put into force what takes effect before the next frame."""
+        assert self._feed is not None
+        if self._coverage.next_seq is None:
+            return
+        first, received = self._feed.first_seq, self._feed.received or 0
+        step = self._coverage.arrive(max(self._position, received if first is None else first - 1))
+        if step is not None:
+            assert step.seq is not None
+            self._position = max(self._position, step.seq)
+            if self._is_active:
+                self._show(self._desired if self._coverage.holds(self._desired) else step.target)
+
+    def _show(self, params: JsonObject) -> None:
+        self._shown = params
+        self._held.show(self._limits.constants(params))
+
+    def _consume(self, frame: Frame) -> Change | None:
+        """Fold it; the next step tells what the user sees of it."""
+        self._position = frame.seq
+        if frame.is_snapshot:
+            self._hold(frame.payload)
+            self._owes_snapshot = True
+        else:
+            seq = self._seq
+            super()._consume(frame)
+            self._seq = seq
+        return None
+
+    def _fold(self, change: JsonObject) -> None:
+        self._held.apply(change)
+
+    # -- assigning -------------------------------------------------------------------------------------------
+    async def patch(self, **params: Any) -> Result:
+        """Set parameters at the server; the new answer."""
+        self._must_send = True
+        return await super().patch(**params)
+
+    def _assign(self, name: str, value: Any) -> None:
+        value = self._pins.bind(name, value)
+        self._check({**self._updates.values, name: value})
+        self.assignments += 1
+        self._updates.mark(name, value)
+
+    def _check(self, params: JsonObject) -> None:
+        """What has no place in its column is refused here, as the server would."""
+        try:
+            self._limits.constants(params)
+        except ValueError as error:
+            name = str(error)[1:].partition(":")[0]
+            raise ProsemError(
+                422, "bad-input", str(error), [{"at": f"/params/{name}", "detail": str(error)}]
+            ) from None
+
+    async def _register(self, values: JsonObject) -> Result | None:
+        must_send, self._must_send = self._must_send, False
+        is_same = values == self._desired
+        is_calm, self._is_calm = self._is_calm and is_same, False
+        is_repeat, self._is_repeat = self._is_repeat and is_same, False
+        now = asyncio.get_running_loop().time()
+        async with self._registering:
+            if not is_calm and not is_repeat:
+                self._widening.record(now, values)
+            wide = self._wanted(now, values, must_send, is_calm)
+            answer = None
+            if wide is not None:
+                try:
+                    answer = await self._send(wide, values)
+                except ConnectionLost:
+                    self._later(AGAIN_S, "_is_repeat")
+                    if is_repeat:
+                        return None
+                    raise
+            self._desired = values
+            assert self._feed is not None
+            self._feed.nudge()
+            if self._coverage.at_server != values:
+                self._later(self._monitor.window_s, "_is_calm")
+            else:
+                self._stop_timer()
+        return self._exact(answer, values) if answer is not None and must_send else answer
+
+    def _wanted(self, now: float, exact: JsonObject, must_send: bool, is_calm: bool) -> JsonObject | None:
+        """The parameters to send, None if what the server has will do."""
+        there = self._coverage.at_server
+        if is_calm:
+            return exact if self._coverage.is_unknown or there != exact else None
+        if not must_send and not self._coverage.is_unknown and self._widening.covers(there, exact):
+            is_due = now - self._sent_at >= self._monitor.window_s
+            if not is_due or not self._widening.is_loose(now, there, exact):
+                return None
+        return self._widening.widen(now, exact)
+
+    async def _send(self, wide: JsonObject, exact: JsonObject) -> Result:
+        coverage, feed = self._coverage, self._feed
+        assert feed is not None
+        body: JsonObject = {"params": wide}
+        if coverage.is_unknown:  # the request of unknown fate may have been one to suspend or resume
+            body["active"] = self._is_active
+        step = coverage.begin(wide, exact)
+        self._sent_at = asyncio.get_running_loop().time()
+        self.patches += 1
+        try:
+            answer = await self._patch(body)
+        except ConnectionLost:
+            raise  # it may have arrived: the step stays, with no known place
+        except ProsemError:
+            coverage.refuse(step)
+            feed.nudge()
+            raise
+        step.seq = answer.seq
+        self._stream.expect(feed, answer.seq)
+        return answer
+
+    def _exact(self, answer: Result, exact: JsonObject) -> Result:
+        constants = self._limits.constants(exact)
+        rows = [
+            row for row in answer.result["rows"] if self._limits.admit(self._limits.places(row), constants)
+        ]
+        return Result(answer.id, answer.seq, {"rows": rows})
+
+    async def _set_active(self, active: bool) -> None:
+        await self._ready()
+        async with self._registering:
+            coverage, feed = self._coverage, self._feed
+            assert feed is not None
+            step = coverage.begin(coverage.at_server, self._desired)
+            if active and not self._is_active:
+                coverage.suspend()
+            try:
+                answer = await self._patch({"params": step.params, "active": active})
+            except ConnectionLost:
+                coverage.suspend()
+                self._later(AGAIN_S, "_is_repeat")  # back to what it was
+                raise
+            except ProsemError:
+                coverage.refuse(step)
+                raise
+            step.seq = answer.seq
+            self._is_active = active
+            self._stream.expect(feed, step.seq)
+            feed.nudge()
+
+    # -- the timer -------------------------------------------------------------------------------------------
+    def _later(self, seconds: float, reason: str) -> None:
+        """Go through the parameters again unless they are assigned before."""
+        self._stop_timer()
+        if not self._is_closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, self._again, reason)
+
+    def _again(self, reason: str) -> None:
+        setattr(self, reason, True)
+        name, value = next(iter(self._updates.values.items()))
+        self._updates.mark(name, value)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,314 @@
+"""FASTINT: conjunctions of extents parted by hash maps and canonical nodes, intersected by SV trees.
+
+After Beretta §5, with three changes. A conjunction stands at one place only, not at every attribute: at a
+code of an equality (a hash map), at canonical nodes of a segment tree where its interval is narrow, else at
+the root. Within a place the attributes' bit vectors have few leaves (`sv_tree`) and the most selective come
+first. Candidates are verified against their rows and nothing else is touched.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cn.geometry import Code, Extent, Filter
+from cn.match.image import (
+    NOWHERE,
+    POINT,
+    Node,
+    canonical_nodes,
+    cell_at,
+    interval_bounds,
+    point,
+)
+from cn.match.partition import MANY, SAMPLE, Partition
+from cn.match.rows import Question, Rows
+from cn.match.sv_tree import quantiles
+
+ALTERNATIVES = 64  # places at which one conjunction may stand
+NARROW = 1  # cuts within an interval that still counts as narrow
+GAIN = 8  # times smaller a node must be than the place of an equality, to be taken instead
+Piece = tuple[Node, Extent]  # a part of an extent and where it stands
+Placing = tuple[int | None, list[Piece]]  # the attribute, None for the root
+
+
+class Fastint:
+    """Conjunctions by slot. One conjunction has a slot for each code or node at which it stands, usually one.
+
+    A match visits the root, and for each attribute one partition of each level of nodes that are in use;
+    `visits` counts the candidates verified. Adding, changing and discarding cost O(columns) for each slot.
+    """
+
+    __slots__ = ("_cuts", "_cuts_due", "_partitions", "_places", "_positions", "_root", "_rows", "visits")
+
+    def __init__(self) -> None:
+        self.visits = 0
+        self._rows = Rows()
+        self._root = Partition(None, POINT, None)
+        self._places: dict[int, dict[int, dict[Code | None, Partition]]] = {}  # attribute → level → cell
+        self._partitions: list[Partition] = []  # of each slot
+        self._positions = array("i")
+        self._cuts: dict[int, list[int]] = {}  # attribute → quantiles of all ends; they tell what is narrow
+        self._cuts_due = MANY
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    # -- changes ---------------------------------------------------------------------------------------------
+    def add(self, owner: int, filter: Filter) -> tuple[int, ...]:
+        """Add a conjunction; its slots, none if nothing can satisfy it."""
+        return tuple([self._enter(owner, *part) for part in self._parts(filter, self._placing(filter))])
+
+    def add_many(self, owned: Iterable[tuple[int, Filter]]) -> list[tuple[int, ...]]:
+        """Add conjunctions, their vectors all at once."""
+        started: dict[Partition, int] = {}
+        try:
+            return [
+                tuple(
+                    [
+                        self._enter(owner, *part, started)
+                        for part in self._parts(filter, self._placing(filter))
+                    ]
+                )
+                for owner, filter in owned
+            ]
+        finally:
+            for partition, start in started.items():
+                partition.settle(self._rows, start)
+
+    def change(self, slots: Sequence[int], owner: int, filter: Filter) -> tuple[int, ...]:
+        """Give a conjunction other extents; its slots. A part that stays is touched only where it differs."""
+        left = {self._key(slot): slot for slot in slots}
+        parts = self._parts(filter, self._placing(filter, next(iter(left), (None, (POINT, None)))[0]))
+        kept, moving = [], []
+        for part in parts:
+            slot = left.pop(part[:2], None)
+            if slot is None:
+                moving.append(part)
+            else:
+                self._rewrite(slot, *part)
+                kept.append(slot)
+        spare = list(left.values())
+        for part in moving:
+            if spare:
+                self._move(slot := spare.pop(), *part)
+            else:
+                slot = self._enter(owner, *part)
+            kept.append(slot)
+        for slot in spare:
+            self.discard(slot)
+        return tuple(kept)
+
+    def discard(self, slot: int) -> None:
+        """Take out a slot."""
+        self._leave(slot)
+        self._rows.discard(slot)
+
+    def _enter(
+        self,
+        owner: int,
+        attribute: int | None,
+        node: Node,
+        filter: Filter,
+        started: dict[Partition, int] | None = None,
+    ) -> int:
+        row = self._rows.row(filter, attribute if node[0] == POINT else None)
+        slot = self._rows.add(owner, row)
+        partition = self._partition(attribute, node)
+        if slot == len(self._partitions):
+            self._partitions.append(partition)
+            self._positions.append(0)
+        self._partitions[slot] = partition
+        if started is None:
+            self._positions[slot] = partition.add(slot, row, self._rows)
+        else:
+            self._positions[slot] = position = partition.append(slot)
+            started.setdefault(partition, position)
+        if len(self._rows) >= self._cuts_due:
+            self._measure()
+        return slot
+
+    def _rewrite(self, slot: int, attribute: int | None, node: Node, filter: Filter) -> None:
+        row = self._rows.row(filter, attribute if node[0] == POINT else None)
+        for column in self._rows.write(slot, row):
+            self._partitions[slot].change(self._positions[slot], column, row, self._rows)
+
+    def _move(self, slot: int, attribute: int | None, node: Node, filter: Filter) -> None:
+        self._leave(slot)
+        row = self._rows.row(filter, attribute if node[0] == POINT else None)
+        self._rows.write(slot, row)
+        self._partitions[slot] = partition = self._partition(attribute, node)
+        self._positions[slot] = partition.add(slot, row, self._rows)
+
+    def _leave(self, slot: int) -> None:
+        partition, position = self._partitions[slot], self._positions[slot]
+        moved = partition.remove(position, self._rows)
+        if moved is not None:
+            self._positions[moved] = position
+        if not len(partition) and partition.attribute is not None:
+            levels = self._places[partition.attribute]
+            del levels[partition.level][partition.cell]
+            if not levels[partition.level]:
+                del levels[partition.level]
+            if not levels:
+                del self._places[partition.attribute]
+
+    # -- places ----------------------------------------------------------------------------------------------
+    def _key(self, slot: int) -> tuple[int | None, Node]:
+        partition = self._partitions[slot]
+        return partition.attribute, (partition.level, partition.cell)
+
+    def _partition(self, attribute: int | None, node: Node) -> Partition:
+        if attribute is None:
+            return self._root
+        level, cell = node
+        cells = self._places.setdefault(attribute, {}).setdefault(level, {})
+        found = cells.get(cell)
+        if found is None:
+            found = cells[cell] = Partition(attribute, level, cell)
+        return found
+
+    def _parts(self, filter: Filter, placing: Placing) -> list[tuple[int | None, Node, Filter]]:
+        """A conjunction as disjoint parts, one for each place; none if an extent is empty."""
+        if any(extent.is_empty() for extent in filter.values()):
+            return []
+        attribute, pieces = placing
+        if attribute is None:
+            return [(None, (POINT, None), filter)]
+        return [(attribute, node, {**filter, attribute: extent}) for node, extent in pieces]
+
+    def _placing(self, filter: Filter, favoured: int | None = None) -> Placing:
+        """Where a conjunction stands: where fewest others do, but at the favoured attribute if it can."""
+        best: Placing = None, []
+        least = -1
+        for attribute, extent in filter.items():
+            pieces = self._pieces(attribute, extent, narrow=False)
+            if pieces is not None:
+                longest = self._longest(attribute, pieces)
+                if attribute == favoured:
+                    return attribute, pieces
+                if least < 0 or longest < least:
+                    best, least = (attribute, pieces), longest
+        if least < 0:
+            least = len(self._root)
+        for attribute, extent in filter.items():
+            if attribute in self._cuts and (least >= MANY or attribute == favoured):
+                pieces = self._pieces(attribute, extent, narrow=True)
+                if pieces is not None:
+                    longest = self._longest(attribute, pieces) * GAIN
+                    if attribute == favoured:
+                        return attribute, pieces
+                    if longest < least:
+                        best, least = (attribute, pieces), max(longest, MANY)
+        return best
+
+    def _longest(self, attribute: int, pieces: list[Piece]) -> int:
+        levels = self._places.get(attribute, {})
+        found = [levels.get(level, {}).get(cell) for (level, cell), _ in pieces]
+        return max((len(partition) for partition in found if partition is not None), default=0)
+
+    def _pieces(self, attribute: int, extent: Extent, *, narrow: bool) -> list[Piece] | None:
+        """An extent as single codes, and if `narrow` narrow intervals at their nodes; None if it is not."""
+        if len(extent.intervals) > ALTERNATIVES:
+            return None
+        pieces: list[Piece] = []
+        for interval in extent.intervals:
+            node = point(interval)
+            nodes = [node] if node is not None else None
+            if nodes is None:
+                low, above, _ = bounds = interval_bounds(interval)
+                if bounds == NOWHERE:
+                    continue
+                if not narrow or not self._is_narrow(attribute, low, ~above):
+                    return None
+                nodes = canonical_nodes(interval)
+                if nodes is None:
+                    return None
+            pieces += [(node, Extent((interval,))) for node in nodes]
+        if extent.null:
+            pieces.append(((POINT, None), Extent((), True)))
+        return _merged(pieces) if len(pieces) <= ALTERNATIVES else None
+
+    def _is_narrow(self, attribute: int, low: int, high: int) -> bool:
+        cuts = self._cuts[attribute]
+        return bisect_right(cuts, high) - bisect_right(cuts, low) <= NARROW
+
+    def _measure(self) -> None:
+        """See where the ends of all rows lie; O(columns) on a sample, whenever the rows have doubled."""
+        self._cuts_due = 2 * len(self._rows)
+        slots = self._rows.sample(SAMPLE)
+        for column, attribute in enumerate(self._rows.attributes):
+            low, above, _ = self._rows.bounds(slots, column)
+            cuts = quantiles(low, above)
+            if len(cuts) > 2 * (NARROW + 1):
+                self._cuts[attribute] = cuts
+
+    # -- matching --------------------------------------------------------------------------------------------
+    def match(self, attributes: Sequence[Any]) -> list[int]:
+        """The owners of the conjunctions that hold a vector; an owner of several may come twice."""
+        question = self._rows.question(attributes)
+        found = [slots for slots in self._candidates(attributes, question) if len(slots)]
+        if not found:
+            return []
+        slots = found[0] if len(found) == 1 else np.concatenate(found)
+        self.visits += len(slots)
+        return self._rows.owners(slots, question)
+
+    def _candidates(self, attributes: Sequence[Any], question: Question) -> Iterator[Any]:
+        if len(self._root):
+            yield self._root.candidates(question)
+        for attribute, levels in self._places.items():
+            code = attributes[attribute]
+            for level, cells in levels.items():
+                if level == POINT:
+                    partition = cells.get(code)
+                elif code is not None:
+                    partition = cells.get(cell_at(code, level))
+                else:
+                    continue
+                if partition is not None:
+                    yield partition.candidates(question)
+
+    # -- accounts --------------------------------------------------------------------------------------------
+    def owner(self, slot: int) -> int:
+        return self._rows.owner(slot)
+
+    def partitions(self) -> Iterator[Partition]:
+        if len(self._root):
+            yield self._root
+        for levels in self._places.values():
+            for cells in levels.values():
+                yield from cells.values()
+
+    def check(self) -> None:
+        """Assert that every slot in use stands at one position of the partition its place names."""
+        self._rows.check()
+        count = 0
+        for partition in self.partitions():
+            partition.check(self._rows)
+            for position, slot in enumerate(partition):
+                assert self._partitions[slot] is partition
+                assert self._positions[slot] == position
+                count += 1
+        assert count == len(self._rows)
+        for attribute, levels in self._places.items():
+            assert levels
+            for level, cells in levels.items():
+                assert cells
+                for cell, partition in cells.items():
+                    assert (partition.attribute, partition.level, partition.cell) == (attribute, level, cell)
+
+
+def _merged(pieces: list[Piece]) -> list[Piece]:
+    """One piece a node: intervals that share a node share a slot."""
+    merged: dict[Node, Extent] = {}
+    for node, extent in pieces:
+        known = merged.get(node)
+        merged[node] = (
+            extent if known is None else Extent(known.intervals + extent.intervals, known.null or extent.null)
+        )
+    return list(merged.items())
