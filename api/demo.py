@@ -33,7 +33,10 @@ STOCKS = 300
 SHOWN = [
     ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN 20 AND 40", None),
     ("SELECT MAX(price) FROM stocks WHERE risk <= 15", None),
-    ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi AND sector = :sector", {"lo": 10, "hi": 60, "sector": "tech"}),
+    ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi AND sector = 'tech'", {"lo": 10, "hi": 60}),
+    ("SELECT AVG(per) FROM stocks WHERE sector = 'health' AND risk < 50", None),
+    ("SELECT COUNT(*) FROM stocks WHERE per BETWEEN 8 AND 9 AND price > 100", None),
+    ("SELECT DISTINCT sector FROM stocks WHERE per < 4", None),
     ("SELECT MAX(per) FROM stocks WHERE sector = 'bank'", None),
     ("SELECT MIN(price) FROM stocks", None),
     ("SELECT symbol, price FROM stocks WHERE per < 5 AND risk > 80", None),
@@ -80,9 +83,8 @@ def demo(settings: Settings, seconds: float | None, rate: float) -> int:
         console.print(
             f"Ready. API documentation: [link]{url}/docs[/link]   status: [link]{url}/v1/status[/link]"
         )
-        console.print(
-            f'Try in another terminal: [green]prosem subscribe --url {url} "SELECT MIN(per) FROM stocks WHERE risk < 50"[/green]'
-        )
+        example = "SELECT MIN(per) FROM stocks WHERE risk < 50"
+        console.print(f'Try in another terminal: [green]prosem subscribe --url {url} "{example}"[/green]')
         asyncio.run(_market(url, seconds, rate, console))
     except KeyboardInterrupt:
         pass
@@ -226,6 +228,8 @@ def _answer(change: Change) -> str:
         rows = result["rows"]
         names = ", ".join(str(row["symbol"]) for row in rows[:6])
         return f"{len(rows)} rows: {names}{' …' if len(rows) > 6 else ''}"
+    if "values" in result:
+        return ", ".join(map(str, result["values"])) or "none"
     row = result.get("row")
     return f"{result.get('value')}" + (f"  ({row['symbol']})" if row else "")
 

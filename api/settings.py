@@ -43,6 +43,10 @@ class Settings:
         20_000_000, "how many seqs back a subscriber can resume without a fresh snapshot"
     )  # type: ignore[assignment]
     partition_events: int = setting(1_000_000, "seqs of one partition of the event log and the outbox")  # type: ignore[assignment]
+    max_boxes: int = setting(
+        128,
+        "boxes that the regions of one event may have, with several ranges, before the rest is enumerated",
+    )  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
 
     @property

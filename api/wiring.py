@@ -111,7 +111,9 @@ class Server:
             self._writer.reconnect(url=url)
             assert self.store is not None
             self.store.url = url
-        state = State(chooser(self.settings.plan), self.metrics, lambda: self._retained_after)
+        state = State(
+            chooser(self.settings.plan), self.metrics, lambda: self._retained_after, self.settings.max_boxes
+        )
         self._retained_after = recover(
             url, state, log.info, restart=self._engine is None or self._engine.state is None
         )

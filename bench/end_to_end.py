@@ -63,12 +63,13 @@ def run(quick: bool) -> Report:
         "memory_mb": round(memory),
         "limit": {name: round(value) for name, value in limit.items()},
     }
+    copied, framed = limit.values()
     report.tables = [
         (
             f"{subscriptions:,} subscriptions, batches of {BATCH}",
             [
-                {"figure": "events/s accepted", "measured": round(accepted), "raw": f"{limit['events_per_s']:,.0f} (COPY)"},
-                {"figure": "changes/s delivered", "measured": round(delivered), "raw": f"{limit['changes_per_s']:,.0f} (frames)"},
+                {"figure": "events/s accepted", "measured": round(accepted), "raw": f"{copied:,.0f} (COPY)"},
+                {"figure": "changes/s delivered", "measured": round(delivered), "raw": f"{framed:,.0f} (frames)"},
                 {"figure": "latency p50 ms, half load", "measured": latency["p50"], "raw": "-"},
                 {"figure": "latency p99 ms, half load", "measured": latency["p99"], "raw": "-"},
             ],

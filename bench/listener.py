@@ -1,7 +1,7 @@
 """A listener process: attaches many subscriptions over a few sockets and counts frames without decoding them.
 
-It reads WebSocket frames from the raw socket, so that what is measured is the server and not a client library. Counts, progress
-and the arrival time of recent seqs are shared through a small memory map.
+It reads WebSocket frames from the raw socket, so that what is measured is the server and not a client library.
+Counts, progress and the arrival time of recent seqs are shared through a small memory map.
 """
 
 from __future__ import annotations

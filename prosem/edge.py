@@ -108,7 +108,11 @@ class Host:
 
 
 class Edge:
-    """`replay(stream, after, upto, state)` starts the replay of a stream (`state`: as of `upto`); `orphan(id)` is told of ephemeral ones left alone."""
+    """Hosts what somebody listens to.
+
+    `replay(stream, after, upto, state)` starts the replay of a stream, where `state` is the edge's as of `upto`;
+    `orphan(id)` is told of an ephemeral subscription that nobody listens to any more.
+    """
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -257,9 +257,8 @@ class Engine:
                 self.ready, self.problem = False, str(error)
                 waiting = [future for _, future, _ in self._queue]
                 self._queue.clear()
-            self._post(
-                lambda: _answer([(future, CommitError(f"the engine stopped: {error}")) for future in waiting])
-            )
+            stopped = CommitError(f"the engine stopped: {error}")
+            self._post(lambda: _answer([(future, stopped) for future in waiting]))
 
 
 def _answer(replies: list[Reply]) -> None:

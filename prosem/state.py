@@ -24,7 +24,7 @@ from prosem.model import Delta, Group, JsonObject, Key, Row, Statement, Table
 from prosem.registry import Registry
 from prosem.store.log import Counters, WriteSet
 from prosem.store.recovery import StoredSubscription
-from prosem.types.base import Bound, Draft, Form, Space, StatefulForm
+from prosem.types.base import Bound, Draft, Form, Space, StatefulForm, Surroundings
 from prosem.types.registry import recognise
 from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact
@@ -45,18 +45,21 @@ class Batch:
 
 
 class State:
-    """`retained_after`: what happened after this seq can still be replayed."""
+    """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions."""
 
     def __init__(
-        self, chooser: Chooser, metrics: Metrics, retained_after: Callable[[], int] = lambda: 0
+        self,
+        chooser: Chooser,
+        metrics: Metrics,
+        retained_after: Callable[[], int] = lambda: 0,
+        max_boxes: int = 128,
     ) -> None:
-        self._chooser, self._metrics, self.retained_after = chooser, metrics, retained_after
+        self._chooser, self._metrics = chooser, metrics
+        self.retained_after, self._max_boxes = retained_after, max_boxes
         self.seq = 0
         self.tables: dict[str, Table] = {}
         self.rows: dict[int, dict[Key, Row]] = {}  # of the table itself
-        self.visible: dict[
-            int, dict[Key, Row]
-        ] = {}  # with those of the tables that extend it, if there are any
+        self.visible: dict[int, dict[Key, Row]] = {}  # with those of the tables that extend it
         self.registry = Registry()
         self.groups: dict[int, Group] = {}
         self._group_of_label: dict[str, Group] = {}
@@ -321,9 +324,9 @@ class State:
     def _open_space(self, form: Form, space_id: int) -> Space:
         space = self.spaces.get(space_id)
         if space is None:
-            space = self.spaces[space_id] = form.open_space(
-                space_id, self.visible[form.tables[0].id], lambda sid: self._place(sid)[2]
-            )
+            rows = tuple(self.visible[table.id] for table in form.tables)
+            surroundings = Surroundings(rows, lambda sid: self._place(sid)[2], self._max_boxes)
+            space = self.spaces[space_id] = form.open_space(space_id, surroundings)
             for table in form.tables:
                 self._spaces_of_table.setdefault(table.id, []).append(space_id)
         return space
@@ -353,7 +356,7 @@ class State:
 
     def delete(self, command: c.Delete) -> JsonObject:
         sid = self._known(command.id)
-        form, space, bound = self._place(sid)
+        _, space, bound = self._place(sid)
         if self.registry.frozen(sid) is None:
             space.remove(sid, bound)
         self.group_sizes[self.registry.group(sid)] -= 1

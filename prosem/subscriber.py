@@ -19,7 +19,6 @@ from prosem.edge import Edge, Stream
 from prosem.errors import BusyError, NotFoundError, ProsemError
 from prosem.metrics import Metrics
 
-
 BURSTS = 4  # changes of every stream that may wait, where that is more than the capacity
 
 

@@ -35,6 +35,12 @@ class Api:
         self.url = url
         self.http = httpx.Client(base_url=url, timeout=60, trust_env=False)
 
+    def __enter__(self) -> Api:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
     def call(self, method: str, path: str, **options: Any) -> Any:
         answer = self.http.request(method, path, **options)
         if not answer.is_success:

@@ -158,7 +158,7 @@ class Feed:
             good = _number(error)
             if good:
                 await self._commit(events[:good], True)
-            first = self._line - len(events) if last else self._line - len(events)
+            first = self._line - len(events)
             error.at = f"/{first + good}" + error.at.removeprefix(f"/{good}") if error.at else f"/{first}"
             raise
 

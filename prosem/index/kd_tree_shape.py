@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from random import Random
 from typing import Any, Generic, TypeVar
 
 from cn.geometry import Box, Code, Point
 from prosem.index.order import HIGHEST, LOWEST
 
-BUCKET = 48
+BUCKET = 32
+SMALL = 1024  # points that are built anew within milliseconds
+SAMPLE = 255  # points to find a cut for more
 INFINITY = float("inf")  # beyond every integer, and compared with one exactly
 Record = tuple[Any, ...]  # a point, and what a flavour keeps of it
 
@@ -50,9 +53,11 @@ class KdTree(ABC, Generic[LeafType]):
     """Points of codes in buckets, under cuts that go through the axes in turn.
 
     No side of a branch outgrows its share: 5/6 of the points in two dimensions, 1 - 1/(3d) in d, plus half a
-    bucket; a branch that does is rebuilt, and those around it stay. (Distinct points can always be cut with
-    1/(2d) of them on the smaller side, so a rebuilt branch is in balance for a number of changes in
-    proportion to its size.) A change takes O(log² N) amortised, a box O(N^(1-1/d)) nodes at worst.
+    bucket. A branch that does is put right, and those around it stay: a small one is built anew, a large one
+    gets another cut, and only the buckets across that cut are touched, so no change makes a long pause.
+    (Distinct points can always be cut with 1/(2d) of them on the smaller side, so a new cut is good for a
+    number of changes in proportion to the size.) A change takes O(log² N) amortised, a box O(N^(1-1/d))
+    nodes at worst.
     """
 
     def __init__(self, dimensions: int, bucket: int = BUCKET) -> None:
@@ -62,6 +67,7 @@ class KdTree(ABC, Generic[LeafType]):
         self.bucket = bucket
         self.visits = 0  # nodes looked at so far
         self._share = 1 - 1 / (3 * dimensions)
+        self._random = Random(dimensions)
         self._root: Any = self._leaf([])
         self._count = 0
 
@@ -122,39 +128,90 @@ class KdTree(ABC, Generic[LeafType]):
             parent.above = after
 
     def _rebuilt(self, node: Any) -> Any:
+        """The same points in balance: a small part is built anew, a large one cut anew at the top."""
         axis = max(node.axis, 0)
-        return self._built([record for leaf in self._leaves(node) for record in self._records(leaf)], axis)
+        if node.size <= SMALL:
+            records = [record for leaf in self._leaves(node) for record in self._records(leaf)]
+            return self._built(records, axis)
+        axis, cut = self._best_cut([self._random_point(node) for _ in range(SAMPLE)], axis)
+        return self._branch(axis, cut, *self._parted(node, axis, cut))
+
+    def _parted(self, node: Any, axis: int, cut: Code) -> tuple[Any, Any]:
+        """A subtree as two, by a cut; only what lies across it is touched."""
+        if node.axis < 0:
+            records = list(self._records(node))
+            below = [record for record in records if record[0][axis] < cut]
+            if len(below) == len(records):
+                return node, self._leaf([])
+            if not below:
+                return self._leaf([]), node
+            return self._leaf(below), self._leaf([r for r in records if not r[0][axis] < cut])
+        if node.axis != axis:
+            first, second = self._parted(node.below, axis, cut), self._parted(node.above, axis, cut)
+            return (
+                self._branch(node.axis, node.cut, first[0], second[0]),
+                self._branch(node.axis, node.cut, first[1], second[1]),
+            )
+        if cut == node.cut:
+            return node.below, node.above
+        if cut < node.cut:
+            low, high = self._parted(node.below, axis, cut)
+            return low, self._branch(axis, node.cut, high, node.above)
+        low, high = self._parted(node.above, axis, cut)
+        return self._branch(axis, node.cut, node.below, low), high
+
+    def _branch(self, axis: int, cut: Code, below: Any, above: Any) -> Any:
+        """Two subtrees as one, in balance, and without a branch where none is needed."""
+        if not below.size:
+            return above
+        if not above.size:
+            return below
+        branch = Branch(axis, cut, below, above, self._join(below.summary, above.summary))
+        size = branch.size
+        if max(below.size, above.size) > self._share * size + self.bucket / 2 or size <= self.bucket // 2:
+            return self._rebuilt(branch)
+        return branch
+
+    def _random_point(self, node: Any) -> Point:
+        at = self._random.randrange(node.size)
+        while node.axis >= 0:
+            below = node.below.size
+            if at < below:
+                node = node.below
+            else:
+                at -= below
+                node = node.above
+        point: Point = node.points[at]
+        return point
 
     def _built(self, records: list[Record], axis: int) -> Any:
         """A balanced tree of records with distinct points, first cut on this axis if it cuts well."""
         if len(records) <= self.bucket:
             return self._leaf(records)
-        best: tuple[int, int, Code] | None = None
-        for turn in range(self.dimensions):
-            along = (axis + turn) % self.dimensions
-            at, cut = self._cut(records, along)
-            smaller = min(at, len(records) - at)
-            if best is None or smaller > best[0]:
-                best = smaller, along, cut
-            if 5 * smaller >= 2 * len(records):
-                break
-        assert best is not None
-        smaller, axis, cut = best
+        axis, cut = self._best_cut([record[0] for record in records], axis)
         below = [record for record in records if record[0][axis] < cut]
         above = [record for record in records if not record[0][axis] < cut]
         following = (axis + 1) % self.dimensions
         first, second = self._built(below, following), self._built(above, following)
         return Branch(axis, cut, first, second, self._join(first.summary, second.summary))
 
-    @staticmethod
-    def _cut(records: list[Record], axis: int) -> tuple[int, Code]:
-        """The cut nearest the middle, and how many are below it (none, if all codes are equal)."""
-        codes = sorted([record[0][axis] for record in records])
-        middle = codes[len(codes) // 2]
-        at, beyond = bisect_left(codes, middle), bisect_right(codes, middle)
-        if beyond < len(codes) and min(beyond, len(codes) - beyond) > at:
-            return beyond, codes[beyond]
-        return at, middle
+    def _best_cut(self, points: list[Point], axis: int) -> tuple[int, Code]:
+        """The cut nearest the middle of an axis: of this one if that is near, else of the best."""
+        best: tuple[int, int, Code] | None = None
+        for turn in range(self.dimensions):
+            along = (axis + turn) % self.dimensions
+            codes = sorted([point[along] for point in points])
+            cut = codes[len(codes) // 2]
+            at, beyond = bisect_left(codes, cut), bisect_right(codes, cut)
+            smaller = min(at, len(codes) - at)
+            if beyond < len(codes) and min(beyond, len(codes) - beyond) > smaller:
+                smaller, cut = min(beyond, len(codes) - beyond), codes[beyond]
+            if best is None or smaller > best[0]:
+                best = smaller, along, cut
+            if 5 * smaller >= 2 * len(codes):
+                break
+        assert best is not None
+        return best[1:]
 
     def _summarise(self, path: list[Branch]) -> None:
         """Take the summary of a changed bucket up its path, as far as it matters."""
@@ -250,9 +307,13 @@ def sides(axis: int, cut: Code, ends: Ends, mask: int) -> tuple[int, int]:
 
 def within(points: list[Point], ends: Ends, mask: int, stop: int | None = None) -> list[int]:
     """Which of the first points of a bucket lie in the box, by the axes that are left to look at."""
-    places = list(range(len(points) if stop is None else stop))
+    places: list[int] | None = None
     for axis, end in enumerate(ends):
         if end is not None and mask >> 2 * axis & 3:
             low, high = end
-            places = [at for at in places if low <= points[at][axis] < high]
-    return places
+            if places is None:
+                some = points if stop is None else points[:stop]
+                places = [at for at, point in enumerate(some) if low <= point[axis] < high]
+            else:
+                places = [at for at in places if low <= points[at][axis] < high]
+    return list(range(len(points) if stop is None else stop)) if places is None else places

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from cn.geometry import Code, Point
 from prosem.index.kd_tree import Entry, MinKdTree, MinLeaf
-from prosem.index.order import Descending
+from prosem.index.kd_tree_shape import INFINITY
+from prosem.index.order import HIGHEST, Descending
 
 
 class Skyline(NamedTuple):
@@ -45,8 +46,9 @@ def skyline(tree: MinKdTree, origin: Point, floor: Code, most_low: int, most_hig
     orthants: list[list[_Seen]] = [[] for _ in range(whole + 1)]
     lows = highs = 0
     top: Any = None if most_high >= 0 else floor  # higher tuples are not looked for
+    anywhere = tuple([HIGHEST if isinstance(code, str) else INFINITY for code in origin])
     # a subtree, the sides of the origin it is on, which of them it is clear of, and its nearest codes there
-    todo: list[tuple[Any, int, int, tuple[Any, ...]]] = [(tree._root, 0, 0, (None,) * dimensions)]
+    todo: list[tuple[Any, int, int, tuple[Any, ...]]] = [(tree._root, 0, 0, anywhere)]
     while todo:
         node, side, clear, corner = todo.pop()
         least = node.summary
@@ -114,21 +116,11 @@ def _open(
     axis = missing.bit_length() - 1
     least = leaf.summary
     height = least if floor < least else floor
-    ends: list[Any] = []
-    for part in (side, side | missing):
-        end = None
-        for seen in orthants[part]:
-            if seen[0] <= height:
-                outward = seen[1]
-                for along, code in enumerate(corner):
-                    if along != axis and not outward[along] <= code:
-                        break
-                else:
-                    code = seen[2][1][axis]
-                    if end is None or (code < end if part & missing else end < code):
-                        end = code
-        ends.append(end)
-    low, high = ends
+    below, above = (
+        [seen[2][1][axis] for seen in orthants[part] if seen[0] <= height and all(map(le, seen[1], corner))]
+        for part in (side, side | missing)
+    )
+    low, high = max(below, default=None), min(above, default=None)
     points = leaf.points
     if low is None:
         return range(stop) if high is None else [at for at in range(stop) if points[at][axis] < high]

@@ -102,7 +102,8 @@ class SumKdTree(KdTree[SumLeaf]):
             if not mask:
                 parts.append(node.summary)
             elif node.axis < 0:
-                parts += [node.sums[at] for at in within(node.points, ends, mask)]
+                held = node.sums
+                parts += [held[at] for at in within(node.points, ends, mask)]
             else:
                 below, above = sides(node.axis, node.cut, ends, mask)
                 if below >= 0:

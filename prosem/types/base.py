@@ -26,6 +26,14 @@ class Bound(NamedTuple):
     place: Any | None
 
 
+class Surroundings(NamedTuple):
+    """What a space needs of the server: the rows of its tables, where a subscription stands, and limits."""
+
+    rows: tuple[Rows, ...]
+    locate: Callable[[int], Bound]
+    max_boxes: int
+
+
 class Draft(NamedTuple):
     """A message before it has its number: see `cn.message.Message`."""
 
@@ -68,8 +76,8 @@ class Form(Protocol):
     @property
     def tables(self) -> tuple[Table, ...]: ...
     def bind(self, params: Mapping[str, Any]) -> Bound: ...
-    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
-        """The server's side of the space over these rows; `locate` tells where a subscription stands."""
+    def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
+        """The server's side of the space."""
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject: ...
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:

@@ -22,7 +22,7 @@ from prosem.index.positions import Positions
 from prosem.language.resolve import column
 from prosem.language.syntax import Distinct, Query
 from prosem.model import Delta, JsonObject, Row, Table
-from prosem.types.base import Bound, Draft, Rows, Space
+from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, Ranges, recognise_ranges
 
@@ -69,8 +69,8 @@ class DistinctForm:
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return self.shape.bind(self.query, params)
 
-    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
-        return DistinctSpace(self, space_id, rows)
+    def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
+        return DistinctSpace(self, space_id, surroundings.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         if bound.place is None:

@@ -20,7 +20,7 @@ from prosem.index.order import Descending
 from prosem.language.resolve import column
 from prosem.language.syntax import Aggregate, Query
 from prosem.model import Delta, JsonObject, Key, Row, Table
-from prosem.types.base import Bound, Draft, Rows, Space
+from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.extreme_rule import Piece, step
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, Ranges, recognise_ranges
@@ -57,12 +57,12 @@ class ExtremeForm:
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return self.shape.bind(self.query, params)
 
-    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
+    def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         if len(self.shape.ranged) > 1:
             from prosem.types.extreme_nd import BoxesSpace
 
-            return BoxesSpace(self, space_id, rows, locate)
-        return ExtremeSpace(self, space_id, rows)
+            return BoxesSpace(self, space_id, surroundings)
+        return ExtremeSpace(self, space_id, surroundings.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         best = None if bound.place is None else cast(Any, space).lowest(bound.topic, bound.place)
@@ -85,15 +85,11 @@ class ExtremeForm:
     def placer(self) -> Callable[[Row | None], tuple[bytes, Codes, Any] | None]:
         """A function that gives topic, coordinates and height of a row; None if a NULL keeps it out."""
         at, kind, place = self.y, self.shape.table.columns[self.y].type, self.shape.placer()
-        encode: Callable[[Any], Any] = kind.code
+        assert kind.encode is not None
+        encode: Callable[[Any], Any] = kind.encode
         if self.maximum:
-            encode = (
-                (lambda value: -kind.code(value))
-                if kind.int64
-                else (lambda value: Descending(kind.code(value)))
-            )  # type: ignore[operator]
-        elif kind.encode is not None:
-            encode = kind.encode
+            ascending = encode
+            encode = (lambda v: -ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
 
         def placed(row: Row | None) -> tuple[bytes, Codes, Any] | None:
             if row is None or row[at] is None:

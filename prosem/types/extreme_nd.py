@@ -1,28 +1,28 @@
 """Range MIN and MAX with ranges on two or more columns.
 
-The regions of one range generalise to unions of boxes of (lo₁, hi₁, lo₂, hi₂, …), found by cutting with the points of a
-k-d tree (`extreme_boxes`). Usually they are few and travel as they are. Beyond `MAX_BOXES` boxes the rest is enumerated:
-the subscriptions in the unresolved boxes are answered one by one from the tree and addressed. The subscriber sees no difference;
-the event costs more: O(s √N) for s subscriptions in those boxes. It loses on events that expose many rows at once
-in groups with many subscriptions: there a scan of arrays would do.
+The regions of one range generalise to unions of boxes of (lo₁, hi₁, lo₂, hi₂, …), cut out by the points of a k-d tree
+(`extreme_boxes`). Usually they are few enough to travel as they are. Beyond the configured number of boxes the rest is
+enumerated: the subscriptions in the unresolved boxes are answered one by one from the tree, and addressed. The subscriber
+sees no difference; the event costs O(√N) for each of those subscriptions. A group of a few subscriptions is always answered
+that way: describing regions for them would be the dearer plan. It loses on events that expose many rows to many
+subscriptions at once: there a scan of arrays would do better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from cn.geometry import Box
 from prosem.index.kd_tree import MinKdTree
 from prosem.model import Delta, Key
-from prosem.types.base import Bound, Draft, Rows
-from prosem.types.extreme_boxes import MAX_BOXES, step
+from prosem.types.base import Draft, Surroundings
+from prosem.types.extreme_boxes import settle, step
 from prosem.types.extreme_rule import Piece
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import Codes
+from prosem.types.ranges import Codes, around
 
+FEW = 48  # subscriptions up to which an event is answered one by one at once
 _encode = msgspec.json.encode
 _Spot = tuple[Codes, Any]  # coordinates, y
 
@@ -37,9 +37,11 @@ class Told(NamedTuple):
 class BoxesSpace(PointSpace):
     """One k-d tree for each combination of equality values."""
 
-    def __init__(self, form: Any, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> None:
+    def __init__(self, form: Any, space_id: int, surroundings: Surroundings) -> None:
         super().__init__(form.shape, space_id)
-        self._form, self._rows, self._place, self._locate = form, rows, form.placer(), locate
+        rows = surroundings.rows[0]
+        self._form, self._rows, self._place, self._locate = form, rows, form.placer(), surroundings.locate
+        self._max_boxes = surroundings.max_boxes
         self._dimensions = len(form.shape.ranged)
         self._trees: dict[bytes, MinKdTree] = {}
         entries: dict[bytes, list[tuple[Codes, Any, Any]]] = {}
@@ -81,50 +83,25 @@ class BoxesSpace(PointSpace):
 
     def _step(self, topic: bytes, old: _Spot | None, new: _Spot | None, key: Key, told: Told) -> None:
         tree = self._tree(topic)
-        if len(self.points):
-            found, unresolved = step(tree, old, new, key, MAX_BOXES)
+        if len(self.points) > FEW:
+            found, unresolved = step(tree, old, new, key, self._max_boxes)
             told.pieces.extend((topic, piece) for piece in found)
-            if unresolved:
-                self._enumerate(tree, topic, unresolved, old, new, key, told)
         else:
             if old is not None:
                 tree.remove(*old, key)
             if new is not None:
                 tree.add(*new, key)
-        if not len(tree):
-            del self._trees[topic]
-
-    def _enumerate(
-        self,
-        tree: MinKdTree,
-        topic: bytes,
-        boxes: list[Box],
-        old: _Spot | None,
-        new: _Spot | None,
-        key: Key,
-        told: Told,
-    ) -> None:
-        """Compare the extreme before and after for every subscription in the boxes, by the tree without the row."""
-        if new is not None:
-            tree.remove(*new, key)
-        for sid in self.points.find(topic, tuple(boxes)).tolist():
+            unresolved = (
+                [around(spot[0]) for spot in (old, new) if spot is not None] if len(self.points) else []
+            )
+        for sid in sorted({sid for box in unresolved for sid in self.points.find(topic, (box,)).tolist()}):
             place = self._locate(sid).place
             assert place is not None
-            box = self._form.shape.data_box(place)
-            rest = tree.lowest(box)
-            before, after = (self._better(rest, spot, box, key) for spot in (old, new))
-            if (before and before[0]) != (after and after[0]):
-                told.single.append((sid, None if after is None else after[1]))
-        if new is not None:
-            tree.add(*new, key)
-
-    @staticmethod
-    def _better(rest: Any, spot: _Spot | None, box: Any, key: Key) -> tuple[Any, Key] | None:
-        """Height and key of the extreme of the other rows and this one, if it lies in the box."""
-        found = None if rest is None else (rest[0], rest[2])
-        if spot is None or not all(code in side for code, side in zip(spot[0], box, strict=True)):
-            return found
-        return (spot[1], key) if found is None or spot[1] < found[0] else found
+            piece = settle(tree, old, new, key, place)
+            if piece is not None:
+                told.single.append((sid, cast("Key | None", piece.ref)))
+        if not len(tree):
+            del self._trees[topic]
 
     def drafts(self, description: Told) -> list[Draft]:
         drafts = [

@@ -9,7 +9,7 @@ It loses where a result is large and changes with nearly every event: then every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -23,7 +23,7 @@ from prosem.errors import LanguageError
 from prosem.language.resolve import column, normal_form
 from prosem.language.syntax import Columns, Query, Star
 from prosem.model import Delta, JsonObject, Key, Row, Table
-from prosem.types.base import Bound, Draft, Rows, Space
+from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 
 Filters = tuple[dict[int, Extent], ...]
 _encode = msgspec.json.encode
@@ -51,7 +51,7 @@ class FilterForm:
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)
 
-    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
+    def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         return FilterSpace(self.table, space_id)
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:

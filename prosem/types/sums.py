@@ -24,7 +24,7 @@ from prosem.index.sum_tree import SumTree
 from prosem.language.resolve import column
 from prosem.language.syntax import Aggregate, Query
 from prosem.model import Delta, JsonObject, Row, Table
-from prosem.types.base import Bound, Draft, Rows, Space
+from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, Ranges, around, recognise_ranges
@@ -75,8 +75,8 @@ class SumForm:
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return self.shape.bind(self.query, params)
 
-    def open_space(self, space_id: int, rows: Rows, locate: Callable[[int], Bound]) -> Space:
-        return SumSpace(self, space_id, rows)
+    def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
+        return SumSpace(self, space_id, surroundings.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         return {"value": self.value(self.state(space, bound))}

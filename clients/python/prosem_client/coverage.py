@@ -18,10 +18,14 @@ Covers = Callable[[JsonObject, JsonObject], bool]
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """A range on its way into force: `seq` is where (None: not known), `target` what the user asked for."""
+    """A range on its way into force: `seq` is where (None: not known), `target` what the user asked for.
+
+    One that is not active is told nothing: the rows at hand are then complete for nothing.
+    """
 
     params: JsonObject
     target: JsonObject
+    is_active: bool = True
     seq: int | None = None
 
 
@@ -53,9 +57,9 @@ class Coverage:
         """Where the next step takes effect, as far as known."""
         return next((step.seq for step in self._steps if step.seq is not None), None)
 
-    def begin(self, params: JsonObject, target: JsonObject) -> Step:
+    def begin(self, params: JsonObject, target: JsonObject, is_active: bool = True) -> Step:
         """A range is sent to the server."""
-        step = Step(params, target)
+        step = Step(params, target, is_active)
         self._steps.append(step)
         return step
 
@@ -63,10 +67,6 @@ class Coverage:
         """The server did not take it."""
         if step in self._steps:
             self._steps.remove(step)
-
-    def suspend(self) -> None:
-        """The rows are complete for nothing before the next step."""
-        self._in_force = None
 
     def holds(self, exact: JsonObject) -> bool:
         """Whether the exact answer follows from the rows at hand, whatever of the unknown is in force."""
@@ -90,7 +90,8 @@ class Coverage:
             step = self._steps.popleft()
             if step.seq is None:
                 continue  # never answered: what was sent after it has replaced it
-            self._in_force = self._at_server = step.params
+            self._at_server = step.params
+            self._in_force = step.params if step.is_active else None
             last = step
         return last
 

@@ -67,9 +67,11 @@ class Feed:
         self._news.set()
 
     @property
-    def first_seq(self) -> int | None:
-        """The seq of the next frame, None if none is queued."""
-        return self._frames[0].seq if self._frames else None
+    def horizon(self) -> int:
+        """Up to this seq no frame is queued, and none will come."""
+        if self._frames:
+            return self._frames[0].seq - 1
+        return -1 if self.received is None else self.received
 
     def interrupt(self, error: Exception) -> None:
         """Raise the error once, at the consumer's next step; the stream goes on."""

@@ -104,11 +104,13 @@ class MonitoredSubscription(Subscription):
     async def _step(self) -> Change | None:
         feed = self._feed
         assert feed is not None
-        self._arrive()
+        self._arrive(self._position)
         if self._is_active and self._desired != self._shown and self._coverage.holds(self._desired):
             self._show(self._desired)
         if self._coverage.holds(self._shown) and (item := self._told()):
             return item
+        if self._arrive(feed.horizon):  # nothing more comes before it
+            return None
         frame = feed.pop(hold=self._coverage.must_wait(self._shown))
         if frame is not None:
             return self._consume(frame)
@@ -127,18 +129,16 @@ class MonitoredSubscription(Subscription):
         self._result = self._held.result()
         return self._item(None if is_snapshot else change, snapshot=is_snapshot)
 
-    def _arrive(self) -> None:
-        """Put into force what takes effect before the next frame."""
-        assert self._feed is not None
-        if self._coverage.next_seq is None:
-            return
-        first, received = self._feed.first_seq, self._feed.received or 0
-        step = self._coverage.arrive(max(self._position, received if first is None else first - 1))
-        if step is not None:
-            assert step.seq is not None
-            self._position = max(self._position, step.seq)
-            if self._is_active:
-                self._show(self._desired if self._coverage.holds(self._desired) else step.target)
+    def _arrive(self, position: int) -> bool:
+        """Put into force what takes effect up to there; whether anything does."""
+        step = self._coverage.arrive(position)
+        if step is None:
+            return False
+        assert step.seq is not None
+        self._position = max(self._position, step.seq)
+        if step.is_active:
+            self._show(self._desired if self._coverage.holds(self._desired) else step.target)
+        return True
 
     def _show(self, params: JsonObject) -> None:
         self._shown = params
@@ -226,7 +226,7 @@ class MonitoredSubscription(Subscription):
         body: JsonObject = {"params": wide}
         if coverage.is_unknown:  # the request of unknown fate may have been one to suspend or resume
             body["active"] = self._is_active
-        step = coverage.begin(wide, exact)
+        step = coverage.begin(wide, exact, self._is_active)
         self._sent_at = asyncio.get_running_loop().time()
         self.patches += 1
         try:
@@ -253,13 +253,10 @@ class MonitoredSubscription(Subscription):
         async with self._registering:
             coverage, feed = self._coverage, self._feed
             assert feed is not None
-            step = coverage.begin(coverage.at_server, self._desired)
-            if active and not self._is_active:
-                coverage.suspend()
+            step = coverage.begin(coverage.at_server, self._desired, active)
             try:
                 answer = await self._patch({"params": step.params, "active": active})
             except ConnectionLost:
-                coverage.suspend()
                 self._later(AGAIN_S, "_is_repeat")  # back to what it was
                 raise
             except ProsemError:

@@ -1,0 +1,154 @@
+"""The forms of a value notification: where the interval around a told value ends."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value = Any  # int or float
+Radius = Any  # int or float; exact relative forms also take a Fraction
+Array = NDArray[Any]
+SMALL = 1 << 62  # 64-bit arrays are used while everything stays below
+
+
+class Ends(ABC):
+    """The two ends of a subscription told `c` with radius `r`: it fires iff `d <= left` or `d >= right`.
+
+    Ends lie strictly on either side of `c`, so an equal value never fires. Exact forms take and give integers (an end
+    between two integers is rounded away from `c`, which no integer notices); the others take doubles and end where
+    IEEE arithmetic says, operation by operation. For one `c` the ends move outward as `r` grows.
+
+    `circular` says whether theorem 3 holds: centres of one radius keep their circular order. Thesis 4.2.1, 4.6.2.
+    """
+
+    circular: ClassVar[bool] = True
+
+    def __init__(self, *, exact: bool = True) -> None:
+        self.exact = exact
+
+    @abstractmethod
+    def right(self, c: Value, r: Radius) -> Value: ...
+    @abstractmethod
+    def left(self, c: Value, r: Radius) -> Value: ...
+    @abstractmethod
+    def fits(self, c: Value, r: Radius) -> bool:
+        """Whether 64-bit integers hold everything that is computed at `c` for radii up to `r`."""
+
+    @abstractmethod
+    def _outward(self, c: Any, radii: Array) -> tuple[Array, Array]:
+        """Right ends and negated left ends, perhaps not yet beyond `c`."""
+
+    def arrays(self, c: Any, radii: Array) -> tuple[Array, Array]:
+        """Right ends and negated left ends of many radii; `c` is one value or a column of them."""
+        if radii.dtype == object:
+            rights: Array = np.frompyfunc(self.right, 2, 1)(c, radii)
+            lefts: Array = np.frompyfunc(self.left, 2, 1)(c, radii)
+            return rights, -lefts
+        right, minus_left = self._outward(c, radii)
+        if self.exact:
+            return np.maximum(right, c + 1), np.maximum(minus_left, 1 - c)
+        above, below = np.nextafter(c, np.inf), np.nextafter(-c, np.inf)
+        return np.maximum(right, above), np.maximum(minus_left, below)
+
+    def calm(self, c: float, r: float) -> bool:
+        """Whether no double overflows at `c` for radii up to `r`."""
+        return self.right(c, r) < math.inf and self.left(c, r) > -math.inf
+
+
+class Change(Ends):
+    """Absolute: `c ± r`.
+
+    >>> Change().right(10, 3), Change().left(10, 0), Change(exact=False).right(0.1, 0.2)
+    (13, 9, 0.30000000000000004)
+    """
+
+    def right(self, c: Value, r: Radius) -> Value:
+        return max(c + r, c + 1 if self.exact else math.nextafter(c, math.inf))
+
+    def left(self, c: Value, r: Radius) -> Value:
+        return min(c - r, c - 1 if self.exact else math.nextafter(c, -math.inf))
+
+    def fits(self, c: Value, r: Radius) -> bool:
+        return bool(abs(c) + r < SMALL)
+
+    def _outward(self, c: Any, radii: Array) -> tuple[Array, Array]:
+        return radii + c, radii - c
+
+
+class Percent(Ends):
+    """Relative to the told value's size: `c ± |c|·p/100`. A radius of an exact form means `p = radius / scale`.
+
+    Two centres of one radius have intervals of different lengths, so theorem 3 does not hold.
+
+    >>> from fractions import Fraction
+    >>> Percent().right(-30, 25), Percent(scale=10).left(30, 125), Percent().right(7, Fraction(1, 3))
+    (-22, 26, 8)
+    """
+
+    circular = False
+
+    def __init__(self, *, exact: bool = True, scale: int = 1) -> None:
+        super().__init__(exact=exact)
+        self.scale = scale
+
+    def _reach(self, c: Value, p: Radius) -> Value:
+        if not self.exact:
+            return abs(c) * p / 100
+        return max(1, -(-abs(c) * p.numerator // (100 * self.scale * p.denominator)))
+
+    def right(self, c: Value, r: Radius) -> Value:
+        right = c + self._reach(c, r)
+        return right if self.exact else max(right, math.nextafter(c, math.inf))
+
+    def left(self, c: Value, r: Radius) -> Value:
+        left = c - self._reach(c, r)
+        return left if self.exact else min(left, math.nextafter(c, -math.inf))
+
+    def fits(self, c: Value, r: Radius) -> bool:
+        return bool(abs(c) * (r + 1) < SMALL and 100 * self.scale < SMALL and r < SMALL)
+
+    def _outward(self, c: Any, radii: Array) -> tuple[Array, Array]:
+        size = abs(c)
+        reach = -((-size * radii) // (100 * self.scale)) if self.exact else radii * size / 100
+        return c + reach, reach - c
+
+
+class Factor(Ends):
+    """Multiplicative: `c·f` and `c/f`. A radius of an exact form means `f = radius / scale`.
+
+    A told value at or below zero: every change fires; a new one there is beyond every `c/f`, so it fires all.
+
+    >>> Factor().right(10, 2), Factor(scale=2).left(10, 3), Factor().right(-4, 2)
+    (20, 6, -3)
+    """
+
+    def __init__(self, *, exact: bool = True, scale: int = 1) -> None:
+        super().__init__(exact=exact)
+        self.scale = scale
+
+    def right(self, c: Value, r: Radius) -> Value:
+        if self.exact:
+            return c + 1 if c <= 0 else max(c + 1, -(-c * r.numerator // (r.denominator * self.scale)))
+        above = math.nextafter(c, math.inf)
+        return above if c <= 0 else max(above, c * r)
+
+    def left(self, c: Value, r: Radius) -> Value:
+        if self.exact:
+            return c - 1 if c <= 0 else min(c - 1, c * r.denominator * self.scale // r.numerator)
+        below = math.nextafter(c, -math.inf)
+        return below if c <= 0 else min(below, c / r)
+
+    def fits(self, c: Value, r: Radius) -> bool:
+        return bool((abs(c) + 1) * max(r, self.scale) < SMALL)
+
+    def _outward(self, c: Any, radii: Array) -> tuple[Array, Array]:
+        positive = np.maximum(c, 0)  # at zero both ends are 0: not beyond c, hence moved next to it
+        if self.exact:
+            right, left = -((-positive * radii) // self.scale), positive * self.scale // radii
+        else:
+            right, left = positive * radii, positive / radii
+        return np.where(c > 0, right, c), np.where(c > 0, -left, -c)
