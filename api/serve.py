@@ -24,12 +24,21 @@ def configure_logging(level: str) -> None:
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
 
 
+class Runner(uvicorn.Server):
+    """Ends by itself after a signal, instead of by the signal: Ctrl-C is no failure."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+
+
 def serve(settings: Settings) -> int:
     """Exit code 0 after a signal, 1 when the server could not start."""
     configure_logging(settings.log_level)
     sys.setswitchinterval(SWITCH_S)
     made = Server(settings)
-    runner = uvicorn.Server(config(made, settings))
+    runner = Runner(config(made, settings))
 
     def stop() -> None:
         runner.should_exit = True

@@ -110,7 +110,7 @@ class Host:
 class Edge:
     """Hosts what somebody listens to.
 
-    `replay(stream, after, upto, state)` starts the replay of a stream, where `state` is the edge's as of `upto`;
+    `replay(stream, frame)` starts the replay of a stream that begins in the past;
     `orphan(id)` is told of an ephemeral subscription that nobody listens to any more.
     """
 
@@ -122,7 +122,7 @@ class Edge:
         self._folding_seq = 0
         self.seq = 0
         self.network: Network
-        self.replay: Callable[[Stream, int, int, Any], None]
+        self.replay: Callable[[Stream, c.Hosted], None]
         self.orphan: Callable[[str], None]
 
     @property
@@ -191,7 +191,7 @@ class Edge:
         if frame.after is not None and frame.after < frame.seq:
             stream.seq = frame.after
             stream.replay()
-            self.replay(stream, frame.after, frame.seq, frame.state)
+            self.replay(stream, frame)
             return
         if frame.after is None:
             stream.give("snapshot", frame.seq, frame.snapshot)

@@ -16,6 +16,7 @@ import msgspec
 
 from cn.message import Message
 from cn.networks.local import LocalNetwork
+from prosem.commands import Hosted
 from prosem.edge import NOWHERE, Stream
 from prosem.metrics import Metrics
 from prosem.model import Row, Table
@@ -30,11 +31,12 @@ _read_message = msgspec.json.Decoder(Message).decode
 
 
 class Request(NamedTuple):
-    """Bring a stream from `after` to `upto`, where its edge state is `state`."""
+    """Bring a stream from `after` to `upto`, where its place is `bound` and its edge state is `state`."""
 
     stream: Stream
     after: int
     upto: int
+    bound: Bound
     state: Any
 
 
@@ -55,8 +57,10 @@ class Replayer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def submit(self, stream: Stream, after: int, upto: int, state: Any) -> None:
-        self._requests.append(Request(stream, after, upto, state))
+    def submit(self, stream: Stream, frame: Hosted) -> None:
+        assert frame.after is not None
+        bound = frame.bound or NOWHERE
+        self._requests.append(Request(stream, frame.after, frame.seq, bound, frame.state))
         self._wake.set()
 
     async def _work(self) -> None:
@@ -139,7 +143,7 @@ class Replay:
 
     def _plan(self, sid: int, after: int, history: list[HistoryRow]) -> None:
         host = self._requests[sid][0].stream.host
-        bound = NOWHERE
+        bound = NOWHERE if history else self._requests[sid][0].bound
         for seq, part, kind, params, state in history:
             place = NOWHERE if kind == "suspended" else host.form.bind(decode_exact(params or b"{}"))
             if seq <= after:

@@ -251,7 +251,6 @@ class State:
             writes.subscriptions.append(
                 (sid, id, statement.id, group.id, encoded, True, command.durable, self.seq)
             )
-            writes.history.append((sid, self.seq, 0, "created", encoded, None))
             ids.append(id)
         space.add(sids, bounds)
         self.group_sizes[group.id] += len(sids)
@@ -411,6 +410,8 @@ class State:
 
         packed = self._packed_state(form, space, bound) if was_active else None
         self._shift(sid, form, space, bound if was_active else None, moved if active else None)
+        created = (sid, self.registry.created(sid), 0, "created", self.registry.params(sid), None)
+        self.batch.writes.history.append(created)  # kept once: a point that never moved needs no history
         self.registry.set_params(sid, params)
         change = form.difference(_plain(before), _plain(after)) if active else None
         if was_active and not active:

@@ -1,316 +1,58 @@
-"""The update monitor and pinned variables: what the user sees is the exact answer, at every step, for fewer requests.
-
-The parts are held against brute force and against the server's own codes; the whole against a simulated server whose
-answers and frames overtake each other, where every item is compared with the rows as of its seq; and against a real
-server beside a plain subscription.
-"""
+"""The update monitor and pinned variables against a real server, beside a plain subscription to the same query."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import math
 import random
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from prosem_client import (
     AsyncClient,
     Client,
-    Closed,
-    ConnectionLost,
     MonitoredSubscription,
     NotMonitorable,
     ProsemError,
+    Subscription,
     UpdateMonitor,
     fold,
     release,
 )
-from prosem_client.conditions import End, condition
-from prosem_client.coverage import Coverage
-from prosem_client.feed import Feed, Frame
-from prosem_client.forecast import History
-from prosem_client.held import HeldRows, Limit, Limits
-from prosem_client.monitor import Widening, limits_of
-from prosem_client.query import Shape
-from prosem_client.scales import scale
-from prosem_client.spline import Spline
-from prosem_client.subscription import Opening
-from prosem_client.values import Change, Result, encode
 
-from prosem.columns import column_type
-from prosem.language.extents import extent
-from prosem.language.syntax import Atom, ColumnName, Parameter
-from prosem.model import Column
-from prosem.wire import decode_exact
-
-SQL = "SELECT * FROM t WHERE x BETWEEN :lo AND :hi"
-TABLE = {
-    "name": "t",
-    "columns": [
-        {"name": "k", "type": "integer"},
-        {"name": "x", "type": "integer"},
-        {"name": "s", "type": "text"},
-    ],
-    "primary_key": ["k"],
-}
+COLUMNS = {"k": "integer", "x": "integer", "price": "numeric(8,2)", "s": "text"}
 WAIT_S = 10.0
+EAGER = UpdateMonitor(frequency_hz=10, window_s=0.4)
 
 
-# -- which queries -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ("x BETWEEN :lo AND :hi", [("x", "lo", True, False), ("x", "hi", False, False)]),
-        ("x >= :lo AND x < :hi", [("x", "lo", True, False), ("x", "hi", False, True)]),
-        (":lo < x AND s = :s", [("x", "lo", True, True)]),
-        ("(t.x > :a AND (x <= :b)) AND y BETWEEN 3 AND :c", [("x", "a", True, True), ("x", "b", False, False), ("y", "c", False, False)]),
-        ('"My X" >= :lo AND (x = 1 OR y > :y)', [("My X", "lo", True, False)]),
-        ("s = 'a AND x > :no' AND x > :a -- AND x < :b", [("x", "a", True, True)]),
-        ("x > :twice AND y < :twice AND y > :once", [("y", "once", True, True)]),
-        ("NOT x > :a AND y > :b", [("y", "b", True, True)]),
-        ("x BETWEEN :pos - :reach AND :hi", [("x", "hi", False, False)]),
-        ("y BETWEEN 1 AND 2 AND x > :a", [("x", "a", True, True)]),
-        ("d >= :from_day::date AND x > :a", [("x", "a", True, True)]),
-    ],
-)  # fmt: skip
-def test_the_ends_of_a_range(where: str, expected: list[tuple[str, str, bool, bool]]) -> None:
-    assert list(condition(f"SELECT * FROM t WHERE {where}").ends) == [End(*end) for end in expected]
+def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(30):
+                await test(*arguments, **named)
+
+        asyncio.run(bounded())
+
+    return run
 
 
-@pytest.mark.parametrize(
-    ("sql", "word"),
-    [
-        ("SELECT MIN(x) FROM t WHERE x BETWEEN :lo AND :hi", "aggregate"),
-        ("SELECT DISTINCT s FROM t WHERE x > :lo", "distinct"),
-        ("SELECT * FROM t JOIN u USING (k) WHERE x > :lo", "join"),
-        ("SELECT * FROM t WHERE x > :lo OR s = 'a'", "OR"),
-        ("SELECT * FROM t WHERE x BETWEEN :pos - :reach AND :pos + :reach", "arithmetic"),
-        ("SELECT * FROM t WHERE x = :x", "BETWEEN"),
-        ("SELECT * FROM t", "range"),
-        ("SELECT x FROM t WHERE x > :lo", "value notification"),
-    ],
-)
-def test_a_query_that_cannot_be_checked_is_refused(sql: str, word: str) -> None:
-    async def run() -> None:
-        async with AsyncClient("http://127.0.0.1:9") as client:
-            with pytest.raises(NotMonitorable, match=word):
-                client.subscribe(sql, monitor=UpdateMonitor())
-            with pytest.raises(NotMonitorable, match="notification"):
-                client.subscribe(SQL, notify={"change": 1}, monitor=UpdateMonitor())
-
-    asyncio.run(run())
+def row(k: int, x: int | None, price: str | None = "1.00", s: str = "a") -> dict[str, Any]:
+    return {"op": "upsert", "row": {"k": k, "x": x, "price": price, "s": s}}
 
 
-@pytest.mark.parametrize(
-    ("sql", "word"),
-    [
-        ("SELECT * FROM t WHERE s > :lo", "numbers or times"),
-        ("SELECT * FROM t WHERE nonsense > :lo", "no such column"),
-        ("SELECT k, s FROM t WHERE x > :lo", "needs x"),
-        ("SELECT x, s FROM t WHERE x > :lo", "needs k"),
-    ],
-)
-def test_a_range_that_cannot_be_foretold_is_refused(sql: str, word: str) -> None:
-    with pytest.raises(NotMonitorable, match=word):
-        limits_of(condition(sql), TABLE)
-
-
-def test_a_monitor_needs_sensible_settings() -> None:
-    for bad in ({"frequency_hz": 0}, {"window_s": -1.0}, {"margin": -0.1}):
-        with pytest.raises(ValueError, match="needs"):
-            UpdateMonitor(**bad)
-
-
-# -- comparing as the server does ----------------------------------------------------------------------------
-_WHOLE = st.integers(-5, 5) | st.integers(-(2**70), 2**70)
-_TENTHS = st.integers(-60, 60).map(lambda n: n / 10)
-_DAYS = st.integers(-40, 40).map(lambda n: (date(2024, 1, 1) + timedelta(days=n)).isoformat())
-_MOMENTS = st.integers(-9, 9).map(lambda n: datetime(2024, 1, 1, tzinfo=UTC) + timedelta(microseconds=n))
-_ODD = st.sampled_from(
-    [
-        True,
-        "abc",
-        "",
-        "NaN",
-        "2024-13-01",
-        "2024-01-01",
-        "1e3",
-        "0x1",
-        float("1e300"),
-        Decimal("1.5"),
-        date(2024, 1, 1),
-        [1],
-    ]
-)
-_CASES: dict[str, tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
-    "integer": (st.integers(-6, 6), _WHOLE | _TENTHS),
-    "bigint": (st.integers(-(2**63), 2**63 - 1) | st.integers(-6, 6), _WHOLE | _TENTHS),
-    "double precision": (_TENTHS | st.sampled_from([0.0, -0.0, 1e300, 2.0**53]), _WHOLE | _TENTHS | st.just(2**53 + 1)),
-    "numeric(6,2)": (st.integers(-600, 600).map(lambda n: f"{n / 100:.2f}"), _WHOLE | _TENTHS | st.sampled_from(["1.005", " 2 ", "-0.5", Decimal("0.10"), "9" * 40])),
-    "date": (_DAYS, _DAYS | st.just(date(2024, 1, 1))),
-    "timestamptz": (_MOMENTS.map(datetime.isoformat), _MOMENTS | _MOMENTS.map(lambda m: m.isoformat()[:-6]) | st.sampled_from(["2024-01-01", "2024-01-01T01:00:00+01:00"])),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("type", sorted(_CASES))
-@pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
-@given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_a_comparison_is_the_servers(type: str, sign: str, data: st.DataObject) -> None:
-    values, params = _CASES[type]
-    value = data.draw(st.none() | values)
-    given_param = data.draw(st.none() | params | _ODD)
-    sent = decode_exact(encode({"p": given_param}).encode())  # as it reaches the server
-    kind, found = column_type(type), scale(type)
-    assert found is not None
-    limit = Limit(End("x", "p", sign[0] == ">", len(sign) == 1), found)
-    atom = Atom(ColumnName("x"), sign, (Parameter("p"),))
-    try:
-        constant = Limits([limit]).constants({"p": given_param})
-    except ValueError:
-        with pytest.raises(Exception, match="p"):  # the server refuses it too
-            extent(atom, Column("x", kind), sent)
-        return
-    code = None if value is None else kind.code(kind.read(decode_exact(encode({"v": value}).encode())["v"]))
-    expected = code in extent(atom, Column("x", kind), sent)
-    limits = Limits([limit])
-    assert limits.admit(limits.places({"x": value}), constant) == expected, (value, sign, given_param)
-
-
-@pytest.mark.parametrize("type", sorted(_CASES))
-@given(place=st.floats(-1e17, 1e17), upward=st.booleans())
-def test_a_wider_end_lies_beyond(type: str, place: float, upward: bool) -> None:
-    found = scale(type)
-    assert found is not None
-    value = found.beyond(place, upward)
-    column_type(type).constant(decode_exact(encode({"v": value}).encode())["v"])
-    there = found.constant(value)
-    is_clamped = type in ("date", "timestamptz")
-    assert is_clamped or (there >= place if upward else there <= place)
-    assert is_clamped or abs(float(there) - place) <= 1 + abs(place) * 1e-15
-
-
-# -- the curve -----------------------------------------------------------------------------------------------
-@given(st.lists(st.tuples(st.floats(0.01, 3), st.floats(-100, 100)), min_size=2, max_size=12))
-@settings(max_examples=80, deadline=None)
-def test_a_spline_is_smooth_and_its_extremes_bound_it(steps: list[tuple[float, float]]) -> None:
-    times, now = [], 0.0
-    for width, _ in steps:
-        now += width
-        times.append(now)
-    curve = Spline(times, [value for _, value in steps])
-    curve.check()
-    low, high = curve.extremes()
-    samples = [curve.at(times[0] + (times[-1] - times[0]) * at / 500) for at in range(501)]
-    assert low - 1e-6 <= min(samples)
-    assert max(samples) <= high + 1e-6
-    assert low in {*curve.values} or any(math.isclose(low, curve.at(at)) for at in curve.turning_points())
-
-
-def test_a_spline_follows_a_smooth_function() -> None:
-    times = [at / 4 for at in range(41)]
-    curve = Spline(times, [math.sin(time) for time in times])
-    assert max(abs(curve.at(at / 100) - math.sin(at / 100)) for at in range(100, 900)) < 1e-3
-    turns = curve.turning_points()
-    assert [round(turn, 2) for turn in turns] == [round(math.pi * (n + 0.5), 2) for n in range(3)]
-    for bad in ([0.0], [0.0, 0.0]):
-        with pytest.raises(ValueError, match="spline"):
-            Spline(bad, [1.0] * len(bad))
-
-
-def history(values: list[float], rate: float = 100.0) -> History:
-    found = History(window_s=1.0)
-    for at, value in enumerate(values):
-        found.record(at / rate, value)
-        found.check()
-    return found
-
-
-def test_a_trend_is_carried_on_and_an_oscillation_bounded() -> None:
-    dice = random.Random(1)
-    low, high = history([3.0 * at for at in range(100)]).band() or (0, 0)
-    assert low == pytest.approx(297, abs=1)
-    assert high == pytest.approx(597, abs=5)
-    low, high = history([-3.0 * at + dice.uniform(-2, 2) for at in range(100)]).band() or (0, 0)
-    assert -700 < low < -500
-    assert -300 < high < -280
-    for period in (5, 20, 50):
-        low, high = history([10 * math.sin(2 * math.pi * at / period) for at in range(100)]).band() or (0, 0)
-        assert -25 < low < -9
-        assert 9 < high < 25
-    low, high = history([5.0 if at % 2 else -5.0 for at in range(60)]).band() or (0, 0)
-    assert low <= -5
-    assert high >= 5
-    jump = history([0.0] * 50 + [1000.0]).band() or (0, 0)
-    assert -1001 <= jump[0]
-    assert jump[1] <= 4000
-    assert history([1.0, 2.0, 3.0]).band() is None
-
-
-def test_frequency_counts_within_the_window() -> None:
-    found = history([float(at) for at in range(300)])
-    assert found.frequency(2.99) == pytest.approx(101, abs=1)
-    assert found.frequency(3.49) == pytest.approx(51, abs=1)
-    assert found.frequency(9.0) == 0
-    found.record(9.0, 1.0)
-    found.record(9.0, 2.0)
-    assert len(found) == 1
-
-
-# -- rows at hand --------------------------------------------------------------------------------------------
-def limits_for(sql: str = SQL) -> Limits:
-    return limits_of(condition(sql), TABLE)
-
-
-TWO_ENDS = "SELECT * FROM t WHERE x > :lo AND x < :hi AND k <= :most"
-
-
-@given(data=st.data(), sql=st.sampled_from([SQL, TWO_ENDS]))
-@settings(max_examples=150, deadline=None)
-def test_held_rows_are_those_of_a_scan(data: st.DataObject, sql: str) -> None:
-    limits, ends = limits_for(sql), condition(sql).ends
-    xs, constant = st.none() | st.integers(0, 9), st.none() | st.integers(-1, 10)
-    rows: dict[int, dict[str, Any]] = {
-        k: {"k": k, "x": data.draw(xs)} for k in range(data.draw(st.integers(0, 5)))
-    }
-    params = {end.parameter: data.draw(constant) for end in ends}
-    held = HeldRows(limits, ("k",), list(rows.values()), limits.constants(params))
-    told = held.result()
-    for _ in range(data.draw(st.integers(1, 12))):
-        if data.draw(st.booleans()):
-            params = {
-                **params,
-                data.draw(st.sampled_from([end.parameter for end in ends])): data.draw(constant),
-            }
-            held.show(limits.constants(params))
-        else:
-            k = data.draw(st.integers(0, 7))
-            row = {"k": k, "x": data.draw(xs)}
-            if k not in rows:
-                held.apply({"add": [row]})
-                rows[k] = row
-            elif data.draw(st.booleans()):
-                held.apply({"update": [row]})
-                rows[k] = row
-            else:
-                held.apply({"remove": [{"k": k}]})
-                del rows[k]
-        held.check()
-        if data.draw(st.booleans()):
-            change = held.take()
-            if change is not None:
-                after = fold(told, change, key=("k",))
-                assert by_key(after) != by_key(told), "a change that changes nothing"
-                told = after
-            assert by_key(told) == by_key(held.result()) == scan(rows, ends, params)
+@asynccontextmanager
+async def opened(server: str, rows: int = 100) -> AsyncIterator[tuple[AsyncClient, str]]:
+    """A client, and a table of its own with x = k."""
+    async with AsyncClient(server) as client:
+        table = f"cars_{uuid.uuid4().hex[:12]}"
+        await client.create_table(table, COLUMNS, ["k"])
+        await client.publish(table, [row(k, k, f"{k / 4:.2f}") for k in range(rows)])
+        yield client, table
 
 
 def by_key(result: dict[str, Any] | None) -> dict[int, Any]:
@@ -318,329 +60,223 @@ def by_key(result: dict[str, Any] | None) -> dict[int, Any]:
     return {row["k"]: row for row in result["rows"]}
 
 
-def scan(rows: dict[int, dict[str, Any]], ends: tuple[End, ...], params: dict[str, Any]) -> dict[int, Any]:
-    """The answer, row by row, without any of the parts above."""
-    signs: dict[tuple[bool, bool], Callable[[Any, Any], bool]] = {
-        (True, True): lambda a, b: a > b, (True, False): lambda a, b: a >= b,
-        (False, True): lambda a, b: a < b, (False, False): lambda a, b: a <= b,
-    }  # fmt: skip
-    found = {}
-    for k, row in rows.items():
-        sides = [(row[end.column], params[end.parameter], signs[end.is_lower, end.is_open]) for end in ends]
-        if all(a is not None and b is not None and sign(a, b) for a, b, sign in sides):
-            found[k] = row
-    return found
+async def catch_up(subscription: Subscription, expected: dict[int, Any]) -> int:
+    """Consume until the answer is the expected one; every item must change it, and fold. How many there were."""
+    items = 0
+    while by_key(subscription.result) != expected:
+        before = subscription.result
+        item = await subscription.next(timeout_s=WAIT_S)
+        assert before is not None
+        assert item.change is not None
+        assert by_key(item.result) == by_key(fold(before, item.change, key=("k",))) != by_key(before)
+        items += 1
+    return items
 
 
-def test_coverage_while_an_answer_is_outstanding() -> None:
-    def covers(wide: dict[str, Any], exact: dict[str, Any]) -> bool:
-        return bool(wide["lo"] <= exact["lo"] and exact["hi"] <= wide["hi"])
-
-    def span(lo: int, hi: int) -> dict[str, Any]:
-        return {"lo": lo, "hi": hi}
-
-    coverage = Coverage(covers, span(0, 10))
-    step = coverage.begin(span(5, 20), span(6, 12))
-    assert not coverage.holds(span(2, 8)), "a frame may come from either range"
-    assert coverage.holds(span(5, 10))
-    assert coverage.must_wait(span(2, 8))
-    assert not coverage.must_wait(span(6, 9))
-    step.seq = 7
-    assert coverage.holds(span(2, 8)), "it is known to be ahead"
-    assert coverage.arrive(6) is None
-    assert coverage.arrive(7) is step
-    assert coverage.holds(span(6, 12))
-    lost = coverage.begin(span(100, 200), span(100, 200))
-    again = coverage.begin(span(5, 30), span(6, 12))
-    again.seq = 9
-    assert not coverage.holds(span(6, 12)), "the lost one may be in force until the next one is"
-    assert not coverage.must_wait(span(6, 12))
-    coverage.check()
-    assert coverage.arrive(9) is again
-    assert coverage.at_server == span(5, 30)
-    assert lost.seq is None
-    refused = coverage.begin(span(0, 1), span(0, 1))
-    coverage.refuse(refused)
-    assert coverage.holds(span(6, 12))
+# -- the exact answer for fewer requests ---------------------------------------------------------------------
+def walk(at: int, dice: random.Random, before: float) -> float:
+    return before + dice.choice([-2, -1, 0, 1, 2])
 
 
-def test_a_range_is_widened_only_where_it_moves_often() -> None:
-    widening = Widening(UpdateMonitor(frequency_hz=10, window_s=1.0, margin=0.0), limits_for())
-    for at in range(30):
-        params = {"lo": 0, "hi": 10 * at}
-        widening.record(at / 30, params)
-        if at < 5:
-            assert widening.widen(at / 30, params) == params, "not often enough yet"
-    wide = widening.widen(29 / 30, params)
-    assert wide["lo"] == 0
-    assert 290 + 250 < wide["hi"] <= 290 + 600
-    assert widening.covers(wide, params)
-    assert not widening.covers(params, wide)
-    assert not widening.covers({**wide, "other": 1}, {**params, "other": True})
-    assert widening.widen(5.0, params) == params, "it has come to rest"
+def swing(at: int, dice: random.Random, before: float) -> float:
+    return 50 + 20 * math.sin(at / 4)
 
 
-# -- against a server that is slow in every way --------------------------------------------------------------
-class Simulation:
-    """One order of events and updates; answers and frames travel on their own, in bounded random time.
-
-    It stands for the client's calls and for its stream at once. `log[seq]` are the rows as of `seq`.
-    """
-
-    def __init__(self, seed: int, losses: float = 0.0) -> None:
-        self.dice = random.Random(seed)
-        self.losses = losses
-        self.tells_all = not losses  # else what happens meanwhile comes in one change
-        self.limits = limits_for()
-        self.rows: dict[int, dict[str, Any]] = {}
-        self.log: list[dict[int, dict[str, Any]]] = [{}]
-        self.params: dict[str, Any] = {"lo": None, "hi": None}
-        self.is_active = True
-        self.told: dict[int, Any] = {}
-        self.sent: deque[Frame | int] = deque()  # frames and progress marks
-        self.feed: Feed | None = None
-        self.expected: int | None = None
-        self.progress = -1
-        self.patches: list[dict[str, Any]] = []
-
-    @property
-    def seq(self) -> int:
-        return len(self.log) - 1
-
-    def answer(self, params: dict[str, Any], seq: int | None = None) -> dict[int, Any]:
-        rows = self.rows if seq is None else self.log[seq]
-        return scan(rows, condition(SQL).ends, params)
-
-    # -- the calls -------------------------------------------------------------------------------------------
-    async def create(self, params: dict[str, Any]) -> Opening:
-        self.params = params
-        self.told = self.answer(params)
-        return Opening("a", self.seq, {"rows": list(self.told.values())}, params, Shape(("k",)))
-
-    async def define(self, table: str) -> dict[str, Any]:
-        return TABLE
-
-    async def patch(self, id: str, body: dict[str, Any]) -> Result:
-        self.patches.append(body)
-        await self.pause()
-        if self.dice.random() < self.losses:
-            raise ConnectionLost("on the way there")
-        self.params = body.get("params", self.params)
-        self.is_active = body.get("active", self.is_active)
-        self.tell(own_seq=True)
-        seq, rows = self.seq, list(self.answer(self.params).values())
-        await self.pause()
-        if self.dice.random() < self.losses:
-            raise ConnectionLost("on the way back")
-        return Result(id, seq, {"rows": rows})
-
-    async def delete(self, id: str) -> None: ...
-
-    async def pause(self) -> None:
-        await asyncio.sleep(self.dice.choice([0, 0, 0.001, 0.004]))
-
-    # -- the stream ------------------------------------------------------------------------------------------
-    def listen(self, feed: Feed) -> None:
-        self.feed = feed
-        feed.is_wanted = feed.is_listening = True
-
-    def leave(self, feed: Feed) -> None: ...
-
-    def expect(self, feed: Feed, seq: int) -> None:
-        self.expected = seq
-        self.mark(self.progress)
-
-    def mark(self, seq: int) -> None:
-        self.progress = seq
-        if self.expected is not None and self.expected <= seq:
-            assert self.feed is not None
-            self.expected = None
-            self.feed.pass_by(seq)
-            self.feed.nudge()
-
-    async def deliver(self) -> None:
-        while True:
-            await self.pause()
-            for _ in range(self.dice.randint(0, 3)):
-                if self.sent:
-                    item = self.sent.popleft()
-                    if isinstance(item, int):
-                        self.mark(item)
-                    elif self.feed is not None:
-                        self.feed.take(item)
-
-    # -- the rows --------------------------------------------------------------------------------------------
-    def event(self, k: int, x: int | None, *, delete: bool = False) -> None:
-        self.rows = {**self.rows, k: {"k": k, "x": x}}
-        if delete:
-            del self.rows[k]
-        self.log.append(self.rows)
-        self.tell(own_seq=False)
-
-    def tell(self, *, own_seq: bool) -> None:
-        before, after = self.told, self.answer(self.params)
-        if self.is_active and before != after:
-            if own_seq:
-                self.log.append(self.rows)
-            change = {
-                "add": [row for k, row in after.items() if k not in before],
-                "remove": [{"k": k} for k in before if k not in after],
-                "update": [row for k, row in after.items() if k in before and before[k] != row],
-            }
-            self.told = after
-            snapshot = not own_seq and self.dice.random() < 0.02
-            body: dict[str, Any] = {"rows": list(after.values())} if snapshot else change
-            self.sent.append(Frame(self.seq, body, snapshot))
-        if self.dice.random() < 0.5 or own_seq:
-            self.sent.append(self.seq)
+def trend(at: int, dice: random.Random, before: float) -> float:
+    return 10 + at / 2
 
 
-class Watcher:
-    """Consumes a monitored subscription, and compares every item with the rows as of its seq."""
-
-    def __init__(self, simulation: Simulation, subscription: MonitoredSubscription) -> None:
-        self.simulation, self.subscription = simulation, subscription
-        self.items = 0
-        self.lost = 0
-        assert subscription.result is not None
-        self.result, self.seq = subscription.result, subscription.seq
-        self.shown = [(subscription.seq, subscription._shown)]  # since when which parameters are shown
-        show = subscription._show
-
-        def noted(params: dict[str, Any]) -> None:
-            self.shown.append((subscription._position, params))
-            show(params)
-
-        subscription._show = noted  # type: ignore[method-assign]
-
-    async def run(self) -> None:
-        while True:
-            try:
-                item = await self.subscription.next()
-            except ConnectionLost:
-                self.lost += 1
-                continue
-            except Closed:
-                return
-            self.look(item)
-
-    def look(self, item: Change) -> None:
-        simulation, shown = self.simulation, self.subscription._shown
-        self.items += 1
-        assert item.result is not None
-        self.subscription._held.check()
-        assert by_key(item.result) == simulation.answer(shown, item.seq), (item.seq, shown)
-        assert item.seq >= self.seq
-        if not item.snapshot:
-            assert item.change is not None
-            assert by_key(fold(self.result, item.change, key=("k",))) == by_key(item.result)
-            assert by_key(item.result) != by_key(self.result), "a spurious change"
-            if simulation.tells_all:
-                for seq in range(self.seq, item.seq):
-                    params = [params for since, params in self.shown if since <= seq][-1]
-                    assert simulation.answer(params, seq) == by_key(self.result), f"{seq} was not told"
-        self.result, self.seq = item.result, item.seq
-        self.shown = self.shown[-1:]
+def jump(at: int, dice: random.Random, before: float) -> float:
+    return dice.uniform(0, 100)
 
 
-async def simulated(
-    seed: int, steps: int, losses: float = 0.0, pauses: bool = False
-) -> tuple[Simulation, MonitoredSubscription, Watcher]:
-    """Random assignments and events; at the end the answer must be the exact one."""
-    simulation = Simulation(seed, losses)
-    simulation.tells_all &= not pauses
-    dice = random.Random(seed)
-    for k in range(20):
-        simulation.event(k, dice.randint(0, 60))
-    stream: Any = simulation
-    subscription = MonitoredSubscription(
-        simulation.create, simulation, stream, params={"lo": 10, "hi": 20}, queue_limit=10_000, snapshot=False, renewable=True,
-        monitor=UpdateMonitor(frequency_hz=20, window_s=0.1), condition=condition(SQL), define=simulation.define,
-    )  # fmt: skip
-    await subscription
-    watcher = Watcher(simulation, subscription)
-    delivering = asyncio.create_task(simulation.deliver())
-    watching = asyncio.create_task(watcher.run())
-    paths = random_paths(dice)
-    for _ in range(steps):
-        action = dice.random()
-        if action < 0.6:
-            low, high = next(paths)
-            subscription.params.lo = low
-            subscription.params.hi = high
-        elif action < 0.98:
-            k = dice.randint(0, 25)
-            simulation.event(k, dice.choice([None, *range(0, 60, 3)]), delete=dice.random() < 0.2)
-        elif pauses:
-            with contextlib.suppress(ConnectionLost):
-                await (subscription.resume() if not subscription._is_active else subscription.suspend())
-        if dice.random() < 0.7:
-            await simulation.pause()
-        assert not watching.done(), watching.result()
-    simulation.losses = 0.0
-    if not subscription._is_active:
-        await subscription.resume()
-    final = {"lo": 5, "hi": 40}
-    while dict(subscription._desired) != final:
-        subscription.params.lo, subscription.params.hi = 5, 40
-        try:
+@pytest.mark.parametrize(("path", "share"), [(walk, 0.35), (swing, 0.25), (trend, 0.25), (jump, 1.01)])
+@asynchronous
+async def test_the_answer_is_that_of_a_plain_subscription(server: str, path: Any, share: float) -> None:
+    """After every step, with events between them; and with fewer requests where the path can be foretold."""
+    dice = random.Random(path.__name__)
+    async with opened(server) as (client, table):
+        sql = f"SELECT * FROM {table} WHERE x BETWEEN :lo AND :hi"
+        plain = await client.subscribe(sql, {"lo": 40, "hi": 50})
+        monitored = await client.subscribe(sql, {"lo": 40, "hi": 50}, monitor=EAGER)
+        assert isinstance(monitored, MonitoredSubscription)
+        middle = 45.0
+        for at in range(120):
+            middle = path(at, dice, middle)
+            low, high = round(middle) - 5, round(middle) + 5
+            monitored.params.lo = plain.params.lo = low
+            monitored.params.hi = plain.params.hi = high
+            if dice.random() < 0.4:
+                await client.publish(table, [row(dice.randrange(110), dice.choice([None, *range(100)]))])
+            await plain.flush()
+            expected = by_key((await client.result(plain.id)).result)
+            await catch_up(monitored, expected)
+            await catch_up(plain, expected)
+            await asyncio.sleep(0.004)
+        assert monitored.assignments == 240
+        assert monitored.patches <= share * 120, f"{monitored.patches} requests for 120 moves"
+        with pytest.raises(TimeoutError):
+            await monitored.next(timeout_s=0.05)
+
+
+@asynchronous
+async def test_a_burst_ends_where_it_was_let_go(server: str) -> None:
+    async with opened(server) as (client, table):
+        sql = f"SELECT k, price FROM {table} WHERE price > :lo AND price < :hi AND s = :s"
+        monitored = await client.subscribe(sql, {"lo": "5.00", "hi": 6, "s": "a"}, monitor=EAGER)
+        assert isinstance(monitored, MonitoredSubscription)
+        for at in range(200):
+            monitored.params.lo, monitored.params.hi = f"{5 + at / 100:.2f}", 6 + at / 100
+            if at % 10 == 0:
+                await asyncio.sleep(0.02)
+        await monitored.flush()
+        await catch_up(monitored, {k: {"k": k, "price": f"{k / 4:.2f}"} for k in (28, 29, 30, 31)})
+        assert monitored.params.lo == "6.99"
+        assert monitored.patches <= 12
+        monitored.params.s = "b"  # a parameter that is no end of a range is the server's
+        await monitored.flush()
+        await catch_up(monitored, {})
+        monitored.params.s, monitored.params.lo = "a", None
+        await monitored.flush()
+        await client.publish(table, [row(7, 7, "6.50")])
+        with pytest.raises(TimeoutError):
+            await monitored.next(timeout_s=0.1)
+
+
+@asynchronous
+async def test_a_range_that_rests_becomes_exact_at_the_server(server: str) -> None:
+    async with opened(server) as (client, table):
+        sql = f"SELECT * FROM {table} WHERE x >= :lo AND x < :hi"
+        monitored = await client.subscribe(
+            sql, {"lo": 0, "hi": 5}, monitor=UpdateMonitor(10, 0.3), id=f"m-{table}"
+        )
+        for at in range(40):
+            monitored.params.hi = 5 + at
+            await asyncio.sleep(0.005)
+        held = by_key((await client.result(monitored.id)).result)
+        await catch_up(monitored, {k: held[k] for k in range(44)})
+        assert len(held) > 44, "the server has more than the user sees"
+        await asyncio.sleep(0.6)
+        assert by_key((await client.result(monitored.id)).result).keys() == set(range(44))
+        with pytest.raises(TimeoutError):
+            await monitored.next(timeout_s=0.05)
+        for at in range(40):
+            monitored.params.hi = 44 + at
+            await asyncio.sleep(0.005)
+        await monitored.close()
+        found = await client.attach(f"m-{table}")
+        assert (found.params.lo, found.params.hi) == (0, 83), "closing leaves the exact range behind"
+        assert by_key(found.result).keys() == set(range(83))
+
+
+@asynchronous
+async def test_patching_suspending_and_refusals(server: str) -> None:
+    async with opened(server) as (client, table):
+        sql = f"SELECT * FROM {table} WHERE x BETWEEN :lo AND :hi"
+        monitored = await client.subscribe(sql, {"lo": 0, "hi": 5}, monitor=EAGER)
+        for at in range(20):
+            answer = await monitored.patch(hi=6 + at)
+            assert by_key(answer.result).keys() == set(range(7 + at)), "the answer is the exact one"
+        await catch_up(monitored, by_key(answer.result))
+        with pytest.raises(ProsemError) as caught:
+            monitored.params.hi = "many"
+        assert (caught.value.status, caught.value.errors[0]["at"]) == (422, "/params/hi")
+        monitored.params.nonsense = 1
+        with pytest.raises(ProsemError, match="nonsense"):
+            await monitored.flush()
+        assert monitored.params.hi == 25
+        await monitored.suspend()
+        await client.publish(table, [row(3, 99)])
+        monitored.params.hi = 24
+        await monitored.flush()
+        with pytest.raises(TimeoutError):
+            await monitored.next(timeout_s=0.1)
+        await monitored.resume()
+        item = await monitored.next(timeout_s=WAIT_S)
+        assert item.change is not None
+        assert sorted(removed["k"] for removed in item.change["remove"]) == [3, 25]
+        await monitored.delete()
+        with pytest.raises(ProsemError) as caught:
+            await client.result(monitored.id)
+        assert caught.value.status == 404
+        with pytest.raises(NotMonitorable):
+            await client.subscribe(f"SELECT * FROM {table} WHERE s > :lo", {"lo": "a"}, monitor=EAGER)
+
+
+@asynchronous
+async def test_a_broken_socket_loses_nothing(server: str) -> None:
+    async with opened(server) as (client, table):
+        sql = f"SELECT * FROM {table} WHERE x BETWEEN :lo AND :hi"
+        dice = random.Random(4)
+        monitored = await client.subscribe(sql, {"lo": 0, "hi": 10}, monitor=EAGER, durable=False)
+        kept = await client.subscribe(sql, {"lo": 0, "hi": 10}, monitor=EAGER)
+        expected = by_key(kept.result)
+        for at in range(60):
+            for subscription in (monitored, kept):
+                subscription.params.lo, subscription.params.hi = at, at + 10
+            await client.publish(table, [row(dice.randrange(100), dice.randrange(100))])
+            if at % 20 == 10:
+                assert client._stream.socket is not None
+                client._stream.socket.transport.abort()
+            await asyncio.sleep(0.01)
+        truth = await client.subscribe(sql, {"lo": 59, "hi": 69})
+        expected = by_key(truth.result)
+        await catch_up(kept, expected)
+        while by_key(monitored.result) != expected:
+            item = await monitored.next(timeout_s=WAIT_S)  # it was made anew: a snapshot among them
+            assert by_key(item.result).keys() <= set(range(100))
+
+
+# -- pinned variables ----------------------------------------------------------------------------------------
+@asynchronous
+async def test_a_released_variable_moves_every_use(server: str) -> None:
+    async with opened(server) as (client, table):
+        near = f"SELECT * FROM {table} WHERE x BETWEEN :pos - :reach AND :pos + :reach"
+        position, reach = client.pin(10), client.pin(1)
+        close_by = await client.subscribe(near, {"pos": position, "reach": reach})
+        around = await client.subscribe(near, {"pos": position, "reach": 5})
+        fixed = await client.subscribe(near, {"pos": 10, "reach": reach})
+        assert by_key(close_by.result).keys() == {9, 10, 11}
+        position.value, reach.value = 30, 2
+        assert (position.value, position.last, close_by.params.pos) == (30, 10, 10), "set, and nobody told"
+        with pytest.raises(TimeoutError):
+            await around.next(timeout_s=0.1)
+        release(position, reach)
+        assert (position.last, close_by.params.pos, around.params.pos) == (30, 30, 30)
+        item = await close_by.next(timeout_s=WAIT_S)
+        assert by_key(item.result).keys() == {28, 29, 30, 31, 32}, "both variables in one step"
+        assert by_key((await around.next(timeout_s=WAIT_S)).result).keys() == set(range(25, 36))
+        assert by_key((await fixed.next(timeout_s=WAIT_S)).result).keys() == set(range(8, 13))
+        close_by.params.pos = 50  # no longer the variable
+        fixed.params.pos = position
+        await around.flush()
+        await around.close()
+        position.value = 70
+        position.release()
+        for subscription in (close_by, fixed):
             await subscription.flush()
-        except ConnectionLost:
-            continue
-    deadline = asyncio.get_running_loop().time() + 5.0
-    while by_key(subscription.result) != simulation.answer(final):
-        assert asyncio.get_running_loop().time() < deadline, (subscription.result, simulation.answer(final))
-        assert not watching.done(), watching.result()
-        await asyncio.sleep(0.005)
-    await asyncio.sleep(0.25)
-    assert simulation.params == final, "at rest the server has the exact range"
-    await subscription.close()
-    delivering.cancel()
-    await watching
-    return simulation, subscription, watcher
+        assert (close_by.params.pos, fixed.params.pos, around.params.pos) == (50, 70, 30)
+        await fixed.patch(pos=60)
+        position.value = 80
+        position.release()
+        assert fixed.params.pos == 60, "a patched parameter follows no more"
 
 
-def random_paths(dice: random.Random) -> Iterator[tuple[int | None, int | None]]:
-    """Walks, oscillations, trends, jumps and NULLs, each for a while."""
-    middle = 20.0
-    while True:
-        kind, length = dice.choice(["walk", "swing", "trend", "jump", "null"]), dice.randint(5, 40)
-        drift = dice.choice([-0.8, 0.8])
-        for at in range(length):
-            if kind == "walk":
-                middle += dice.choice([-1, 1])
-            elif kind == "trend":
-                middle += drift
-            elif kind == "jump":
-                middle = dice.uniform(0, 60)
-            offset = 8 * math.sin(at / 3) if kind == "swing" else 0.0
-            middle = max(0.0, min(60.0, middle))
-            width = dice.choice([5, 5, 5, 9])
-            yield (None if kind == "null" else round(middle + offset)), round(middle + offset) + width
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_every_item_is_exact_whatever_overtakes_what(seed: int) -> None:
-    simulation, subscription, watcher = asyncio.run(simulated(seed, 350))
-    assert watcher.items > 50
-    assert len(simulation.patches) < subscription.assignments / 2
-
-
-@pytest.mark.parametrize("seed", range(10, 12))
-def test_an_update_of_unknown_fate_is_overcome(seed: int) -> None:
-    _, _, watcher = asyncio.run(simulated(seed, 250, losses=0.15))
-    assert watcher.lost > 0
-    assert watcher.items > 20
-
-
-@pytest.mark.parametrize("seed", range(20, 22))
-def test_suspending_and_resuming(seed: int) -> None:
-    asyncio.run(simulated(seed, 300, pauses=True))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 140))
-def test_many_simulations(seed: int) -> None:
-    asyncio.run(
-        simulated(seed, 1500, losses=random.Random(seed).choice([0.0, 0.05, 0.3]), pauses=seed % 3 == 0)
-    )
+def test_a_variable_and_a_monitor_without_asyncio(server: str) -> None:
+    with Client(server) as client:
+        table = f"cars_{uuid.uuid4().hex[:12]}"
+        client.create_table(table, COLUMNS, ["k"])
+        client.publish(table, [row(k, k) for k in range(100)])
+        low, high = client.pin(0), client.pin(3)
+        sql = f"SELECT * FROM {table} WHERE x BETWEEN :lo AND :hi"
+        plain = client.subscribe(sql, {"lo": low, "hi": high})
+        monitored = client.subscribe(sql, {"lo": low, "hi": high}, monitor=EAGER)
+        for at in range(50):
+            low.value, high.value = at, at + 3
+            release(low, high)
+        for subscription in (plain, monitored):
+            subscription.flush()
+            while by_key(subscription.result).keys() != {49, 50, 51, 52}:
+                subscription.next(timeout_s=WAIT_S)
+        with pytest.raises(NotMonitorable):
+            client.subscribe(f"SELECT MAX(x) FROM {table} WHERE x > :lo", {"lo": 1}, monitor=EAGER)

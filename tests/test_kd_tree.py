@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cn.geometry import EVERYTHING, Box, Interval, contains
+from prosem.index import kd_tree_shape
 from prosem.index.kd_tree import MinKdTree, SumKdTree
 from prosem.index.kd_tree_skyline import skyline
 from prosem.index.order import Descending
@@ -119,8 +120,10 @@ def walks(rng: random.Random, count: int) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("walk", walks(random.Random(0), 0))
-@pytest.mark.parametrize("bucket", [2, 8])
-def test_it_stays_in_balance(walk: str, bucket: int) -> None:
+@pytest.mark.parametrize(("bucket", "small"), [(2, 1024), (8, 8), (8, 32)])
+def test_it_stays_in_balance(walk: str, bucket: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `small` parts of a few points, all others are cut anew and not built anew."""
+    monkeypatch.setattr(kd_tree_shape, "SMALL", small)
     rng = random.Random(walk)
     points = [tuple(map(int, point)) for point in walks(rng, 1200)[walk]]
     tree, sums, table = MinKdTree(2, bucket), SumKdTree(2, bucket), {}
@@ -128,7 +131,7 @@ def test_it_stays_in_balance(walk: str, bucket: int) -> None:
         table[ref] = point, rng.randrange(10**6)
         tree.add(*table[ref], ref)
         sums.add(point, 1, 1, table[ref][1])
-        if ref % 40 == 0:
+        if ref % 17 == 0:
             tree.check()
             sums.check()
     for box in [
@@ -143,7 +146,7 @@ def test_it_stays_in_balance(walk: str, bucket: int) -> None:
     for ref, point in enumerate(points):
         tree.remove(*table[ref], ref)
         sums.remove(point, 1, 1, table.pop(ref)[1])
-        if ref % 40 == 0:
+        if ref % 17 == 0:
             tree.check()
             sums.check()
             box = (Interval(-50, ref), Interval(0, 900))
@@ -167,7 +170,7 @@ def test_a_large_branch_is_balanced_without_a_long_pause() -> None:
     for n in range(20_000):
         tree.add((n, n * 7919 % 20_011), n * 104_729 % 20_011, n)
     tree.check()
-    assert largest <= 2048
+    assert largest <= kd_tree_shape.SMALL
     assert tree.lowest((Interval(5000, 9000), EVERYTHING)) == min(
         (n * 104_729 % 20_011, (n, n * 7919 % 20_011), n) for n in range(5000, 9001)
     )

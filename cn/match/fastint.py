@@ -186,7 +186,7 @@ class Fastint:
         best: Placing = None, []
         least = -1
         for attribute, extent in filter.items():
-            pieces = self._pieces(attribute, extent, narrow=False)
+            pieces = _points(extent)
             if pieces is not None:
                 longest = self._longest(attribute, pieces)
                 if attribute == favoured:
@@ -196,8 +196,8 @@ class Fastint:
         if least < 0:
             least = len(self._root)
         for attribute, extent in filter.items():
-            if attribute in self._cuts and (least >= MANY or attribute == favoured):
-                pieces = self._pieces(attribute, extent, narrow=True)
+            if least >= MANY or attribute == favoured:
+                pieces = self._pieces(attribute, extent)
                 if pieces is not None:
                     longest = self._longest(attribute, pieces) * GAIN
                     if attribute == favoured:
@@ -211,31 +211,32 @@ class Fastint:
         found = [levels.get(level, {}).get(cell) for (level, cell), _ in pieces]
         return max((len(partition) for partition in found if partition is not None), default=0)
 
-    def _pieces(self, attribute: int, extent: Extent, *, narrow: bool) -> list[Piece] | None:
-        """An extent as single codes, and if `narrow` narrow intervals at their nodes; None if it is not."""
+    def _pieces(self, attribute: int, extent: Extent) -> list[Piece] | None:
+        """An extent as single codes and narrow intervals at their nodes; None if another interval is in it."""
         if len(extent.intervals) > ALTERNATIVES:
             return None
         pieces: list[Piece] = []
         for interval in extent.intervals:
+            low, above, _ = bounds = interval_bounds(interval)
+            if bounds == NOWHERE:
+                continue
+            if not self._is_narrow(attribute, low, ~above):
+                return None
             node = point(interval)
-            nodes = [node] if node is not None else None
+            nodes = canonical_nodes(interval) if node is None else [node]
             if nodes is None:
-                low, above, _ = bounds = interval_bounds(interval)
-                if bounds == NOWHERE:
-                    continue
-                if not narrow or not self._is_narrow(attribute, low, ~above):
-                    return None
-                nodes = canonical_nodes(interval)
-                if nodes is None:
-                    return None
+                return None
             pieces += [(node, Extent((interval,))) for node in nodes]
         if extent.null:
             pieces.append(((POINT, None), Extent((), True)))
         return _merged(pieces) if len(pieces) <= ALTERNATIVES else None
 
     def _is_narrow(self, attribute: int, low: int, high: int) -> bool:
-        cuts = self._cuts[attribute]
-        return bisect_right(cuts, high) - bisect_right(cuts, low) <= NARROW
+        """Whether few cuts part its ends; or none can, as of texts that begin alike."""
+        cuts = self._cuts.get(attribute)
+        return low == high or (
+            cuts is not None and bisect_right(cuts, high) - bisect_right(cuts, low) <= NARROW
+        )
 
     def _measure(self) -> None:
         """See where the ends of all rows lie; O(columns) on a sample, whenever the rows have doubled."""
@@ -301,6 +302,21 @@ class Fastint:
                 assert cells
                 for cell, partition in cells.items():
                     assert (partition.attribute, partition.level, partition.cell) == (attribute, level, cell)
+
+
+def _points(extent: Extent) -> list[Piece] | None:
+    """An extent as single codes and NULL; None if it is more."""
+    if len(extent.intervals) + extent.null > ALTERNATIVES:
+        return None
+    pieces: list[Piece] = []
+    for interval in extent.intervals:
+        node = point(interval)
+        if node is None:
+            return None
+        pieces.append((node, Extent((interval,))))
+    if extent.null:
+        pieces.append(((POINT, None), Extent((), True)))
+    return pieces
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:

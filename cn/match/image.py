@@ -85,9 +85,11 @@ def point(interval: Interval) -> Node | None:
     low, high, low_open, high_open = interval
     if low is None or high is None:
         return None
-    if isinstance(low, int) and isinstance(high, int):
-        low, high, low_open, high_open = low + low_open, high - high_open, False, False
-    return (POINT, low) if low == high and not (low_open or high_open) else None
+    if low_open or high_open:
+        if not (isinstance(low, int) and isinstance(high, int)):
+            return None
+        low, high = low + low_open, high - high_open
+    return (POINT, low) if low == high else None
 
 
 def canonical_nodes(interval: Interval) -> list[Node] | None:

@@ -14,6 +14,7 @@ from cn.match.sv_tree import CHUNK, SVTree, positions, quantiles
 MANY = 768  # members from which on SV trees are worth their memory (measured)
 ENOUGH = 48  # candidates that are verified sooner than another vector is intersected
 SAMPLE = 2048  # members whose ends say where to cut
+RENEW = CHUNK  # changes before which cuts are not renewed
 
 
 class Renewal:
@@ -58,17 +59,17 @@ class Partition:
 
     def settle(self, rows: Rows, start: int) -> None:
         """Set the vectors of all positions from `start` on."""
-        if self._trees is None:
-            if len(self._members) < MANY:
-                return
-            self._trees, start = {}, 0
+        if self._trees is None and len(self._members) < MANY:
+            return
+        self._changes += len(self._members) - start
         self._renewal = None
+        if self._trees is None or self._changes >= len(self._members):
+            self._trees, self._changes = {}, 0
         for column in range(rows.columns):
             if column in self._trees:
                 self._fill(self._trees[column], rows, column, start // CHUNK * CHUNK)
             else:
                 self._plant(rows, column)
-        self._changes += len(self._members) - start
 
     def add(self, slot: int, row: Row, rows: Rows) -> int:
         """Add a slot; its position."""
@@ -120,7 +121,7 @@ class Partition:
                 renewal.tree.clear(position)
                 self._put(renewal.tree, position, renewal.column, rows.get(moved))
             if len(members) < MANY // 4:
-                self._trees = self._renewal = None
+                self._trees, self._renewal, self._changes = None, None, 0
             else:
                 self._renew(rows)
         return moved if position != last else None
@@ -171,7 +172,7 @@ class Partition:
         self._changes += 1
         renewal = self._renewal
         if renewal is None:
-            if self._changes >= max(CHUNK, len(self._members)):
+            if self._changes >= max(RENEW, len(self._members)):
                 self._renewal, self._changes = Renewal(list(self._trees)), 0
             return
         members = self._vector()

@@ -146,12 +146,13 @@ class Rows:
         self, slots: Slots, column: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
         """A column of these slots: low, ~high, and whether NULL is refused."""
-        matrix = np.frombuffer(self._bounds, np.int64).reshape(-1, 2 * len(self._columns))
-        pairs = matrix[:, 2 * column : 2 * column + 2].take(slots, 0)
+        numbers = np.frombuffer(self._bounds, np.int64)
+        places = slots.astype(np.int64) * (2 * len(self._columns)) + 2 * column
+        low, above = numbers.take(places), numbers.take(places + 1)
         if column >= NULLS:
-            return pairs[:, 0], pairs[:, 1], np.zeros(len(slots), np.bool_)
+            return low, above, np.zeros(len(slots), np.bool_)
         refuses = np.frombuffer(self._refuses, np.uint64).take(slots)
-        return pairs[:, 0], pairs[:, 1], (refuses >> np.uint64(column)) & np.uint64(1) != 0
+        return low, above, (refuses >> np.uint64(column)) & np.uint64(1) != 0
 
     def question(self, attributes: Sequence[Any]) -> Question:
         """An attribute vector as it is compared with rows."""

@@ -64,15 +64,16 @@ class SVTree:
         """Set the bits of a position that has none."""
         chunk, word, bit = position // CHUNK, position // 64 % WORDS, _SET[position % 64]
         self._reserve(chunk + 1)
-        first, last = bisect_right(self._cuts, low), bisect_right(self._cuts, ~above)
-        stop = last + 1
+        first, stop = bisect_right(self._cuts, low), bisect_right(self._cuts, ~above) + 1
+        if low == above == INT64_MAX:
+            stop = first  # no code at all
         if not refuses:
-            if not first and last == len(self._cuts):
+            if not first and stop > len(self._cuts):
                 stop += 1
             else:
                 self._vectors[chunk, -1, word] |= bit
                 self._counts[-1] += 1
-        if first < stop and (low, above) != (INT64_MAX, INT64_MAX):
+        if first < stop:
             self._vectors[chunk, first:stop, word] |= bit
             self._counts[first:stop] += 1
 
@@ -134,14 +135,14 @@ class SVTree:
 
 
 def quantiles(low: Integers, above: Integers) -> list[int]:
-    """Cuts for members with these ends: every end if there are few, otherwise as many ends between any two."""
+    """Cuts for members with these ends: every end if they are few, otherwise as many ends between any two."""
     starts = low[(low != INT64_MIN) & (low != INT64_MAX)]
     stops = -above[(above != INT64_MIN) & (above != INT64_MAX)]  # one beyond the greatest code
     ends = np.sort(np.concatenate((starts, stops)))
-    cuts = np.unique(ends)
+    cuts: list[int] = sorted(set(ends.tolist()))
     if len(cuts) > CUTS:
-        cuts = np.unique(ends[np.linspace(0, len(ends) - 1, CUTS + 2).astype(np.int64)[1:-1]])
-    return [int(cut) for cut in cuts]
+        cuts = sorted(set(ends[np.linspace(0, len(ends) - 1, CUTS + 2).astype(np.int64)[1:-1]].tolist()))
+    return cuts
 
 
 def positions(vector: Vector) -> Integers:

@@ -114,9 +114,9 @@ class BWTree:
         if self.starts[at] != label:
             return
         centre = self.centres[at]
-        lowest = at % len(self.starts) == self.boundary
+        lowest = at == self.boundary
         self._delete(at, 1)
-        if following != label and (not self.starts or self._starts_inside(following, at)):
+        if following != label and not self._is_start(following):
             place = bisect_left(self.starts, following)
             self.starts.insert(place, following)
             self.centres.insert(place, centre)
@@ -124,11 +124,6 @@ class BWTree:
                 self.boundary = place
             elif place <= self.boundary:
                 self.boundary += 1
-
-    def _starts_inside(self, label: Label, at: int) -> bool:
-        """Whether a label is the start of no class (of those left)."""
-        place = bisect_left(self.starts, label)
-        return place == len(self.starts) or self.starts[place] != label
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value) -> Arcs | None:
@@ -172,13 +167,11 @@ class BWTree:
             self.boundary = first
 
     def _delete(self, first: int, number: int) -> int:
-        """Take classes out, once around from place `first`; how many of them were before it.
+        """Take classes out from place `first` on, around the end; how many of them stood before it.
 
         The boundary stays with its class, or goes to the next one that is left.
         """
-        count = len(self.starts)
-        first %= count
-        stop = min(first + number, count)
+        stop = min(first + number, len(self.starts))
         wrapped = first + number - stop
         del self.starts[first:stop], self.centres[first:stop]
         del self.starts[:wrapped], self.centres[:wrapped]
@@ -195,6 +188,10 @@ class BWTree:
     # -- places ----------------------------------------------------------------------------------------------
     def _class_of(self, label: Label) -> int:
         return bisect_right(self.starts, label) - 1  # -1: a run across the seam
+
+    def _is_start(self, label: Label) -> bool:
+        place = bisect_left(self.starts, label)
+        return place < len(self.starts) and self.starts[place] == label
 
     def _below(self, d: Value) -> int:
         """How many classes were told less than `d`."""

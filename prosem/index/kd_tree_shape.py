@@ -103,21 +103,17 @@ class KdTree(ABC, Generic[LeafType]):
         return path, node
 
     def _resize(self, path: list[Branch], leaf: LeafType, change: int) -> None:
-        """Count a point that came or went on its path; rebuild what is out of proportion, from the top."""
-        share, slack = self._share, self.bucket / 2
-        least = self.bucket // 2
-        parent: Branch | None = None
-        for at, branch in enumerate(path):
+        """Count a point that came or went on its path; put right what is out of proportion, from below."""
+        share, slack, least = self._share, self.bucket / 2, self.bucket // 2
+        side = len(leaf.points)
+        if side > self.bucket:
+            self._put(path[-1] if path else None, leaf, self._rebuilt(leaf))
+        for at in range(len(path) - 1, -1, -1):
+            branch = path[at]
             size = branch.size = branch.size + change
-            side = path[at + 1].size + change if at + 1 < len(path) else len(leaf.points)
             if max(side, size - side) > share * size + slack or size <= least:
-                for below in path[at + 1 :]:
-                    below.size += change
-                self._put(parent, branch, self._rebuilt(branch))
-                return
-            parent = branch
-        if len(leaf.points) > self.bucket:
-            self._put(parent, leaf, self._rebuilt(leaf))
+                self._put(path[at - 1] if at else None, branch, self._rebuilt(branch))
+            side = size
 
     def _put(self, parent: Branch | None, before: Any, after: Any) -> None:
         if parent is None:

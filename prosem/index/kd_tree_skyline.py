@@ -72,7 +72,9 @@ def skyline(tree: MinKdTree, origin: Point, floor: Code, most_low: int, most_hig
                 else:
                     highs += 1 - hidden
                 if point == origin:  # hides all that is as high
-                    top = floor if y <= floor else y
+                    if y <= floor:
+                        return Skyline([node.entry(at)], None if most_high < 0 else [], True)
+                    top = y
                     break
             if highs > most_high:
                 top = floor

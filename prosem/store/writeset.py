@@ -98,6 +98,7 @@ _SUBSCRIPTIONS = _Insertion(
 _HISTORY = _Insertion(
     "history",
     {"sid": "bigint", "seq": "bigint", "part": "bigint", "kind": "text", "params": "json", "state": "json"},
+    "ON CONFLICT (sid, seq, part) DO NOTHING",
 )
 _IDEMPOTENCY = _Insertion(
     "idempotency",

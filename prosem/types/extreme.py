@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -54,8 +55,9 @@ class ExtremeForm:
     def tables(self) -> tuple[Table, ...]:
         return (self.shape.table,)
 
-    def bind(self, params: Mapping[str, Any]) -> Bound:
-        return self.shape.bind(self.query, params)
+    @cached_property
+    def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
+        return self.shape.binder(self.query)
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         if len(self.shape.ranged) > 1:

@@ -19,6 +19,7 @@ dimensions it takes thousands. Loses, then, to a look at each subscription in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cn.geometry import BOTTOM, TOP, Box, Code, Interval, Point
 from prosem.index.kd_tree import Entry, MinKdTree
@@ -69,10 +70,10 @@ def step(
         aside = new[0] if new is not None and new[1] < old[1] else None
         field = Field(tree, *old, limit, limit, aside)
         region, rest = field.clean(limit)
-        parts, more = field.part(region, limit)
-        for entry, cells in parts:
+        parts = field.part(region, limit)
+        for entry, cells in parts or ():
             told.append(Piece(field.boxes(cells), *((None, None) if entry is None else (entry[0], entry[2]))))
-        unresolved += field.boxes(rest + more)
+        unresolved += field.boxes(rest if parts is not None else rest + region)
     return told, unresolved
 
 
@@ -170,33 +171,35 @@ class Field:
         if not self._complete:
             cells, rest = [], cells + rest
         if self._aside is not None:
-            rest = [part for cell in rest for part in _beside(cell, self._aside)[0]]
-        return cells, rest
+            rest = [part for cell in rest for part in _without(cell, self._aside)]
+        return _merged(cells), _merged(rest)
 
-    def part(
-        self, region: list[Cell], limit: int
-    ) -> tuple[list[tuple[Entry | None, list[Cell]]], list[Cell]]:
-        """Clean cells by the lowest tuple that their ranges hold, and those left over for the limit."""
+    def part(self, region: list[Cell], limit: int) -> list[tuple[Entry | None, list[Cell]]] | None:
+        """Clean cells by the lowest tuple that their ranges hold; None if that takes more than `limit`."""
         if self._exposed is None:
-            return [], region
+            return None
         parts: dict[int, list[Cell]] = {}
-        count = 0
         todo = [(cell, 0) for cell in region]
-        while todo and count + len(todo) <= limit:
+        room = 4 * limit  # what is cut through here is mostly mended by merging
+        while todo:
+            if room < len(todo):
+                return None
+            room -= 1
             cell, first = todo.pop()
-            inner, outer = cell
+            outer = cell[1]
             for at in range(first, len(self._high)):
                 reach = self._high[at]
                 if all(rank < outer[way] for way, rank in reach):
-                    beside, cell = _beside((inner, outer), reach)
+                    beside, cell = _parted(cell, reach)
                     todo += [(other, at + 1) for other in beside]
                     break
             else:
                 at = -1
             parts.setdefault(at, []).append(cell)
-            count += 1
-        found = [(None if at < 0 else self._exposed[at], cells) for at, cells in parts.items()]
-        return found, [cell for cell, _ in todo]
+        found = [
+            (None if at < 0 else self._exposed[at], _merged(cells)) for at, cells in sorted(parts.items())
+        ]
+        return found if sum(len(cells) for _, cells in found) <= limit else None
 
     def boxes(self, cells: Iterable[Cell]) -> tuple[Box, ...]:
         """Cells as boxes of the space: `outer < lo <= inner` and `inner <= hi < outer` on every axis."""
@@ -239,18 +242,48 @@ def _shrunk(cell: Cell, low: list[Reach]) -> tuple[Cell, list[Reach]] | None:
             return (inner, tuple(outer)), low
 
 
-def _beside(cell: Cell, reach: Reach) -> tuple[list[Cell], Cell]:
-    """A cell parted: where its ranges do not reach a tuple, and where they do."""
+def _parted(cell: Cell, reach: Reach) -> tuple[list[Cell], Cell]:
+    """A cell in parts: those whose ranges do not reach a tuple, and the one whose ranges do."""
     parts = []
     inner, outer = cell
     for way, rank in reach:
-        if rank >= outer[way]:
-            parts.append((inner, outer))
-            return parts, cell
         if rank > inner[way]:
             parts.append((inner, (*outer[:way], rank, *outer[way + 1 :])))
             inner = (*inner[:way], rank, *inner[way + 1 :])
     return parts, (inner, outer)
+
+
+def _without(cell: Cell, reach: Reach) -> list[Cell]:
+    """A cell without the ranges that reach a tuple."""
+    if any(rank >= cell[1][way] for way, rank in reach):
+        return [cell]
+    return _parted(cell, reach)[0]
+
+
+def _merged(cells: list[Cell]) -> list[Cell]:
+    """The same ranges in fewer cells: those that differ in one direction only and meet there are one."""
+    ways = len(cells[0][0]) if cells else 0
+    way, idle = 0, 0
+    while idle < ways:
+        columns: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        for inner, outer in cells:
+            rest = inner[:way], inner[way + 1 :], outer[:way], outer[way + 1 :]
+            columns.setdefault(rest, []).append((inner[way], outer[way]))
+        merged: list[Cell] = []
+        for (before, after, before_outer, after_outer), spans in columns.items():
+            spans.sort()
+            joined = spans[:1]
+            for first, end in spans[1:]:
+                if first == joined[-1][1]:
+                    joined[-1] = joined[-1][0], end
+                else:
+                    joined.append((first, end))
+            merged += [
+                ((*before, first, *after), (*before_outer, end, *after_outer)) for first, end in joined
+            ]
+        idle = idle + 1 if len(merged) == len(cells) else 1
+        cells, way = merged, (way + 1) % ways
+    return cells
 
 
 def _hull(place: Sequence[Code]) -> Box:

@@ -17,7 +17,7 @@ from cn.geometry import BOTTOM, TOP, Box, Interval
 from prosem.columns import INT64_MAX, INT64_MIN, ColumnType
 from prosem.errors import LanguageError
 from prosem.language.resolve import column, conjunction
-from prosem.language.syntax import Query
+from prosem.language.syntax import Parameter, Query
 from prosem.model import Row, Table
 from prosem.types.base import Bound
 
@@ -51,6 +51,36 @@ class Ranges:
 
     def source(self) -> str:
         return f"{self.table.tenant}.{self.table.name!r}#{self.table.id}"
+
+    def binder(self, query: Query) -> Callable[[Mapping[str, Any]], Bound]:
+        """A function that places the subscriptions of a query by their parameters.
+
+        Where every condition compares an integer column with a bare parameter, integers are taken the short way:
+        a million subscriptions are placed in seconds, at a registration and at every start.
+        """
+        short = _short_way(self, query)
+
+        def bind(params: Mapping[str, Any]) -> Bound:
+            if short is not None:
+                ends = dict(self._open_ends)
+                for name, at, is_low, shift in short:
+                    value = params[name]
+                    if type(value) is not int or not INT64_MIN < value < INT64_MAX:
+                        return self.bind(query, params)
+                    low, high = ends[at]
+                    if is_low:
+                        ends[at] = (max(low, value + shift), high)
+                    else:
+                        ends[at] = (low, min(high, value + shift))
+                if all(low <= high for low, high in ends.values()):
+                    return Bound(b"", tuple([code for at in self.ranged for code in ends[at]]))
+            return self.bind(query, params)
+
+        return bind
+
+    @cached_property
+    def _open_ends(self) -> dict[int, tuple[int, int]]:
+        return dict.fromkeys(self.ranged, (INT64_MIN, INT64_MAX))
 
     def bind(self, query: Query, params: Mapping[str, Any]) -> Bound:
         """The place of a subscription; nowhere if no row can satisfy its conditions."""
@@ -115,6 +145,24 @@ class Ranges:
             Interval(None if low is BOTTOM else low, None if high is TOP else high)
             for low, high in zip(lows, highs, strict=True)
         )
+
+
+_SHIFTS = {">=": (True, 0), ">": (True, 1), "<=": (False, 0), "<": (False, -1)}
+
+
+def _short_way(shape: Ranges, query: Query) -> list[tuple[str, int, bool, int]] | None:
+    """The conditions as (parameter, column, whether it is a lower end, shift), if all are of that kind."""
+    if shape.equal or not shape.ranged or len(query.where) != 1:
+        return None
+    found = []
+    for atom in query.where[0]:
+        at = shape.table.position[atom.column.name]
+        (term,) = atom.args
+        is_integer = shape.table.columns[at].type.name in ("integer", "bigint")
+        if atom.op not in _SHIFTS or not isinstance(term, Parameter) or not is_integer:
+            return None
+        found.append((term.name, at, *_SHIFTS[atom.op]))
+    return found
 
 
 def _encoder(table: Table, at: int) -> Callable[[Any], Any]:

@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prosem_client.values import JsonObject
 
 Covers = Callable[[JsonObject, JsonObject], bool]
+
+
+class Aim(NamedTuple):
+    """Exact parameters; of two the one with the greater number was assigned later."""
+
+    number: int
+    params: JsonObject
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +32,7 @@ class Step:
     """
 
     params: JsonObject
-    target: JsonObject
+    target: Aim
     is_active: bool = True
     seq: int | None = None
 
@@ -57,7 +65,7 @@ class Coverage:
         """Where the next step takes effect, as far as known."""
         return next((step.seq for step in self._steps if step.seq is not None), None)
 
-    def begin(self, params: JsonObject, target: JsonObject, is_active: bool = True) -> Step:
+    def begin(self, params: JsonObject, target: Aim, is_active: bool = True) -> Step:
         """A range is sent to the server."""
         step = Step(params, target, is_active)
         self._steps.append(step)
@@ -78,6 +86,10 @@ class Coverage:
             if not self._covers(step.params, exact):
                 return False
         return True
+
+    def will_hold(self, exact: JsonObject) -> bool:
+        """Whether it follows from the rows at hand, and still will when all that is ahead has taken effect."""
+        return self.holds(exact) and all(self._covers(step.params, exact) for step in self._steps)
 
     def must_wait(self, shown: JsonObject) -> bool:
         """Whether the next frame would change what is shown in an unknown way: only an answer helps."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from prosem_client.conditions import Condition
-from prosem_client.coverage import Coverage
+from prosem_client.coverage import Aim, Coverage
 from prosem_client.errors import ConnectionLost, ProsemError
 from prosem_client.feed import Frame
 from prosem_client.held import HeldRows, Limits
@@ -52,6 +52,7 @@ class MonitoredSubscription(Subscription):
         self._must_send = self._is_calm = self._is_repeat = False
         self._owes_snapshot = False
         self._stays = not self._is_renewable
+        self._desired = self._shown = Aim(0, {})
         self._position = -1  # the seq up to which the rows at hand are folded
         self._sent_at = 0.0
         self.assignments = 0
@@ -67,7 +68,7 @@ class MonitoredSubscription(Subscription):
 
     def _adopt(self, began: Opening) -> None:
         self._coverage = Coverage(self._widening.covers, began.params)
-        self._desired = self._shown = began.params
+        self._desired = self._shown = Aim(self._desired.number + 1, began.params)
         self._position = began.seq
         self._owes_snapshot = False
         super()._adopt(began)
@@ -78,7 +79,7 @@ class MonitoredSubscription(Subscription):
         self._result = self._held.result()
 
     def _hold(self, result: JsonObject) -> None:
-        key, constants = self._opened().shape.key, self._limits.constants(self._shown)
+        key, constants = self._opened().shape.key, self._limits.constants(self._shown.params)
         self._held = HeldRows(self._limits, key, result["rows"], constants)
 
     async def delete(self) -> None:
@@ -95,23 +96,23 @@ class MonitoredSubscription(Subscription):
         await super().close()
         if not is_first or self._feed is None or not self._stays:
             return
-        if self._coverage.is_unknown or self._coverage.at_server != self._desired:
+        if self._coverage.is_unknown or self._coverage.at_server != self._desired.params:
             with contextlib.suppress(ProsemError, TimeoutError):
                 async with asyncio.timeout(CLOSING_S):
-                    await self._patch({"params": self._desired})
+                    await self._patch({"params": self._desired.params})
 
     # -- consuming -------------------------------------------------------------------------------------------
     async def _step(self) -> Change | None:
         feed = self._feed
         assert feed is not None
         self._arrive(self._position)
-        if self._is_active and self._desired != self._shown and self._coverage.holds(self._desired):
+        if self._may_show_desired():
             self._show(self._desired)
-        if self._coverage.holds(self._shown) and (item := self._told()):
+        if self._coverage.holds(self._shown.params) and (item := self._told()):
             return item
         if self._arrive(feed.horizon):  # nothing more comes before it
             return None
-        frame = feed.pop(hold=self._coverage.must_wait(self._shown))
+        frame = feed.pop(hold=self._coverage.must_wait(self._shown.params))
         if frame is not None:
             return self._consume(frame)
         if not feed.is_wanted and not len(feed):  # all that was kept of an overflow is consumed
@@ -137,12 +138,18 @@ class MonitoredSubscription(Subscription):
         assert step.seq is not None
         self._position = max(self._position, step.seq)
         if step.is_active:
-            self._show(self._desired if self._coverage.holds(self._desired) else step.target)
+            aim = self._desired if self._may_show_desired() else step.target
+            if aim.number > self._shown.number:
+                self._show(aim)
         return True
 
-    def _show(self, params: JsonObject) -> None:
-        self._shown = params
-        self._held.show(self._limits.constants(params))
+    def _may_show_desired(self) -> bool:
+        is_new = self._desired.number > self._shown.number
+        return is_new and self._is_active and self._coverage.will_hold(self._desired.params)
+
+    def _show(self, aim: Aim) -> None:
+        self._shown = aim
+        self._held.show(self._limits.constants(aim.params))
 
     def _consume(self, frame: Frame) -> Change | None:
         """Fold it; the next step tells what the user sees of it."""
@@ -183,7 +190,7 @@ class MonitoredSubscription(Subscription):
 
     async def _register(self, values: JsonObject) -> Result | None:
         must_send, self._must_send = self._must_send, False
-        is_same = values == self._desired
+        is_same = values == self._desired.params
         is_calm, self._is_calm = self._is_calm and is_same, False
         is_repeat, self._is_repeat = self._is_repeat and is_same, False
         now = asyncio.get_running_loop().time()
@@ -200,7 +207,8 @@ class MonitoredSubscription(Subscription):
                     if is_repeat:
                         return None
                     raise
-            self._desired = values
+            if not is_same:
+                self._desired = Aim(self._desired.number + 1, values)
             assert self._feed is not None
             self._feed.nudge()
             if self._coverage.at_server != values:
@@ -226,7 +234,7 @@ class MonitoredSubscription(Subscription):
         body: JsonObject = {"params": wide}
         if coverage.is_unknown:  # the request of unknown fate may have been one to suspend or resume
             body["active"] = self._is_active
-        step = coverage.begin(wide, exact, self._is_active)
+        step = coverage.begin(wide, Aim(self._desired.number + 1, exact), self._is_active)
         self._sent_at = asyncio.get_running_loop().time()
         self.patches += 1
         try:

@@ -1,0 +1,72 @@
+"""The acceptance kit drives a server of its own from outside and compares everything with its oracle."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+KIT = Path(os.environ.get("PROSEM_ACCEPTANCE") or ROOT.parent / "shared" / "acceptance")
+SCENARIOS = (
+    "tables,bad-input,filter,range-min,range-max,params,resume,concurrent,ndjson,idempotency,durability"
+)
+KINDS = "filter,range-min,range-max"
+SERVE = f"{sys.executable} -m api.cli serve --data-dir {{dir}} --port {{port}}"
+
+pytestmark = pytest.mark.skipif(
+    not (KIT / "run.py").is_file(),
+    reason=f"there is no acceptance kit in {KIT}; PROSEM_ACCEPTANCE names its folder",
+)
+
+
+def run_kit(*options: str, timeout_s: float) -> str:
+    command = [
+        sys.executable,
+        str(KIT / "run.py"),
+        "--serve",
+        SERVE,
+        "--scenario",
+        SCENARIOS,
+        "--kinds",
+        KINDS,
+    ]
+    done = subprocess.run(
+        [*command, *options],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+def check(output: str) -> None:
+    """Every scenario ran and none was skipped."""
+    lines = output.splitlines()
+    for name in SCENARIOS.split(","):
+        assert any(line.startswith(f"{name}: ok (") for line in lines), output
+    assert lines[-1] == f"{len(SCENARIOS.split(','))} passed, 0 failed"
+
+
+def test_every_scenario_in_miniature() -> None:
+    check(run_kit("--subs", "24", "--events", "80", "--kills", "2", timeout_s=180))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_every_scenario(seed: int) -> None:
+    check(run_kit("--seed", str(seed), timeout_s=1200))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [6, 7])
+def test_every_scenario_in_larger_domains(seed: int) -> None:
+    check(run_kit("--seed", str(seed), "--realistic", "--subs", "120", "--events", "600", timeout_s=1200))
