@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, range_min
+from bench import end_to_end, matching, parametric, range_min
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
     "range-min": (range_min.run, "messages and µs per event: reformulation, enumeration, scan (thesis 3.5)"),
+    "matching": (
+        matching.run,
+        "µs per event of FASTINT, a numpy scan and a loop; cost of changes; 10k to 1M filters",
+    ),
     "end-to-end": (
         end_to_end.run,
         "events/s accepted, changes/s delivered, latency, beside raw COPY and WebSocket",
+    ),
+    "parametric": (
+        parametric.run,
+        "updates/s, stale and missed events: PATCH, delete + create, the update monitor",
     ),
 }

@@ -18,23 +18,24 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
     with load(url, restart=restart) as loaded:
         stored = loaded.state
         state.seq = stored.last_seq
-        state.next_table, state.next_group = stored.counters.table, stored.counters.group
-        state.next_statement = stored.counters.statement
+        tables, groups = state.table_store, state.group_store
+        state.next_table = stored.counters.table
+        groups.next_group, groups.next_statement = stored.counters.group, stored.counters.statement
         state.registry.reserve(stored.counters.sid)
         state.moves = loaded.last_move()
         for table in loaded.tables:
-            state.add_table(table)
+            tables.add(table)
             count = 0
             for some in loaded.rows(table):
                 for row in some:
-                    state.put_row(table, table.key_of(row), row)
+                    tables.put(table, table.key_of(row), row)
                 count += len(some)
             tell("recovery: table %s has %d rows", table.name, count)
         for statement in loaded.statements:
-            state.add_statement(statement)
+            groups.add_statement(statement)
         for group in loaded.groups:
             form = recognise(parse(group.sample_sql), [state.tables[name] for name in group.tables], None)
-            state.add_group(group, form)
+            groups.add_group(group, form)
         count = 0
         for chunk in loaded.subscriptions():
             try:

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import blake2s
 from typing import Any
 
 from cn.message import Message
 from optimizer.choose import Chooser
 from prosem import commands as c
 from prosem.errors import ConflictError, InputError, NotFoundError, pointer
+from prosem.groups import Groups
 from prosem.language import resolve
 from prosem.language.parse import parse
-from prosem.language.syntax import Query
 from prosem.metrics import Metrics
-from prosem.model import Delta, Group, JsonObject, Key, Row, Statement, Table
+from prosem.model import Delta, Group, JsonObject, Key, Row, Table
 from prosem.registry import Registry
 from prosem.store.log import Counters, WriteSet
 from prosem.store.recovery import StoredSubscription
-from prosem.types.base import Bound, Draft, Form, Space, StatefulForm, Surroundings
-from prosem.types.registry import recognise
+from prosem.tables import Tables, cut
+from prosem.types.base import Bound, Draft, Form, Space, StatefulForm
 from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact
 
@@ -55,24 +54,34 @@ class State:
         max_boxes: int = 128,
     ) -> None:
         self._chooser, self._metrics = chooser, metrics
-        self.retained_after, self._max_boxes = retained_after, max_boxes
+        self.retained_after = retained_after
         self.seq = 0
-        self.tables: dict[str, Table] = {}
-        self.rows: dict[int, dict[Key, Row]] = {}  # of the table itself
-        self.visible: dict[int, dict[Key, Row]] = {}  # with those of the tables that extend it
-        self.registry = Registry()
-        self.groups: dict[int, Group] = {}
-        self._group_of_label: dict[str, Group] = {}
-        self.group_sizes: dict[int, int] = {}
-        self.statements: dict[int, Statement] = {}
-        self._statement_of_text: dict[tuple[str, bytes], Statement] = {}
-        self._forms: dict[int, Form] = {}
-        self.spaces: dict[int, Space] = {}
-        self._space_of_label: dict[str, int] = {}
-        self._spaces_of_table: dict[int, list[int]] = {}
         self.moves = 0  # numbers the history of points, whose seq may stand still
-        self.next_table = self.next_group = self.next_statement = self.next_space = 1
+        self.next_table = 1
+        self.table_store = Tables()
+        self.registry = Registry()
+        self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes)
         self.batch = Batch()
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        return self.table_store.by_name
+
+    @property
+    def rows(self) -> Mapping[int, dict[Key, Row]]:
+        return self.table_store.rows
+
+    @property
+    def groups(self) -> Mapping[int, Group]:
+        return self.group_store.by_id
+
+    @property
+    def group_sizes(self) -> Mapping[int, int]:
+        return self.group_store.sizes
+
+    @property
+    def spaces(self) -> Mapping[int, Space]:
+        return self.group_store.spaces
 
     def execute(self, command: c.Command) -> Any:
         """Carry a command out in the present batch; raises without having changed anything."""
@@ -83,8 +92,12 @@ class State:
         done, self.batch = self.batch, Batch()
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(
-            self.next_table, self.next_group, self.next_statement, self.registry.next_sid
+            self.next_table,
+            self.group_store.next_group,
+            self.group_store.next_statement,
+            self.registry.next_sid,
         )
+        self.group_store.tidy(self.seq)
         return done
 
     # -- tables --------------------------------------------------------------------------------------------------
@@ -99,79 +112,37 @@ class State:
                 )
             return c.Created(known, False)
         self.next_table += 1
-        self.add_table(wanted)
+        self.table_store.add(wanted)
         self.batch.writes.created = wanted
         return c.Created(wanted, True)
 
-    def add_table(self, table: Table) -> None:
-        self.tables[table.name] = table
-        self.rows[table.id] = self.visible[table.id] = {}
-        for ancestor in table.ancestors:
-            if self.rows[ancestor.id] is self.visible[ancestor.id]:
-                self.rows[ancestor.id] = dict(self.rows[ancestor.id])
-
-    def put_row(self, table: Table, key: Key, row: Row | None) -> None:
-        """Set or take away a row, also where the tables that this one extends see it."""
-        own = self.rows[table.id]
-        _put(own, key, row)
-        if own is not self.visible[table.id]:
-            _put(self.visible[table.id], key, row)
-        for ancestor in table.ancestors:
-            _put(self.visible[ancestor.id], key, cut(row, ancestor))
-
     def drop_table(self, command: c.DropTable) -> None:
         table = known_table(self.tables, command.name)
-        names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
-        users = [
-            group for group in self.groups.values() if names & {*group.tables} and self.group_sizes[group.id]
-        ]
-        if users:
-            count = sum(self.group_sizes[group.id] for group in users)
+        count = self.group_store.users(table)
+        if count:
             raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
-        heirs = [other.name for other in self.tables.values() if other.parent is table]
+        heirs = [heir.name for heir in self.table_store.heirs(table)]
         if heirs:
             raise ConflictError(
                 f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first"
             )
-        for key in list(self.rows[table.id]):
-            self.put_row(table, key, None)
-        for one in (table, *table.ancestors):
-            self._close_spaces(one)
-        for group in [group for group in self.groups.values() if table.name in group.tables]:
-            self._drop_group(group)
-        self._forms = {at: form for at, form in self._forms.items() if table not in form.tables}
-        del self.tables[table.name], self.rows[table.id], self.visible[table.id]
+        self.group_store.forget(table)
+        self.table_store.drop(table)
         self.batch.writes.dropped = table
-
-    def _close_spaces(self, table: Table) -> None:
-        """Forget indexes that nobody uses; they are made anew when somebody subscribes."""
-        gone = set(self._spaces_of_table.pop(table.id, ()))
-        for space in gone:
-            del self.spaces[space]
-        for others in self._spaces_of_table.values():
-            others[:] = [at for at in others if at not in gone]
-
-    def _drop_group(self, group: Group) -> None:
-        del self.groups[group.id], self._group_of_label[group.label], self.group_sizes[group.id]
-        self._space_of_label = {label: at for label, at in self._space_of_label.items() if at != group.space}
 
     # -- events --------------------------------------------------------------------------------------------------
     def publish(self, command: c.Publish) -> JsonObject:
         table = known_table(self.tables, command.table)
-        is_alone = table.parent is None and self.rows[table.id] is self.visible[table.id]
-        family = None if is_alone else self.visible[table.root.id]
+        family = self.table_store.family(table)
         found = effects(table, self.rows[table.id], command.events, command.at, family)
         first = self.seq + 1
         writes = self.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
-        spaces = [
-            (one, [self.spaces[at] for at in self._spaces_of_table.get(one.id, ())])
-            for one in (table, *table.ancestors)
-        ]
+        spaces = [(one, self.group_store.spaces_of(one)) for one in (table, *table.ancestors)]
         for op, key, old, new in found:
             self.seq += 1
-            self.put_row(table, key, new)
+            self.table_store.put(table, key, new)
             writes.events.append(
                 (
                     self.seq,
@@ -235,16 +206,19 @@ class State:
 
     # -- subscriptions -------------------------------------------------------------------------------------------
     def subscribe(self, command: c.Subscribe) -> JsonObject:
-        form = self._recognise(command.query, command.notify)
+        form = self.group_store.recognise(command.query, command.notify)
         bounds = self._bind_all(form, command)
         self._check_ids([id for id, _ in command.rows], command.batch)
-        statement = self._statement(command.query.sql, command.notify)
-        self._forms[statement.id] = form
-        group = self._group(form, command.query.sql)
-        space = self._open_space(form, group.space)
+        writes = self.batch.writes
+        statement, is_new = self.group_store.statement(command.query.sql, command.notify, form)
+        if is_new:
+            writes.statements.append(statement)
+        group, is_new = self.group_store.group(form, command.query.sql)
+        if is_new:
+            writes.groups.append(group)
+        space = self.group_store.space(form, group)
         sids = range(self.registry.next_sid, self.registry.next_sid + len(command.rows))
         ids = []
-        writes = self.batch.writes
         for sid, (chosen, params) in zip(sids, command.rows, strict=True):
             id, encoded = chosen or self.registry.given_id(sid), encode_exact(params)
             self.registry.put(sid, id, group.id, statement.id, encoded, self.seq, command.durable, None)
@@ -253,15 +227,12 @@ class State:
             )
             ids.append(id)
         space.add(sids, bounds)
-        self.group_sizes[group.id] += len(sids)
+        self.group_store.join(group.id, statement.id, len(sids))
         self.batch.weight += len(sids)
         answer: JsonObject = {"group": group.name, "type": form.type, "seq": self.seq}
         if command.batch:
             return answer | {"ids": ids}
         return answer | {"id": ids[0], "result": self._snapshot(form, space, bounds[0])}
-
-    def _recognise(self, query: Query, notify: JsonObject | None) -> Form:
-        return recognise(query, resolve.tables(query, self.tables), notify)
 
     def _bind_all(self, form: Form, command: c.Subscribe) -> list[Bound]:
         bounds = []
@@ -287,51 +258,8 @@ class State:
                 raise ConflictError(f"the id {id!r} is taken; choose another, or leave it out", at)
             seen.add(id)
 
-    def _statement(self, sql: str, notify: JsonObject | None) -> Statement:
-        identity = (sql, encode(notify))
-        statement = self._statement_of_text.get(identity)
-        if statement is None:
-            statement = Statement(self.next_statement, sql, notify)
-            self.next_statement += 1
-            self.add_statement(statement)
-            self.batch.writes.statements.append(statement)
-        return statement
-
-    def add_statement(self, statement: Statement) -> None:
-        self.statements[statement.id] = statement
-        self._statement_of_text[statement.sql, encode(statement.notify)] = statement
-
-    def _group(self, form: Form, sql: str) -> Group:
-        group = self._group_of_label.get(form.label)
-        if group is None:
-            name = f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
-            space = self._space_of_label.get(form.space_label, self.next_space)
-            group = Group(
-                self.next_group, name, form.type, form.label, space, tuple(t.name for t in form.tables), sql
-            )
-            self.next_group += 1
-            self.add_group(group, form)
-            self.batch.writes.groups.append(group)
-        return group
-
-    def add_group(self, group: Group, form: Form) -> None:
-        self.groups[group.id] = self._group_of_label[group.label] = group
-        self.group_sizes.setdefault(group.id, 0)
-        self._space_of_label[form.space_label] = group.space
-        self.next_space = max(self.next_space, group.space + 1)
-
-    def _open_space(self, form: Form, space_id: int) -> Space:
-        space = self.spaces.get(space_id)
-        if space is None:
-            rows = tuple(self.visible[table.id] for table in form.tables)
-            surroundings = Surroundings(rows, lambda sid: self._place(sid)[2], self._max_boxes)
-            space = self.spaces[space_id] = form.open_space(space_id, surroundings)
-            for table in form.tables:
-                self._spaces_of_table.setdefault(table.id, []).append(space_id)
-        return space
-
     def _snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
-        return form.snapshot(space, self.visible[form.tables[0].id], bound)
+        return form.snapshot(space, self.table_store.visible[form.tables[0].id], bound)
 
     def _known(self, id: str) -> int:
         sid = self.registry.sid(id)
@@ -339,18 +267,9 @@ class State:
             raise NotFoundError(f"there is no subscription {id!r}")
         return sid
 
-    def form(self, sid: int) -> Form:
-        """The form of a subscription's statement; parsed again after a start, once for each statement."""
-        number = self.registry.statement(sid)
-        form = self._forms.get(number)
-        if form is None:
-            statement = self.statements[number]
-            form = self._forms[number] = self._recognise(parse(statement.sql), statement.notify)
-        return form
-
     def _place(self, sid: int) -> tuple[Form, Space, Bound]:
-        form = self.form(sid)
-        space = self._open_space(form, self.groups[self.registry.group(sid)].space)
+        form = self.group_store.form(self.registry.statement(sid))
+        space = self.group_store.space(form, self.groups[self.registry.group(sid)])
         return form, space, form.bind(decode_exact(self.registry.params(sid)))
 
     def delete(self, command: c.Delete) -> JsonObject:
@@ -358,7 +277,9 @@ class State:
         _, space, bound = self._place(sid)
         if self.registry.frozen(sid) is None:
             space.remove(sid, bound)
-        self.group_sizes[self.registry.group(sid)] -= 1
+        statement = self.registry.statement(sid)
+        if self.group_store.leave(self.registry.group(sid), statement, self.seq):
+            self.batch.writes.unused_statements.append(statement)
         self.registry.remove(sid)
         self.batch.writes.deleted.append(sid)
         self.batch.frames.append(c.Gone(sid))
@@ -401,7 +322,9 @@ class State:
         params, moved = self.registry.params(sid), bound
         if command.params is not None:
             given = decode_exact(params) | command.params
-            resolve.check_parameters(parse(self.statements[self.registry.statement(sid)].sql), given)
+            resolve.check_parameters(
+                parse(self.group_store.statements[self.registry.statement(sid)].sql), given
+            )
             moved, params = form.bind(given), encode_exact(given)
         frozen = self.registry.frozen(sid)
         was_active, active = frozen is None, frozen is None if command.active is None else command.active
@@ -450,33 +373,20 @@ class State:
     # -- recovery ------------------------------------------------------------------------------------------------
     def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
         """Take a chunk of stored subscriptions in: (sid, id, statement, group, params, active, durable, created, frozen)."""
-        points: dict[int, tuple[list[int], list[Bound]]] = {}
+        points: dict[int, tuple[Space, list[int], list[Bound]]] = {}
         for sid, id, statement, group, params, active, durable, created, frozen in subscriptions:
             self.registry.put(
                 sid, id, group, statement, params, created, durable, None if active else frozen or b"{}"
             )
-            self.group_sizes[group] += 1
-            form = self.form(sid)
-            space = self.groups[group].space
-            self._open_space(form, space)
+            self.group_store.join(group, statement, 1)
             if active:
-                sids, bounds = points.setdefault(space, ([], []))
+                form = self.group_store.form(statement)
+                space = self.group_store.space(form, self.groups[group])
+                _, sids, bounds = points.setdefault(space.network.id, (space, [], []))
                 sids.append(sid)
                 bounds.append(form.bind(decode_exact(params)))
-        for space, (sids, bounds) in points.items():
-            self.spaces[space].add(sids, bounds)
-
-
-def _put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
-    if row is None:
-        rows.pop(key, None)
-    else:
-        rows[key] = row
-
-
-def cut(row: Row | None, table: Table) -> Row | None:
-    """A row as a table that its own one extends sees it."""
-    return row if row is None or len(row) == len(table.columns) else row[: len(table.columns)]
+        for space, sids, bounds in points.values():
+            space.add(sids, bounds)
 
 
 def _plain(answer: JsonObject) -> JsonObject:

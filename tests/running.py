@@ -15,7 +15,7 @@ from prosem import commands as c
 from prosem.errors import BusyError, ProsemError
 from prosem.language.parse import parse
 from prosem.subscriber import Item
-from prosem.wire import decode
+from prosem.wire import decode, encode
 from tests.live import fold
 
 TABLE = {
@@ -133,3 +133,10 @@ def stored_rows(url: str, table: str = "t") -> set[Any]:
 def stored_seqs(url: str) -> list[int]:
     with psycopg.connect(url) as connection:
         return [seq for (seq,) in connection.execute("SELECT seq FROM prosem.event_log ORDER BY seq")]
+
+
+def plain(reply: Any) -> Any:
+    """A reply as it travels, so that two of them compare."""
+    if isinstance(reply, ProsemError):
+        return type(reply).__name__, reply.detail, reply.at
+    return decode(encode(reply.table.definition() if isinstance(reply, c.Created) else reply))

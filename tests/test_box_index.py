@@ -61,7 +61,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
     index, known, fresh = BoxIndex(), dict[int, Filters](), 0

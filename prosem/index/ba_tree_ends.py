@@ -56,7 +56,7 @@ class Ends(ABC):
 
     def calm(self, c: float, r: float) -> bool:
         """Whether no double overflows at `c` for radii up to `r`."""
-        return self.right(c, r) < math.inf and self.left(c, r) > -math.inf
+        return bool(self.right(c, r) < math.inf and self.left(c, r) > -math.inf)
 
 
 class Change(Ends):

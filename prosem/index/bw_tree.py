@@ -229,9 +229,8 @@ class BWTree:
         """The invariants, in O(N)."""
         self.labels.check()
         starts, centres = self.starts, self.centres
-        assert len(starts) == len(centres) and bool(starts) == bool(len(self.labels)), (
-            "classes hold all labels"
-        )
+        assert len(starts) == len(centres), "each class was told something"
+        assert bool(starts) == bool(len(self.labels)), "classes hold all labels"
         if not starts:
             return
         assert all(a < b for a, b in pairwise(starts)), "starts ascend strictly"

@@ -28,7 +28,7 @@ class _Seen(NamedTuple):
 
 
 def skyline(tree: MinKdTree, origin: Point, floor: Code, most_low: int, most_high: int = -1) -> Skyline:
-    """The tuples without another one between them and the origin that is as low, or also below the floor.
+    """The tuples that no other one hides: one between them and the origin that is as low, or at the floor.
 
     Any range around the origin with a tuple at or below the floor has one of `low`; any other range with a
     tuple has one of its lowest in `high`. Stops once `low` has more than `most_low`, and leaves `high` out

@@ -39,6 +39,9 @@ class Radii(Protocol):
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Entry]: ...
+    def span(self) -> Range:
+        """The smallest and the largest radius, of one or more."""
+
     def locate(self, radius: Radius) -> int:
         """The cell of a radius; -1 if it is not there."""
 
@@ -100,6 +103,9 @@ class FewRadii:
         found = self._cells[cell]
         return Entry(found.radius, found.centre, found.several, found.held)
 
+    def span(self) -> Range:
+        return self._cells[0].radius, self._cells[-1].radius
+
     def locate(self, radius: Radius) -> int:
         at = bisect_left(self._cells, radius, key=_radius)
         return at if at < len(self._cells) and self._cells[at].radius == radius else -1
@@ -143,8 +149,11 @@ class FewRadii:
                 else:
                     ranges[-1] = begun, cell.radius
             else:
-                cell.right, cell.left = cell.held.near()
                 parts.append((cell.radius, arcs))
+                if len(cell.held) > 1:
+                    cell.right, cell.left = cell.held.near()
+                else:  # the others had been told d before
+                    self._place(cell, d)
                 begun = None
         self.visits += len(self._cells)
         self._sum_up()

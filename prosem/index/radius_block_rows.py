@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from prosem.index.ba_tree_ends import Array, Ends, Radius, Value
-from prosem.index.radius_block_few import Entry
+from prosem.index.ba_tree_ends import SMALL, Array, Ends, Radius, Value
+from prosem.index.radius_block_few import Entry, Range
 
 SHIFT = 7
 WIDTH = 1 << SHIFT  # cells of a row
 FILLED = WIDTH * 3 // 4  # radii of a row when many come at once
+SIDED = ("ends", "near", "far")  # arrays whose first axis is the side
 LEAST = WIDTH // 4  # radii of a row below which it is joined with a neighbour
 
 
@@ -64,7 +65,7 @@ class RadiusRows:
 
     @staticmethod
     def _arrays(rows: int, kind: Any) -> dict[str, Array]:
-        """Arrays for a number of rows; their axis of rows comes first, or second after that of the sides."""
+        """Arrays for a number of rows, whose axis is the first, or the second in those of either side."""
         return {
             "radii": np.zeros((rows, WIDTH), kind),
             "centres": np.zeros((rows, WIDTH), kind),
@@ -121,6 +122,9 @@ class RadiusRows:
         return np.iinfo(np.int64).max if self.radii.dtype == np.int64 else math.inf
 
     # -- cells -----------------------------------------------------------------------------------------------
+    def span(self) -> Range:
+        return self._first[0], self.largest
+
     def locate(self, radius: Radius) -> int:
         row = max(0, bisect_right(self._first, radius) - 1)
         at = self._rank(row, radius)
@@ -136,9 +140,6 @@ class RadiusRows:
         if self.radii.dtype != object:
             radius, centre = radius.item(), centre.item()
         return Entry(radius, centre, several, self._held[row][at])
-
-    def held(self, cell: int) -> Any:
-        return self._held[cell // WIDTH][cell % WIDTH]
 
     def hold(self, cell: int, held: Any) -> None:
         self._held[cell // WIDTH][cell % WIDTH] = held
@@ -156,6 +157,8 @@ class RadiusRows:
         self.sum_up_row(row)
 
     def set_ends(self, cell: int, right: Value, left: Value) -> None:
+        if self.radii.dtype == np.int64 and not (right < SMALL and -left < SMALL):
+            self._widen()
         row = cell // WIDTH
         self.push(np.array([row]))
         self._several(cell, right, left)

@@ -50,6 +50,8 @@ class WriteSet:
     """sid, seq, part, kind, params, state of the edge before"""
     groups: list[Group] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
+    unused_statements: list[int] = field(default_factory=list)
+    """ids of those that no subscription uses any more"""
     idempotency: list[tuple[str, bytes | None, bool, int]] = field(default_factory=list)
     """hash of the key, answer, done, lines"""
     created: Table | None = None
@@ -155,8 +157,17 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
     made += [
         (_GROUP, [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql]) for g in batch.groups
     ]
-    if batch.statements:
-        made.append(_STATEMENTS([_statement(statement) for statement in batch.statements]))
+    if batch.unused_statements:
+        unused = pack("integer", batch.unused_statements)
+        made.append(
+            (
+                b"DELETE FROM prosem.statement s USING unnest($1::integer[]) AS v(id) WHERE s.id = v.id",
+                [unused],
+            )
+        )
+    unused_ids = set(batch.unused_statements)
+    if new := [statement for statement in batch.statements if statement.id not in unused_ids]:
+        made.append(_STATEMENTS([_statement(statement) for statement in new]))
     if batch.deleted:
         made.append((_DELETED, [pack("bigint", batch.deleted)]))
         made.append((_FORGOTTEN, [pack("bigint", batch.deleted)]))

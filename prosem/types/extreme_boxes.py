@@ -12,8 +12,10 @@ Each is the box around x without the ranges that reach some tuple of its skyline
 halving until a box is reached wholly or not at all. Every affected subscription is in exactly one piece or
 unresolved box, and no other is in a piece. Algorithms §2.
 
-Random points show a skyline of about 8 ln N in two dimensions, and some 80 boxes at N = 100,000; in three
-dimensions it takes thousands. Loses, then, to a look at each subscription in the unresolved boxes.
+Measured with random points in two dimensions: a fall takes 30 boxes among 1000 tuples, 47 among 10,000 and 66
+among 100,000 (at most 106 in 99 of 100), about as much as a rise has before it is parted by what it exposes; a
+deleted tuple exposes 20 to 35 others in 100 to 250 boxes. In three dimensions a fall takes thousands. Loses,
+where few subscriptions are affected, to a look at each of them: a small `limit` is that plan.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from prosem.index.kd_tree_skyline import skyline
 from prosem.index.lower_tier import Ref
 from prosem.types.extreme_rule import Piece
 
-LIMIT = 128  # boxes an event: enough for 99 of 100 in two dimensions, a millisecond's work
+LIMIT = 128  # boxes: enough for 99 of 100 falls and small rises in two dimensions
 Place = tuple[Point, Code]  # where a tuple stands: x and y
 # A direction is lo1, hi1, lo2, … (0, 1, 2, …); a step is the rank of a code in it, outward from x. A reach:
 # the steps, one in a direction, that a range must take to hold a tuple.
@@ -41,8 +43,9 @@ def step(
 ) -> tuple[list[Piece], list[Box]]:
     """The pieces of an event, and boxes with all that they leave out; the tuple goes from `old` to `new`.
 
-    Affected subscriptions in the second list are found by `settle`. It is empty unless more than `limit`
-    boxes were needed.
+    Affected subscriptions in the second list are found by `settle`. It is empty unless the fall or the rise
+    takes more than `limit` boxes: then it holds what is left of the fall, or all of the rise. With a limit of
+    0 it holds one box around each place, at once.
 
     >>> tree = MinKdTree(2).build([((2, 2), 3, "a")])
     >>> pieces, unresolved = step(tree, None, ((5, 5), 4), "b")

@@ -55,8 +55,8 @@ class MonitoredSubscription(Subscription):
         self._desired = self._shown = Aim(0, {})
         self._position = -1  # the seq up to which the rows at hand are folded
         self._sent_at = 0.0
-        self.assignments = 0
-        self.patches = 0
+        self.updates = 0  # steps of the parameters that came into force
+        self.patches = 0  # requests they took
 
     # -- opening and closing ---------------------------------------------------------------------------------
     async def _begin(self) -> None:
@@ -169,14 +169,13 @@ class MonitoredSubscription(Subscription):
     # -- assigning -------------------------------------------------------------------------------------------
     async def patch(self, **params: Any) -> Result:
         """Set parameters at the server; the new answer."""
+        await self._ready()
         self._must_send = True
         return await super().patch(**params)
 
-    def _assign(self, name: str, value: Any) -> None:
-        value = self._pins.bind(name, value)
+    def _set(self, name: str, value: Any) -> None:
         self._check({**self._updates.values, name: value})
-        self.assignments += 1
-        self._updates.mark(name, value)
+        super()._set(name, value)
 
     def _check(self, params: JsonObject) -> None:
         """What has no place in its column is refused here, as the server would."""
@@ -191,6 +190,7 @@ class MonitoredSubscription(Subscription):
     async def _register(self, values: JsonObject) -> Result | None:
         must_send, self._must_send = self._must_send, False
         is_same = values == self._desired.params
+        aim = self._desired if is_same else Aim(self._desired.number + 1, values)
         is_calm, self._is_calm = self._is_calm and is_same, False
         is_repeat, self._is_repeat = self._is_repeat and is_same, False
         now = asyncio.get_running_loop().time()
@@ -201,14 +201,15 @@ class MonitoredSubscription(Subscription):
             answer = None
             if wide is not None:
                 try:
-                    answer = await self._send(wide, values)
-                except ConnectionLost:
-                    self._later(AGAIN_S, "_is_repeat")
-                    if is_repeat:
+                    answer = await self._send(wide, aim)
+                except ProsemError as error:
+                    if isinstance(error, ConnectionLost):
+                        self._later(AGAIN_S, "_is_repeat")
+                    if is_calm or is_repeat:  # not the user's doing
                         return None
                     raise
-            if not is_same:
-                self._desired = Aim(self._desired.number + 1, values)
+            self.updates += not is_same
+            self._desired = aim
             assert self._feed is not None
             self._feed.nudge()
             if self._coverage.at_server != values:
@@ -228,13 +229,13 @@ class MonitoredSubscription(Subscription):
                 return None
         return self._widening.widen(now, exact)
 
-    async def _send(self, wide: JsonObject, exact: JsonObject) -> Result:
+    async def _send(self, wide: JsonObject, aim: Aim) -> Result:
         coverage, feed = self._coverage, self._feed
         assert feed is not None
         body: JsonObject = {"params": wide}
         if coverage.is_unknown:  # the request of unknown fate may have been one to suspend or resume
             body["active"] = self._is_active
-        step = coverage.begin(wide, Aim(self._desired.number + 1, exact), self._is_active)
+        step = coverage.begin(wide, aim, self._is_active)
         self._sent_at = asyncio.get_running_loop().time()
         self.patches += 1
         try:

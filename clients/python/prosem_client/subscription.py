@@ -256,12 +256,15 @@ class Subscription:
         self._is_active = active
 
     def _assign(self, name: str, value: Any) -> None:
-        self._updates.mark(name, self._pins.bind(name, value))
+        self._set(name, self._pins.bind(name, value))
 
     def follow(self, variable: PinnedVariable) -> None:
         """A variable was released: move every parameter that follows it."""
         for name in self._pins.names(variable):
-            self._updates.mark(name, variable.last)
+            self._set(name, variable.last)
+
+    def _set(self, name: str, value: Any) -> None:
+        self._updates.mark(name, value)
 
     async def _register(self, values: JsonObject) -> Result | None:
         """Bring assigned parameters into force."""

@@ -1,0 +1,155 @@
+"""Groups, the statements their subscriptions were made with, and their spaces.
+
+A statement is kept while a subscription uses it. A space is opened by its first subscription (the rows are indexed then) and
+closed when it has been empty for a while: somebody who subscribes again and again does not have the rows indexed again
+and again, and indexes that nobody uses cost nothing for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2s
+
+from prosem.language import resolve
+from prosem.language.parse import parse
+from prosem.language.syntax import Query
+from prosem.model import Group, JsonObject, Statement, Table
+from prosem.tables import Tables
+from prosem.types.base import Bound, Form, Space, Surroundings
+from prosem.types.registry import recognise
+from prosem.wire import encode
+
+IDLE_SEQS = 100_000  # an empty space is closed after so many events
+
+
+class Groups:
+    """`locate` tells where a subscription stands; `max_boxes` limits the regions of one event."""
+
+    def __init__(self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int) -> None:
+        self._tables, self._locate, self._max_boxes = tables, locate, max_boxes
+        self.by_id: dict[int, Group] = {}
+        self.sizes: dict[int, int] = {}
+        self.statements: dict[int, Statement] = {}
+        self.spaces: dict[int, Space] = {}
+        self.next_group = self.next_statement = self._next_space = 1
+        self._of_label: dict[str, Group] = {}
+        self._statement_of_text: dict[tuple[str, bytes], Statement] = {}
+        self._uses: dict[int, int] = {}
+        self._forms: dict[int, Form] = {}
+        self._space_of_label: dict[str, int] = {}
+        self._spaces_of_table: dict[int, list[int]] = {}
+        self._members: dict[int, int] = {}  # of each open space
+        self._empty_since: dict[int, int] = {}
+
+    # -- statements ----------------------------------------------------------------------------------------------
+    def recognise(self, query: Query, notify: JsonObject | None) -> Form:
+        return recognise(query, resolve.tables(query, self._tables.by_name), notify)
+
+    def statement(self, sql: str, notify: JsonObject | None, form: Form) -> tuple[Statement, bool]:
+        """The statement of this text, and whether it is new."""
+        known = self._statement_of_text.get((sql, encode(notify)))
+        statement = known or Statement(self.next_statement, sql, notify)
+        if known is None:
+            self.next_statement += 1
+            self.add_statement(statement)
+        self._forms[statement.id] = form
+        return statement, known is None
+
+    def add_statement(self, statement: Statement) -> None:
+        self.statements[statement.id] = statement
+        self._statement_of_text[statement.sql, encode(statement.notify)] = statement
+        self._uses.setdefault(statement.id, 0)
+
+    def form(self, statement_id: int) -> Form:
+        """The form of a statement; parsed again after a start, once."""
+        form = self._forms.get(statement_id)
+        if form is None:
+            statement = self.statements[statement_id]
+            form = self._forms[statement_id] = self.recognise(parse(statement.sql), statement.notify)
+        return form
+
+    # -- groups --------------------------------------------------------------------------------------------------
+    def group(self, form: Form, sql: str) -> tuple[Group, bool]:
+        """The group of a form, and whether it is new."""
+        known = self._of_label.get(form.label)
+        if known is not None:
+            return known, False
+        name = f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
+        space = self._space_of_label.get(form.space_label, self._next_space)
+        names = tuple(table.name for table in form.tables)
+        group = Group(self.next_group, name, form.type, form.label, space, names, sql)
+        self.next_group += 1
+        self.add_group(group, form)
+        return group, True
+
+    def add_group(self, group: Group, form: Form) -> None:
+        self.by_id[group.id] = self._of_label[group.label] = group
+        self.sizes.setdefault(group.id, 0)
+        self._space_of_label[form.space_label] = group.space
+        self._next_space = max(self._next_space, group.space + 1)
+
+    def join(self, group: int, statement: int, count: int) -> None:
+        """So many subscriptions came."""
+        self.sizes[group] += count
+        self._uses[statement] += count
+        space = self.by_id[group].space
+        self._members[space] = self._members.get(space, 0) + count
+        self._empty_since.pop(space, None)
+
+    def leave(self, group: int, statement: int, seq: int) -> bool:
+        """A subscription went; True if its statement went with it."""
+        self.sizes[group] -= 1
+        space = self.by_id[group].space
+        self._members[space] -= 1
+        if not self._members[space]:
+            self._empty_since[space] = seq
+        self._uses[statement] -= 1
+        if self._uses[statement]:
+            return False
+        gone = self.statements.pop(statement)
+        del self._statement_of_text[gone.sql, encode(gone.notify)], self._uses[statement]
+        self._forms.pop(statement, None)
+        return True
+
+    def users(self, table: Table) -> int:
+        """Subscriptions that see the table's rows."""
+        names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
+        return sum(self.sizes[group.id] for group in self.by_id.values() if names & {*group.tables})
+
+    def forget(self, table: Table) -> None:
+        """A table without users goes: so do its groups and every index that holds its rows."""
+        for one in (table, *table.ancestors):
+            for space in list(self._spaces_of_table.get(one.id, ())):
+                self._close(space)
+        for group in [group for group in self.by_id.values() if table.name in group.tables]:
+            del self.by_id[group.id], self._of_label[group.label], self.sizes[group.id]
+            self._space_of_label = {
+                label: at for label, at in self._space_of_label.items() if at != group.space
+            }
+
+    # -- spaces --------------------------------------------------------------------------------------------------
+    def space(self, form: Form, group: Group) -> Space:
+        """The group's space, opened if need be: O(rows)."""
+        space = self.spaces.get(group.space)
+        if space is None:
+            rows = tuple(self._tables.visible[table.id] for table in form.tables)
+            surroundings = Surroundings(rows, self._locate, self._max_boxes)
+            space = self.spaces[group.space] = form.open_space(group.space, surroundings)
+            for table in form.tables:
+                self._spaces_of_table.setdefault(table.id, []).append(group.space)
+        return space
+
+    def spaces_of(self, table: Table) -> list[Space]:
+        """The open spaces that the table's events concern."""
+        return [self.spaces[at] for at in self._spaces_of_table.get(table.id, ())]
+
+    def tidy(self, seq: int) -> None:
+        """Close the spaces that have been empty for long."""
+        for space in [at for at, since in self._empty_since.items() if seq - since > IDLE_SEQS]:
+            del self._empty_since[space]
+            self._close(space)
+
+    def _close(self, space: int) -> None:
+        if self.spaces.pop(space, None) is not None:
+            for others in self._spaces_of_table.values():
+                others[:] = [at for at in others if at != space]
