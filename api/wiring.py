@@ -66,9 +66,10 @@ class Server:
             self.edge.replay = self._replayer.submit
             self.edge.orphan = self._forget
             assert self._writer is not None
+            self._writer.revive = self._revive
             self._engine = Engine(
                 self._writer,
-                lambda: self._recover(url),
+                self._recover,
                 loop.call_soon_threadsafe,
                 self.edge,
                 self.metrics,
@@ -103,14 +104,11 @@ class Server:
         )
         return url
 
-    def _recover(self, url: str) -> State:
+    def _recover(self) -> State:
         assert self._writer is not None
+        url = self._revive() or self._writer.url
         if not self._writer.is_open():
-            if self._postgres is not None and not self._postgres.is_alive():
-                url = self._postgres.start()
             self._writer.reconnect(url=url)
-            assert self.store is not None
-            self.store.url = url
         state = State(
             chooser(self.settings.plan), self.metrics, lambda: self._retained_after, self.settings.max_boxes
         )
@@ -118,6 +116,17 @@ class Server:
             url, state, log.info, restart=self._engine is None or self._engine.state is None
         )
         return state
+
+    def _revive(self) -> str | None:
+        """Start the embedded PostgreSQL again if it has ended; its address, None for a database of somebody else's."""
+        if self._postgres is None or self._closing:
+            return None
+        if not self._postgres.is_alive():
+            log.warning("the embedded PostgreSQL has ended; starting it again")
+        url = self._postgres.start()
+        assert self.store is not None
+        self.store.url = url
+        return url
 
     def _retire(self, last_seq: int) -> None:
         """Called by the committer between batches: drop what is no longer retained."""

@@ -364,7 +364,7 @@ class State:
         self.batch.frames.append(c.Moved(sid, after, None if after is None else form.state(space, after)))
 
     def _record(self, sid: int, params: bytes, was_active: bool, active: bool, state: bytes | None) -> None:
-        kind = "patched" if was_active == active else "resumed" if active else "suspended"
+        kind = "suspended" if not active else "patched" if was_active else "resumed"
         writes = self.batch.writes
         writes.updates[sid] = (params, active, self.registry.frozen(sid))
         self.moves += 1

@@ -113,6 +113,11 @@ class Subscriber:
 
         self._put(Item("error", id, 0, msgspec.json.encode(problem.problem())))
 
+    @property
+    def is_full(self) -> bool:
+        """Too much is unsent: who does not read should not be read either."""
+        return len(self._queue) > 2 * max(self._capacity, BURSTS * len(self._streams))
+
     # -- the edge's side -----------------------------------------------------------------------------------------
     def accept(self, stream: Stream, token: int) -> bool:
         if self._is_closed or self._waiting.get(stream.id) != token:

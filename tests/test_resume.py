@@ -90,9 +90,6 @@ def test_a_seq_of_the_future_or_before_the_creation_is_answered_by_a_snapshot(ap
             assert [frame["snapshot"]["value"] for frame in listener.of(id, "snapshot")] == [1]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="state.py records a move while suspended as 'patched', which replays as active"
-)
 def test_a_move_while_suspended_replays_as_suspended(api: Api, table: str) -> None:
     id, _ = lowest(api, table, 0, 10), lowest(api, table, 0, 20)
     start = api.patch(id, active=False)["seq"]

@@ -100,14 +100,10 @@ async def _ndjson(
             for line in whole:
                 await feed.take(line)
         await feed.flush(last=True)
-    except (BusyError, MalformedError) as error:
-        if not feed.count or not isinstance(error, MalformedError):
-            raise
-        return answer(feed.answer(error))
     except ProsemError as error:
         if not feed.count:
             raise
-        return answer(feed.answer(error))
+        return answer(feed.answer(error))  # what was committed before stays, and the answer says how much
     if not feed.count:
         raise InputError("the body holds no event; send one JSON object a line", "")
     return answer(feed.answer())
@@ -152,7 +148,8 @@ class Feed:
         events, self._events, self._bytes = self._events, [], 0
         try:
             await self._commit(events, last)
-        except BusyError:
+        except BusyError as error:
+            error.at = f"/{self.count}"
             raise
         except ProsemError as error:
             good = _number(error)

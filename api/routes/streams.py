@@ -43,6 +43,8 @@ async def stream(socket: WebSocket) -> None:
     sender = asyncio.create_task(_send(socket, subscriber))
     try:
         while True:
+            while subscriber.is_full and not sender.done():
+                await asyncio.sleep(0.05)
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 break

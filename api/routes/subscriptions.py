@@ -50,7 +50,9 @@ async def subscribe_batch(request: Request) -> Response:
     if len(given) > made.settings.max_batch_rows:
         raise TooLargeError(f"a batch has at most {made.settings.max_batch_rows} rows; send several", "/rows")
     rows = [_row(row, number) for number, row in enumerate(given)]
-    durable = body.get("durable", True) is not False
+    durable = body.get("durable", True)
+    if not isinstance(durable, bool):
+        raise InputError("expected true or false", "/durable")
     found = await made.call(c.Subscribe(query, check_notify(body.get("notify")), rows, durable, batch=True))
     return answer(found, 201)
 

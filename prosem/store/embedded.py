@@ -80,6 +80,8 @@ class EmbeddedPostgres:
         if self.port is not None and self.is_alive() and self._refusal() is None:
             return self.url  # asked, too: a postmaster that is being killed looks alive a moment longer
         self.port = None
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None  # it has ended, and is reaped by the poll
         self._make_folder()
         self._take_lock(standby, cancelled)
         try:

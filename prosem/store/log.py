@@ -46,6 +46,8 @@ class Writer:
         self.fail_after: int | None = None
         """for tests: so many writes succeed, the next one fails before its commit"""
         self.patience_s = 10.0
+        self.revive: Callable[[], str | None] = lambda: None
+        """brings a database back that has ended; its address, if that changed"""
         """how long to try to find out what became of a commit when the connection broke"""
         self._partitions = Partitions(partition_size)
         self._connection: Connection | None = None
@@ -149,7 +151,7 @@ class Writer:
         if connection.closed:
             expected = self._batches + 1
             try:
-                self.reconnect(self.patience_s)
+                self.reconnect(self.patience_s, self.revive())
             except SetupError as failure:
                 raise CommitError(f"the connection to PostgreSQL broke, and {failure.detail}") from error
             if self._batches == expected:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from cn.geometry import Box
 from prosem.index.kd_tree import MinKdTree
 from prosem.model import Delta, Key
 from prosem.types.base import Draft, Surroundings
@@ -22,7 +23,8 @@ from prosem.types.extreme_rule import Piece
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, around
 
-FEW = 48  # subscriptions up to which an event is answered one by one at once
+FEW = 64  # subscriptions up to which answering one by one is cheaper than describing regions
+SMALL_GROUP = 5_000  # subscriptions up to which it is worth asking how many see a row
 _encode = msgspec.json.encode
 _Spot = tuple[Codes, Any]  # coordinates, y
 
@@ -83,18 +85,17 @@ class BoxesSpace(PointSpace):
 
     def _step(self, topic: bytes, old: _Spot | None, new: _Spot | None, key: Key, told: Told) -> None:
         tree = self._tree(topic)
-        if len(self.points) > FEW:
+        candidates = self._few(topic, old, new)
+        if candidates is None:
             found, unresolved = step(tree, old, new, key, self._max_boxes)
             told.pieces.extend((topic, piece) for piece in found)
+            candidates = self._inside(topic, unresolved)
         else:
             if old is not None:
                 tree.remove(*old, key)
             if new is not None:
                 tree.add(*new, key)
-            unresolved = (
-                [around(spot[0]) for spot in (old, new) if spot is not None] if len(self.points) else []
-            )
-        for sid in sorted({sid for box in unresolved for sid in self.points.find(topic, (box,)).tolist()}):
+        for sid in candidates:
             place = self._locate(sid).place
             assert place is not None
             piece = settle(tree, old, new, key, place)
@@ -102,6 +103,16 @@ class BoxesSpace(PointSpace):
                 told.single.append((sid, cast("Key | None", piece.ref)))
         if not len(tree):
             del self._trees[topic]
+
+    def _few(self, topic: bytes, old: _Spot | None, new: _Spot | None) -> list[int] | None:
+        """The subscriptions that see the row at all, if they are few in a group that is not large."""
+        if len(self.points) > SMALL_GROUP:
+            return None
+        found = self._inside(topic, [around(spot[0]) for spot in (old, new) if spot is not None])
+        return found if len(found) <= FEW else None
+
+    def _inside(self, topic: bytes, boxes: list[Box]) -> list[int]:
+        return sorted({sid for box in boxes for sid in self.points.find(topic, (box,)).tolist()})
 
     def drafts(self, description: Told) -> list[Draft]:
         drafts = [
