@@ -116,6 +116,15 @@ def test_cuts_at_every_end_make_vectors_exact(ends: list[tuple[int, int, bool]])
     tree.move(last, 0)
     tree.check(*(np.concatenate((column[last:], column[1:last])) for column in (low, above, refuses)))
     tree.clear(0)
+    assert all(0 not in positions(tree.vector(code, 1)) for code in (None, *range(-6, 7)))
+
+
+def test_a_wrong_bit_is_noticed() -> None:
+    low, above, refuses = np.array([1, 2]), np.array([~5, ~6]), np.array([True, False])
+    tree = SVTree([2, 4])
+    tree.fill(0, low, above, refuses)
+    tree.check(low, above, refuses)
+    tree.clear(1)
     with pytest.raises(AssertionError):
         tree.check(low, above, refuses)
 
