@@ -136,16 +136,17 @@ def measure(filters: int, matches: int, events: int, changes: int) -> dict[str, 
     population = Population(filters, matches, random)
     index = BoxIndex()
     ids = list(range(filters + changes))
-    warm = population.filters(0, BATCH)  # memory that making filters needs is not the index's
-    del warm
+    batch = population.filters(
+        0, BATCH
+    )  # the memory of one batch is not the index's: it is there at both ends
     before, loading = resident_bytes(), 0.0
     for start in range(0, filters, BATCH):
         stop = min(filters, start + BATCH)
+        batch.clear()
         batch = population.filters(start, stop)
         begun = time.perf_counter()
         index.insert_many(ids[start:stop], batch)
         loading += time.perf_counter() - begun
-        del batch
     memory = (resident_bytes() - before) / filters
     numbers = random.integers(0, DOMAIN, (events, NUMBERS)).tolist()
     vectors = [
