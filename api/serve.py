@@ -14,7 +14,7 @@ from api.frames import FrameProtocol
 from api.settings import Settings
 from api.wiring import Server
 
-SWITCH_S = 0.0005  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
+SWITCH_S = 0.001  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
 
 
 def configure_logging(level: str) -> None:

@@ -35,6 +35,10 @@ class Ends(ABC):
     @abstractmethod
     def left(self, c: Value, r: Radius) -> Value: ...
     @abstractmethod
+    def reach(self, c: Value, d: Value) -> Radius:
+        """About the largest radius that fires when `c` was told and `d` comes; some radius does, and not every one."""
+
+    @abstractmethod
     def fits(self, c: Value, r: Radius) -> bool:
         """Whether 64-bit integers hold everything that is computed at `c` for radii up to `r`."""
 
@@ -43,11 +47,7 @@ class Ends(ABC):
         """Right ends and negated left ends, perhaps not yet beyond `c`."""
 
     def arrays(self, c: Any, radii: Array) -> tuple[Array, Array]:
-        """Right ends and negated left ends of many radii; `c` is one value or a column of them."""
-        if radii.dtype == object:
-            rights: Array = np.frompyfunc(self.right, 2, 1)(c, radii)
-            lefts: Array = np.frompyfunc(self.left, 2, 1)(c, radii)
-            return rights, -lefts
+        """Right ends and negated left ends of many radii; `c` is one value, or one for each."""
         right, minus_left = self._outward(c, radii)
         if self.exact:
             return np.maximum(right, c + 1), np.maximum(minus_left, 1 - c)
@@ -71,6 +71,9 @@ class Change(Ends):
 
     def left(self, c: Value, r: Radius) -> Value:
         return min(c - r, c - 1 if self.exact else math.nextafter(c, -math.inf))
+
+    def reach(self, c: Value, d: Value) -> Radius:
+        return abs(d - c)
 
     def fits(self, c: Value, r: Radius) -> bool:
         return bool(abs(c) + r < SMALL)
@@ -108,6 +111,10 @@ class Percent(Ends):
         left = c - self._reach(c, r)
         return left if self.exact else min(left, math.nextafter(c, -math.inf))
 
+    def reach(self, c: Value, d: Value) -> Radius:
+        part = abs(d - c) * 100
+        return part * self.scale // abs(c) if self.exact else part / abs(c)
+
     def fits(self, c: Value, r: Radius) -> bool:
         return bool(abs(c) * (r + 1) < SMALL and 100 * self.scale < SMALL and r < SMALL)
 
@@ -141,6 +148,10 @@ class Factor(Ends):
             return c - 1 if c <= 0 else min(c - 1, c * r.denominator * self.scale // r.numerator)
         below = math.nextafter(c, -math.inf)
         return below if c <= 0 else min(below, c / r)
+
+    def reach(self, c: Value, d: Value) -> Radius:
+        low, high = min(c, d), max(c, d)
+        return high * self.scale // low if self.exact else high / low
 
     def fits(self, c: Value, r: Radius) -> bool:
         return bool((abs(c) + 1) * max(r, self.scale) < SMALL)

@@ -16,7 +16,7 @@ from prosem_client.coverage import Aim, Coverage
 from prosem_client.errors import ConnectionLost, ProsemError
 from prosem_client.feed import Frame
 from prosem_client.held import HeldRows, Limits
-from prosem_client.monitor import UpdateMonitor, Widening, limits_of
+from prosem_client.monitor import UpdateMonitor, Widening, check, limits_of
 from prosem_client.subscription import Opening, Subscription
 from prosem_client.values import Change, JsonObject, Result
 
@@ -63,7 +63,7 @@ class MonitoredSubscription(Subscription):
         if not self._limits.names:
             limits = limits_of(self._condition, await self._define(self._condition.table))
             self._limits, self._widening = limits, Widening(self._monitor, limits)
-        self._check(self._updates.values)
+        check(self._limits, self._updates.values)
         await super()._begin()
 
     def _adopt(self, began: Opening) -> None:
@@ -103,8 +103,6 @@ class MonitoredSubscription(Subscription):
             self._show(self._desired)
         if self._coverage.holds(self._shown.params) and (item := self._told()):
             return item
-        if self._arrive(feed.horizon):  # nothing more comes before it
-            return None
         frame = feed.pop(hold=self._coverage.must_wait(self._shown.params))
         if frame is not None:
             return self._consume(frame)
@@ -167,7 +165,7 @@ class MonitoredSubscription(Subscription):
         return await super().patch(**params)
 
     def _set(self, name: str, value: Any) -> None:
-        self._check({**self._updates.values, name: value})
+        check(self._limits, {**self._updates.values, name: value})
         super()._set(name, value)
         if self._feed is not None and not self._looks_ahead:
             self._looks_ahead = True
@@ -194,16 +192,6 @@ class MonitoredSubscription(Subscription):
             self._desired = aim
         assert self._feed is not None
         self._feed.nudge()
-
-    def _check(self, params: JsonObject) -> None:
-        """What has no place in its column is refused here, as the server would."""
-        try:
-            self._limits.constants(params)
-        except ValueError as error:
-            name = str(error)[1:].partition(":")[0]
-            raise ProsemError(
-                422, "bad-input", str(error), [{"at": f"/params/{name}", "detail": str(error)}]
-            ) from None
 
     async def _register(self, values: JsonObject) -> Result | None:
         must_send, self._must_send = self._must_send, False
