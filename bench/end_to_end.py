@@ -25,20 +25,10 @@ import numpy as np
 
 from bench.common import Report, fail, progress
 from bench.listener import Listener
+from bench.range_min import DOMAIN, SQL, TABLE
 
-TABLE = {
-    "name": "stocks",
-    "columns": [
-        {"name": "k", "type": "integer"},
-        {"name": "x", "type": "integer"},
-        {"name": "y", "type": "integer"},
-    ],
-    "primary_key": ["k"],
-}
-SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
 BATCH = 100
 PUBLISHERS = 4
-DOMAIN = 10_000
 PROBE = 10_000_000  # a row that only one subscription sees
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from prosem.index.ba_tree_ends import Ends, Radius, Value
-from prosem.index.ba_tree_radii import SEVERAL, Part, Radii, Range, Run
+from prosem.index.ba_tree_radii import SEVERAL, Part, Radii, Ranges, Run
 from prosem.index.ba_tree_runs import RadiusRuns
 from prosem.index.ba_tree_scan import RadiusArrays, UnfitError
 from prosem.index.radius_block import RadiusBlocks
 
 MANY = 1024  # radii from which on arrays may be quicker than a tree
+NOBODY: tuple[Ranges, list[Part]] = ([], []), []
 SWITCH = 0.3  # microseconds that it takes to go from the one to the other, for each radius
 
 
@@ -52,19 +53,19 @@ class RadiusTree:
         self._told = RadiusRuns(self.ends, self._order, self._held, runs)
 
     # -- events ----------------------------------------------------------------------------------------------
-    def _fire(self, d: Value | None) -> tuple[list[Range], list[Part]]:
+    def _fire(self, d: Value | None) -> tuple[Ranges, list[Part]]:
         before, self.value = self.value, d
         told = self._told
         if d is None or before is None:
             if d == before or not len(self._order):
-                return [], []
+                return NOBODY
             self._recentre(self._at(d))
-            return [(self._order.first, self._order.last)], []
+            return ([self._order.first], [self._order.last]), []
         if d > before:
             if d < told.root[0]:
-                return [], []
+                return NOBODY
         elif d == before or -d < told.root[1]:
-            return [], []
+            return NOBODY
         try:
             fired = told.fire(d, d > before)
         except UnfitError:
@@ -129,10 +130,12 @@ class RadiusTree:
         self._order.check()
         self._told.check()
         assert all(radius in self._order for radius in self._held), "only radii hold something"
-        right, minus_left = self._told.root
-        if self.value is not None:
-            assert self.value < right, "the value lies left of every right end"
-            assert -self.value < minus_left, "the value lies right of every left end"
+        for run in self._told if self.value is not None else ():
+            if run.centre is SEVERAL:
+                right, left = self._held[run.low].near()
+            else:
+                right, left = self.ends.right(run.centre, run.low), self.ends.left(run.centre, run.low)
+            assert left < self.value < right, "the value lies inside every interval"
 
 
 class BATree(RadiusTree):
@@ -184,9 +187,10 @@ class BATree(RadiusTree):
             raise KeyError(radius)
         return None if self.value is None else self._told.centre(radius)
 
-    def event(self, d: Value | None) -> list[Range]:
+    def event(self, d: Value | None) -> list[tuple[Radius, Radius]]:
         """The radii that are told `d`, as maximal closed ranges in ascending order."""
-        return self._fire(d)[0]
+        (lows, highs), _ = self._fire(d)
+        return list(zip(lows, highs, strict=True))
 
     def check(self) -> None:
         super().check()

@@ -54,6 +54,13 @@ class Ends(ABC):
         above, below = np.nextafter(c, np.inf), np.nextafter(-c, np.inf)
         return np.maximum(right, above), np.maximum(minus_left, below)
 
+    def _above(self, c: Value) -> Value:
+        """The next value."""
+        return c + 1 if self.exact else math.nextafter(c, math.inf)
+
+    def _below(self, c: Value) -> Value:
+        return c - 1 if self.exact else math.nextafter(c, -math.inf)
+
     def calm(self, c: float, r: float) -> bool:
         """Whether no double overflows at `c` for radii up to `r`."""
         return bool(self.right(c, r) < math.inf and self.left(c, r) > -math.inf)
@@ -67,10 +74,12 @@ class Change(Ends):
     """
 
     def right(self, c: Value, r: Radius) -> Value:
-        return max(c + r, c + 1 if self.exact else math.nextafter(c, math.inf))
+        end = c + r
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        return min(c - r, c - 1 if self.exact else math.nextafter(c, -math.inf))
+        end = c - r
+        return end if end < c else self._below(c)
 
     def reach(self, c: Value, d: Value) -> Radius:
         return abs(d - c)
@@ -98,18 +107,18 @@ class Percent(Ends):
         super().__init__(exact=exact)
         self.scale = scale
 
-    def _reach(self, c: Value, p: Radius) -> Value:
+    def _part(self, c: Value, p: Radius) -> Value:
         if not self.exact:
             return abs(c) * p / 100
-        return max(1, -(-abs(c) * p.numerator // (100 * self.scale * p.denominator)))
+        return -(-abs(c) * p.numerator // (100 * self.scale * p.denominator))
 
     def right(self, c: Value, r: Radius) -> Value:
-        right = c + self._reach(c, r)
-        return right if self.exact else max(right, math.nextafter(c, math.inf))
+        end = c + self._part(c, r)
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        left = c - self._reach(c, r)
-        return left if self.exact else min(left, math.nextafter(c, -math.inf))
+        end = c - self._part(c, r)
+        return end if end < c else self._below(c)
 
     def reach(self, c: Value, d: Value) -> Radius:
         part = abs(d - c) * 100
@@ -138,16 +147,16 @@ class Factor(Ends):
         self.scale = scale
 
     def right(self, c: Value, r: Radius) -> Value:
-        if self.exact:
-            return c + 1 if c <= 0 else max(c + 1, -(-c * r.numerator // (r.denominator * self.scale)))
-        above = math.nextafter(c, math.inf)
-        return above if c <= 0 else max(above, c * r)
+        end = c
+        if c > 0:
+            end = -(-c * r.numerator // (r.denominator * self.scale)) if self.exact else c * r
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        if self.exact:
-            return c - 1 if c <= 0 else min(c - 1, c * r.denominator * self.scale // r.numerator)
-        below = math.nextafter(c, -math.inf)
-        return below if c <= 0 else min(below, c / r)
+        end = c
+        if c > 0:
+            end = c * r.denominator * self.scale // r.numerator if self.exact else c / r
+        return end if end < c else self._below(c)
 
     def reach(self, c: Value, d: Value) -> Radius:
         low, high = min(c, d), max(c, d)

@@ -17,7 +17,7 @@ class _Several:
 SEVERAL: Final = (
     _Several()
 )  # stands for the centre of a radius whose subscriptions were told different values
-Range = tuple[Radius, Radius]  # a closed interval of radii
+Ranges = tuple[list[Radius], list[Radius]]  # the first and the last radius of each range
 Part = tuple[Radius, Arcs]  # a radius that fires in part, and the labels that do
 Held = Mapping[Radius, Any]  # of a radius with several centres: its classes
 
@@ -33,7 +33,7 @@ class Run(NamedTuple):
 class Radii(Protocol):
     """The told values of all radii: as a tree of runs, or as arrays.
 
-    `root` holds the nearest right end and the nearest negated left end of all, or something nearer still. `work` is
+    `root` holds the nearest right end and the nearest negated left end of all, or less. `work` is
     about what the last event cost here, and `work_elsewhere` what it would have cost the other way, in microseconds.
     """
 
@@ -58,7 +58,7 @@ class Radii(Protocol):
     def set_several(self, radius: Radius) -> None:
         """It was told several, or others than before: its classes know the ends."""
 
-    def fire(self, d: Value, rising: bool) -> tuple[list[Range], list[Part]]:
+    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
         """Recentre those who fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""
 
     def recentre(self, d: Value) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from prosem.index.ba_tree_ends import Ends, Radius, Value
-from prosem.index.ba_tree_radii import SEVERAL, Held, Part, Range, Run
+from prosem.index.ba_tree_radii import SEVERAL, Held, Part, Ranges, Run
 from prosem.index.radius_block import RadiusBlocks
 
 FAN_OUT = 48
@@ -92,19 +92,19 @@ class RadiusRuns:
             yield node
 
     # -- events ----------------------------------------------------------------------------------------------
-    def fire(self, d: Value, rising: bool) -> tuple[list[Range], list[Part]]:
-        ranges: list[Range] = []
+    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
+        ranges: Ranges = [], []
         parts: list[Part] = []
         visits = self.visits
         self._fire(self._top, self._levels, 0 if rising else 1, d, d if rising else -d, ranges, parts)
         self._mend_top()
-        told = len(ranges) + len(parts)
+        told = len(ranges[0]) + len(parts)
         self.work = 4 + 2.5 * (self.visits - visits) + 2 * told
         self.work_elsewhere = 25 + 0.0012 * len(self._radii) + 0.4 * told
         return ranges, parts
 
     def _fire(
-        self, node: Node, level: int, side: int, d: Value, x: Value, ranges: list[Range], parts: list[Part]
+        self, node: Node, level: int, side: int, d: Value, x: Value, ranges: Ranges, parts: list[Part]
     ) -> None:
         self.visits += 1
         touched = [at for at, end in enumerate(node.ends[side]) if end <= x]
@@ -123,11 +123,12 @@ class RadiusRuns:
         side: int,
         d: Value,
         x: Value,
-        ranges: list[Range],
+        ranges: Ranges,
         parts: list[Part],
     ) -> None:
         lows, highs, centres = leaf.lows, leaf.highs, leaf.items
         rights, minus_lefts = leaf.ends
+        range_lows, range_highs = ranges
         end_of, sign = (self._ends.right, 1) if side == 0 else (self._ends.left, -1)
         shift = 0  # runs made less runs swallowed so far
         joins = -1  # the place after a run that fired to its last radius
@@ -136,22 +137,22 @@ class RadiusRuns:
             low, high, centre = lows[at], highs[at], centres[at]
             if centre is SEVERAL and not self._fire_classes(leaf, at, d, parts):
                 continue
-            cut: Range | None = None
+            cut: tuple[Radius, Radius] | None = None
             if centre is not SEVERAL and low != high and sign * end_of(centre, high) > x:
                 cut = self._cut(centre, d, side, x)
             last = high if cut is None else cut[0]
             if joins == at:
-                ranges[-1] = ranges[-1][0], last
-                highs[at - 1] = last
+                range_highs[-1] = highs[at - 1] = last
                 if cut is None:
                     del lows[at], highs[at], centres[at], rights[at], minus_lefts[at]
                     shift -= 1
                     continue
             else:
-                if ranges and not at and self._radii.next(ranges[-1][1]) == low:
-                    ranges[-1] = ranges[-1][0], last  # from one leaf into the next
+                if not at and range_highs and self._radii.next(range_highs[-1]) == low:
+                    range_highs[-1] = last  # from one leaf into the next
                 else:
-                    ranges.append((low, last))
+                    range_lows.append(low)
+                    range_highs.append(last)
                 right, minus_left = self._ends.right(d, low), -self._ends.left(d, low)
                 if cut is None:
                     centres[at], rights[at], minus_lefts[at] = d, right, minus_left
@@ -177,7 +178,7 @@ class RadiusRuns:
         leaf.ends[0][at], leaf.ends[1][at] = self._ends_of(radius, leaf.items[at])
         return False
 
-    def _cut(self, centre: Value, d: Value, side: int, x: Value) -> Range:
+    def _cut(self, centre: Value, d: Value, side: int, x: Value) -> tuple[Radius, Radius]:
         """The last radius around a centre that fires, and the first that does not."""
         right, left = self._ends.right, self._ends.left
 

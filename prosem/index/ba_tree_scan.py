@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from prosem.index.ba_tree_ends import SMALL, Array, Ends, Radius, Value
-from prosem.index.ba_tree_radii import SEVERAL, Held, Part, Range, Run
+from prosem.index.ba_tree_radii import SEVERAL, Held, Part, Ranges, Run
 from prosem.index.radius_block import RadiusBlocks
 
 
@@ -21,7 +22,7 @@ class RadiusArrays:
 
     An event takes O(N) array steps of about a nanosecond, and O(m) for m ranges; a radius more or less copies the
     arrays. Wins over `RadiusRuns` where neighbouring radii were told different values, so that hundreds of ranges
-    fire. For doubles, and for integers while all ends fit in 64 bits (`UnfitError` else).
+    fire. The nearest ends are sought only when nobody fires, so the next such event takes O(1). For doubles, and for integers while all ends fit in 64 bits (`UnfitError` else).
     """
 
     def __init__(self, ends: Ends, radii: RadiusBlocks, held: Held, runs: Iterable[Run]) -> None:
@@ -43,11 +44,10 @@ class RadiusArrays:
         self._right, self._minus_left = self._outward(self._centres, self._radii)
         self._several = np.zeros(len(values), bool)
         self._several_count = 0
-        self._sum_up()
+        self.root: list[Value] = [-math.inf, -math.inf]
         for run in runs:
             if run.centre is SEVERAL:
                 self.set_several(run.low)
-        self._sum_up()
 
     def __iter__(self) -> Iterator[Run]:
         cut = (self._centres[1:] != self._centres[:-1]) | self._several[1:] | self._several[:-1]
@@ -78,34 +78,35 @@ class RadiusArrays:
                 return self._ends.arrays(c, radii)
         return self._ends.arrays(c, radii)
 
-    def _sum_up(self) -> None:
-        self.root: list[Value] = [self._right.min().item(), self._minus_left.min().item()]
-
     # -- events ----------------------------------------------------------------------------------------------
-    def fire(self, d: Value, rising: bool) -> tuple[list[Range], list[Part]]:
+    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
         self._allow(d)
         self.visits += 1
-        cells = (self._right <= d if rising else self._minus_left <= -d).nonzero()[0]
+        side, x, ends = (0, d, self._right) if rising else (1, -d, self._minus_left)
+        cells = (ends <= x).nonzero()[0]
         parts: list[Part] = []
+        if not len(cells):
+            self.root[side] = ends.min().item()
+            return ([], []), parts
         if self._several_count:
             several = self._several.take(cells).nonzero()[0]
             if len(several):
                 cells, parts = self._fire_classes(cells, several, d)
         self._right[cells], self._minus_left[cells] = self._outward(d, self._radii.take(cells))
         self._centres[cells] = d
+        self.root = [-math.inf, -math.inf]
         ranges = self._ranges(cells)
-        self._sum_up()
-        told = len(ranges) + len(parts)
+        told = len(ranges[0]) + len(parts)
         self.work, self.work_elsewhere = 30 + 0.0015 * len(self._radii) + 0.4 * told, 10 + 7 * told
         return ranges, parts
 
-    def _ranges(self, cells: Array) -> list[Range]:
+    def _ranges(self, cells: Array) -> Ranges:
         if not len(cells):
-            return []
+            return [], []
         cuts = (cells[1:] - cells[:-1] != 1).nonzero()[0]
         lows = self._radii.take(cells.take(np.concatenate(([0], cuts + 1))))
         highs = self._radii.take(cells.take(np.concatenate((cuts, [len(cells) - 1]))))
-        return list(zip(lows.tolist(), highs.tolist(), strict=True))
+        return lows.tolist(), highs.tolist()
 
     def _fire_classes(self, cells: Array, several: Array, d: Value) -> tuple[Array, list[Part]]:
         """Let the classes of radii with several centres decide; the cells without those that fire in part."""
@@ -128,7 +129,7 @@ class RadiusArrays:
         self._allow(d)
         self._centres[:], self._several[:], self._several_count = d, False, 0
         self._right, self._minus_left = self._outward(self._centres, self._radii)
-        self._sum_up()
+        self.root = [-math.inf, -math.inf]
 
     # -- single radii ----------------------------------------------------------------------------------------
     def _cell(self, radius: Radius) -> int:

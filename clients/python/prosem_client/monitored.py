@@ -103,6 +103,8 @@ class MonitoredSubscription(Subscription):
             self._show(self._desired)
         if self._coverage.holds(self._shown.params) and (item := self._told()):
             return item
+        if self._arrive(feed.horizon):  # nothing more comes before it
+            return None
         frame = feed.pop(hold=self._coverage.must_wait(self._shown.params))
         if frame is not None:
             return self._consume(frame)
