@@ -9,7 +9,8 @@ it drifts. Events move rows under them, and each has a number of its own, so tha
 * *stale*: events a subscriber saw although they lay outside the range it wanted by then.
 
 At the end of each run all has to come to rest at the exact answer, or the bench fails. One process holds all the
-subscribers and takes its share of the machine. The monitor loses at low rates, where it only holds more rows.
+subscribers and takes its share of the machine. Below its threshold
+the monitor gains nothing, and near it, at 5 to 10 updates/s, its worst runs are staler than those without it.
 """
 
 from __future__ import annotations

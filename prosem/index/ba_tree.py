@@ -13,7 +13,7 @@ from prosem.index.radius_block import RadiusBlocks
 
 MANY = 1024  # radii from which on arrays may be quicker than a tree
 NOBODY: tuple[Ranges, list[Part]] = ([], []), []
-SWITCH = 0.3  # microseconds that it takes to go from the one to the other, for each radius
+SWITCH = 0.5  # microseconds that it takes to go from the one to the other, for each radius
 
 
 class RadiusTree:
@@ -49,8 +49,10 @@ class RadiusTree:
         return self._visits + self._told.visits
 
     def _load(self, runs: list[Run], radii: Iterable[Radius]) -> None:
+        """Begin anew with these radii; in arrays if there are nearly as many runs."""
         self._order = RadiusBlocks(radii)
-        self._told = RadiusRuns(self.ends, self._order, self._held, runs)
+        if len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
+            self._told = RadiusRuns(self.ends, self._order, self._held, runs)
 
     # -- events ----------------------------------------------------------------------------------------------
     def _fire(self, d: Value | None) -> tuple[Ranges, list[Part]]:
@@ -91,11 +93,18 @@ class RadiusTree:
         self._regret = 0.0
         if type(told) is RadiusArrays:
             self._as_runs()
-        elif self._fit and len(self._order) >= MANY:
+        else:
+            self._as_arrays(told)
+
+    def _as_arrays(self, runs: Iterable[Run]) -> bool:
+        if self._fit and len(self._order) >= MANY:
             try:
-                self._swap(RadiusArrays(self.ends, self._order, self._held, told))
+                self._swap(RadiusArrays(self.ends, self._order, self._held, runs))
             except UnfitError:
                 self._fit = False
+                return False
+            return True
+        return False
 
     def _as_runs(self) -> Radii:
         return self._swap(RadiusRuns(self.ends, self._order, self._held, self._told))

@@ -47,8 +47,10 @@ class Ends(ABC):
         """Right ends and negated left ends, perhaps not yet beyond `c`."""
 
     def arrays(self, c: Any, radii: Array) -> tuple[Array, Array]:
-        """Right ends and negated left ends of many radii; `c` is one value, or one for each."""
+        """Right ends and negated left ends of many ascending radii; `c` is one value, or one for each."""
         right, minus_left = self._outward(c, radii)
+        if not isinstance(c, np.ndarray) and (not len(radii) or (right[0] > c and minus_left[0] > -c)):
+            return right, minus_left  # the nearest ends are beyond c, hence all
         if self.exact:
             return np.maximum(right, c + 1), np.maximum(minus_left, 1 - c)
         above, below = np.nextafter(c, np.inf), np.nextafter(-c, np.inf)

@@ -99,8 +99,8 @@ class RadiusRuns:
         self._fire(self._top, self._levels, 0 if rising else 1, d, d if rising else -d, ranges, parts)
         self._mend_top()
         told = len(ranges[0]) + len(parts)
-        self.work = 4 + 2.5 * (self.visits - visits) + 2 * told
-        self.work_elsewhere = 25 + 0.0012 * len(self._radii) + 0.4 * told
+        self.work = 6 + 5 * (self.visits - visits) + told
+        self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * told
         return ranges, parts
 
     def _fire(
@@ -158,8 +158,11 @@ class RadiusRuns:
                     centres[at], rights[at], minus_lefts[at] = d, right, minus_left
                     joins = at + 1
                     continue
-                for held, entry in zip(leaf.lists(), (low, right, minus_left, d, last), strict=True):
-                    held.insert(at, entry)
+                lows.insert(at, low)
+                highs.insert(at, last)
+                centres.insert(at, d)
+                rights.insert(at, right)
+                minus_lefts.insert(at, minus_left)
                 shift += 1
                 at += 1
             lows[at] = cut[1]

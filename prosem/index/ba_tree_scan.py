@@ -22,7 +22,8 @@ class RadiusArrays:
 
     An event takes O(N) array steps of about a nanosecond, and O(m) for m ranges; a radius more or less copies the
     arrays. Wins over `RadiusRuns` where neighbouring radii were told different values, so that hundreds of ranges
-    fire. The nearest ends are sought only when nobody fires, so the next such event takes O(1). For doubles, and for integers while all ends fit in 64 bits (`UnfitError` else).
+    fire. The nearest end of a side is sought when nobody fires there, so that the next such event takes O(1). For
+    doubles, and for integers while all ends fit in 64 bits (`UnfitError` else).
     """
 
     def __init__(self, ends: Ends, radii: RadiusBlocks, held: Held, runs: Iterable[Run]) -> None:
@@ -97,16 +98,16 @@ class RadiusArrays:
         self.root = [-math.inf, -math.inf]
         ranges = self._ranges(cells)
         told = len(ranges[0]) + len(parts)
-        self.work, self.work_elsewhere = 30 + 0.0015 * len(self._radii) + 0.4 * told, 10 + 7 * told
+        self.work, self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * told, 16 + 6 * told
         return ranges, parts
 
     def _ranges(self, cells: Array) -> Ranges:
         if not len(cells):
             return [], []
         cuts = (cells[1:] - cells[:-1] != 1).nonzero()[0]
-        lows = self._radii.take(cells.take(np.concatenate(([0], cuts + 1))))
-        highs = self._radii.take(cells.take(np.concatenate((cuts, [len(cells) - 1]))))
-        return lows.tolist(), highs.tolist()
+        radii = self._radii.take(cells)
+        lows, highs = radii.take(cuts + 1).tolist(), radii.take(cuts).tolist()
+        return [radii[0].item(), *lows], [*highs, radii[-1].item()]
 
     def _fire_classes(self, cells: Array, several: Array, d: Value) -> tuple[Array, list[Part]]:
         """Let the classes of radii with several centres decide; the cells without those that fire in part."""
