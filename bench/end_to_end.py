@@ -7,7 +7,6 @@ PostgreSQL, and raw WebSocket frames of the same size from a bare server of the 
 
 from __future__ import annotations
 
-import asyncio
 import random
 import shutil
 import signal
@@ -15,7 +14,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -199,39 +197,34 @@ class Served:
     def latency(self, listener: Listener, seconds: float, rate: float) -> dict[str, float]:
         """From the moment a publisher sends to the moment a listener has the change, at half the accepted load."""
         progress(f"end-to-end: latency at {rate:,.0f} events/s")
-        stop = threading.Event()
-        background = threading.Thread(target=asyncio.run, args=(self._load(rate, stop),))
-        background.start()
+        command = [
+            sys.executable,
+            "-m",
+            "bench.publisher",
+            self.url,
+            str(self._tuples),
+            str(seconds + 2),
+            "11",
+            str(rate),
+        ]
+        background = subprocess.Popen(command, stdout=subprocess.PIPE)
         times, y = [], 0
-        time.sleep(0.5)
+        time.sleep(1.0)
         deadline = time.perf_counter() + seconds
         with httpx.Client(base_url=self.url, trust_env=False, timeout=30) as client:
             while time.perf_counter() < deadline:
                 y += 1
                 sent = time.time()
-                body = {"events": [_update(PROBE, y)]}
-                answer = client.post("/v1/tables/stocks/events", json=body).json()
+                answer = client.post("/v1/tables/stocks/events", json={"events": [_update(PROBE, y)]}).json()
                 arrived = listener.arrival(answer["first_seq"], 5.0)
                 if arrived is not None:
                     times.append((arrived - sent) * 1000)
                 time.sleep(0.01)
-        stop.set()
-        background.join()
+        background.communicate()
         if not times:
             return {"p50": float("nan"), "p99": float("nan")}
         p50, p99 = np.percentile(times, [50, 99])
         return {"p50": round(float(p50), 2), "p99": round(float(p99), 2), "samples": len(times)}
-
-    async def _load(self, rate: float, stop: threading.Event) -> None:
-        """Events that affect few, at a steady rate."""
-        chance = random.Random(11)
-        async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=30) as client:
-            next_time = time.perf_counter()
-            while not stop.is_set():
-                events = [self._ordinary(chance) for _ in range(BATCH)]
-                await client.post("/v1/tables/stocks/events", json={"events": events})
-                next_time += BATCH / rate
-                await asyncio.sleep(max(0.0, next_time - time.perf_counter()))
 
     def memory_mb(self) -> float:
         statm = Path(f"/proc/{self._process.pid}/statm")

@@ -1,4 +1,4 @@
-"""A publisher process: batches of 100 random updates over two connections, as fast as they are answered."""
+"""A publisher process: batches of 100 random updates, as fast as they are answered or at a steady rate."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ import msgspec
 BATCH = 100
 
 
-async def main(url: str, tuples: int, seconds: float, seed: int) -> int:
+async def main(url: str, tuples: int, seconds: float, seed: int, rate: float) -> int:
+    """Events sent; with a `rate` (events a second) over one connection and only such as affect few."""
     chance, count, deadline = random.Random(seed), 0, time.perf_counter() + seconds
+    lowest = 5_000 if rate else 0
     bodies = [
-        msgspec.json.encode({"events": [_event(chance, tuples) for _ in range(BATCH)]}) for _ in range(200)
+        msgspec.json.encode({"events": [_event(chance, tuples, lowest) for _ in range(BATCH)]})
+        for _ in range(200)
     ]
 
     async def one(client: httpx.AsyncClient, at: int) -> None:
         nonlocal count
+        due = time.perf_counter()
         while time.perf_counter() < deadline:
             at += 1
             answer = await client.post(
@@ -33,15 +37,23 @@ async def main(url: str, tuples: int, seconds: float, seed: int) -> int:
                 continue
             answer.raise_for_status()
             count += BATCH
+            if rate:
+                due += BATCH / rate
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
 
     async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
-        await asyncio.gather(*(one(client, at * 50) for at in range(4)))
+        await asyncio.gather(*(one(client, at * 50) for at in range(1 if rate else 4)))
     return count
 
 
-def _event(chance: random.Random, tuples: int) -> dict[str, object]:
-    return {"op": "update", "key": {"k": chance.randrange(tuples)}, "set": {"y": chance.randrange(10_000)}}
+def _event(chance: random.Random, tuples: int, lowest: int) -> dict[str, object]:
+    return {
+        "op": "update",
+        "key": {"k": chance.randrange(tuples)},
+        "set": {"y": chance.randrange(lowest, 10_000)},
+    }
 
 
 if __name__ == "__main__":
-    print(asyncio.run(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))))
+    where, size, span, number, *steady = sys.argv[1:]
+    print(asyncio.run(main(where, int(size), float(span), int(number), float(steady[0]) if steady else 0.0)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from prosem.index.ba_tree import RadiusTree
 from prosem.index.ba_tree_ends import Ends, Radius, Value
-from prosem.index.ba_tree_radii import SEVERAL, Run
+from prosem.index.ba_tree_radii import SEVERAL
 from prosem.index.ba_tree_scan import UnfitError
 from prosem.index.bw_tree import Arcs, BWTree, Class, Classes
 from prosem.index.bw_tree_scattered import ScatteredClasses
@@ -144,7 +144,7 @@ class B2Tree(RadiusTree):
         """The tree that had this state, or one that behaves like it in every way; lists may stand for tuples."""
         value, radii = state
         tree = cls(ends, value)
-        runs: list[Run] = []
+        found: list[tuple[Radius, Value]] = []
         for radius, classes in sorted(radii, key=itemgetter(0)):
             centre = tree._at(classes[0][0]) if len(classes) == 1 else SEVERAL
             labels = classes[0][1]
@@ -156,11 +156,8 @@ class B2Tree(RadiusTree):
             elif labels[0][1] > 1:
                 tree._held[radius] = labels[0][1]
             tree._count += sum(times for _, pairs in classes for _, times in pairs)
-            if runs and centre is not SEVERAL and runs[-1].centre == centre:
-                runs[-1] = Run(runs[-1].low, radius, centre)
-            else:
-                runs.append(Run(radius, radius, centre))
-        tree._load(runs, [radius for radius, _ in radii])
+            found.append((radius, centre))
+        tree._load(found)
         return tree
 
     def check(self) -> None:

@@ -48,9 +48,15 @@ class RadiusTree:
         """Nodes of the tree and scans of the arrays so far."""
         return self._visits + self._told.visits
 
-    def _load(self, runs: list[Run], radii: Iterable[Radius]) -> None:
-        """Begin anew with these radii; in arrays if there are nearly as many runs."""
-        self._order = RadiusBlocks(radii)
+    def _load(self, told: list[tuple[Radius, Value]]) -> None:
+        """Begin anew with these radii, ascending, and what they were told; in arrays if they were told many values."""
+        runs: list[Run] = []
+        for radius, centre in told:
+            if runs and centre is not SEVERAL and runs[-1].centre == centre:
+                runs[-1] = Run(runs[-1].low, radius, centre)
+            else:
+                runs.append(Run(radius, radius, centre))
+        self._order = RadiusBlocks(radius for radius, _ in told)
         if len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
             self._told = RadiusRuns(self.ends, self._order, self._held, runs)
 
@@ -165,10 +171,9 @@ class BATree(RadiusTree):
 
     def build(self, told: Iterable[tuple[Radius, Value]]) -> BATree:
         """Replace all by one subscription for each of these radii, which was told this value."""
-        runs = [Run(radius, radius, centre) for radius, centre in sorted(told)]
         self._held.clear()
-        self._count = len(runs)
-        self._load(runs, [run.low for run in runs])
+        self._load(sorted(told))
+        self._count = len(self._order)
         return self
 
     def add(self, radius: Radius) -> None:
