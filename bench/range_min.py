@@ -26,6 +26,14 @@ from prosem.types.extreme import ExtremeSpace
 
 DOMAIN = 10_000
 SPIKES = 0.005
+_NAMES = {
+    "subscriptions": "subs",
+    "messages_reformulate": "msgs",
+    "messages_enumerate": "one by one",
+    "us_reformulate": "µs",
+    "us_enumerate": "µs 1 by 1",
+    "us_scan": "µs scan",
+}
 SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
 TABLE = {
     "name": "stocks",
@@ -85,7 +93,8 @@ def _beside(
     shown = []
     for row in rows:
         known = thesis.get(row[by])
-        shown.append(row | {"thesis": f"{known[0]} / {known[1]}" if known else "-"})
+        named = {_NAMES.get(name, name): value for name, value in row.items()}
+        shown.append(named | {"thesis": f"{known[0]} / {known[1]}" if known else "-"})
     return shown
 
 
