@@ -107,8 +107,8 @@ class RadiusRows:
         for name, array in self._base.items():
             if array.dtype != bool:
                 self._base[name] = array.astype(object)
-        self.far[self.far == np.iinfo(np.int64).max] = math.inf
         self._view()
+        self.far[self.far == np.iinfo(np.int64).max] = math.inf
 
     def outward(self, c: Any, radii: Array) -> tuple[Array, Array]:
         """Right ends and negated left ends of many radii."""
