@@ -144,19 +144,20 @@ def test_told_values_survive_retention_and_a_kill() -> None:
             world = Told(api, 7)
             world.subscribe(6)
             world.publish(20)
-            quiet = value(api, world.table, 9, notify={"change": 1})  # nothing ever happens to it
-            for _ in range(12):
-                world.publish(60)
+            api.publish(world.table, [insert(k=8, y=5)])
+            quiet = value(api, world.table, 8, notify={"change": 1})
+            api.publish(world.table, [update(8, y=50)])  # told once, and never again
+            for _ in range(6):
+                world.publish(100)
                 world.subscribe(1)
-            world.check(api, resume_after=world.seq - 150)
-        made.kill()
+            made.kill()
         made.start()
         with Api(made.url) as api:
             world.api = api
-            assert api.result(quiet)["result"] == {"value": None}
+            assert api.result(quiet)["result"] == {"value": 50}
             world.check(api, resume_after=world.seq - 150)
-            world.publish(50)
-            world.check(api, resume_after=world.seq - 150)
+            last = api.publish(world.table, [update(8, y=0)])["last_seq"]
+            assert heard(api, quiet, last - 150, last) == [(last, {"value": 0, "previous": 50})]
         assert made.stop() == 0
         made.start()
         with Api(made.url) as api:

@@ -23,6 +23,7 @@ from prosem.language.syntax import Columns, Query
 from prosem.model import JsonObject, Table
 from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
+from prosem.types.value_many import ManyForm
 from prosem.types.value_measure import form_and_radius, measure_of
 from prosem.types.value_space import Items, ValueSpace
 
@@ -98,7 +99,9 @@ class ValueForm:
 class ValueType:
     name = "value"
 
-    def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> ValueForm | None:
+    def recognise(
+        self, query: Query, tables: Sequence[Table], notify: JsonObject | None
+    ) -> ValueForm | ManyForm | None:
         selection = query.selection
         if len(tables) != 1 or not isinstance(selection, Columns) or len(selection.names) != 1:
             return None
@@ -106,48 +109,57 @@ class ValueType:
         y = column(query, table, selection.names[0])
         if y.name in table.primary_key and len(table.primary_key) == 1:
             return None
-        self._check_key(query, table)
+        is_one = self._is_one(query, table)
         measure = measure_of(y.type)
         form, radius = form_and_radius(measure, notify, y.name)
         name = "every change" if notify is None else " and ".join(sorted(notify))
-        return ValueForm(query, Items(table, table.position[y.name], form, measure), name, radius)
+        items = Items(table, table.position[y.name], form, measure)
+        return (ValueForm if is_one else ManyForm)(query, items, name, radius)
 
-    def _check_key(self, query: Query, table: Table) -> None:
-        """The conditions are equality on all columns of the key and nothing else."""
-        wanted = " AND ".join(f"{name} = …" for name in table.primary_key)
+    def _is_one(self, query: Query, table: Table) -> bool:
+        """Whether the conditions give the whole key of one item, and not those of some or none at all."""
+        wanted = " AND ".join(f"{name} = …" for name in table.primary_key) + " (or IN), or none"
         if not query.where:
             raise LanguageError("the condition is never true; drop the subscription, or the condition")
         named = set()
         for atom in query.where[0]:
             name = column(query, table, atom.column).name
-            if len(query.where) > 1 or atom.op != "=" or name not in table.primary_key:
+            if len(query.where) > 1 or atom.op not in ("=", "in") or name not in table.primary_key:
                 raise LanguageError(
                     f"a value notification (SELECT of one column without the key) takes WHERE {wanted}; "
                     "for other conditions select the key too, or use SELECT *"
                 )
             named.add(name)
+        if not named:
+            return False
         missing = [name for name in table.primary_key if name not in named]
         if missing:
             raise LanguageError(
                 f"the key column {', '.join(missing)} has no value: a value notification takes WHERE {wanted}"
             )
+        return all(atom.op == "=" for atom in query.where[0])
 
     def describe(self) -> JsonObject:
         return {
             "name": self.name,
-            "sql": "SELECT y FROM t WHERE key = :k",
+            "sql": "SELECT y FROM t [WHERE key = :k | WHERE key IN (…)]",
             "notify": [
-                {"change": "r: value >= told + r or value <= told - r; a duration for dates and timestamps"},
-                {"percent": "p: the same with r = |told| * p / 100"},
-                {"factor": "f: value >= told * f or value <= told / f"},
-                {"may": "r1: not told below", "must": "r2: told from here on"},
+                '`{"change": r}`: from told + r or told - r on (a duration for dates and timestamps)',
+                '`{"percent": p}`: the same with r = |told| * p / 100',
+                '`{"factor": f}`: from told * f or told / f on',
+                '`{"may": r1, "must": r2}`: from r2 on, never below r1',
             ],
             "messages": [
                 {
                     "name": "value",
                     "region": "ranges of radii with all labels, or one radius and arcs of its labels, at the item",
                     "payload": "the new value",
-                }
+                },
+                {
+                    "name": "item",
+                    "region": "of many items: those who were told the same value before, by name",
+                    "payload": "the key, the new value and the one told before",
+                },
             ],
             "update": "replace the value by the message's",
             "transform": "the value, and the one told before",
