@@ -8,6 +8,7 @@ function of it, and is thrown away when a commit fails.
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, cast
 
@@ -29,6 +30,8 @@ from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact
 
 MAX_ID_LENGTH = 200
+MARK_SEQS = 500_000  # a recovery looks back so far; with many marks, until there are four seqs to each
+MARKS_A_BATCH = 200
 Restored = tuple[Space, list[int], list[Bound]]
 SAMPLE = (
     7  # the CPU time of every seventh event is measured and counts for all: asking costs half a microsecond
@@ -64,6 +67,8 @@ class State:
         self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes)
         self.batch = Batch()
         self._unmarked: dict[int, Restored] = {}
+        self._marked: OrderedDict[int, int] = OrderedDict()  # sid → seq of its last mark, oldest first
+        self.mark_seqs = MARK_SEQS
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -91,6 +96,7 @@ class State:
 
     def begin(self) -> Batch:
         """Close the present batch and start another."""
+        self._renew_marks()
         done, self.batch = self.batch, Batch()
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(
@@ -286,6 +292,7 @@ class State:
         statement = self.registry.statement(sid)
         if self.group_store.leave(self.registry.group(sid), statement, self.seq):
             self.batch.writes.unused_statements.append(statement)
+        self._marked.pop(sid, None)
         self.registry.remove(sid)
         self.batch.writes.deleted.append(sid)
         self.batch.frames.append(c.Gone(sid))
@@ -388,6 +395,9 @@ class State:
         writes.updates[sid] = (params, active, self.registry.frozen(sid))
         self.moves += 1
         writes.history.append((sid, self.seq, self.moves, kind, params, state, mark))
+        self._marked.pop(sid, None)
+        if active and mark is not None:
+            self._marked[sid] = self.seq
 
     # -- places that spaces give ---------------------------------------------------------------------------------
     def _mark(self, space: Space, sid: int | None) -> bytes | None:
@@ -401,6 +411,7 @@ class State:
         self.batch.writes.history += [
             (sid, self.seq, 0, "created", params(sid), None, encode(space.mark(sid))) for sid in sids
         ]
+        self._marked.update(dict.fromkeys(sids, self.seq))
         self._note_relabelled(set(sids), form, space)
 
     def _note_relabelled(self, known: Set[int], form: Form, space: MarkedSpace) -> None:
@@ -410,9 +421,23 @@ class State:
                 continue
             bound = space.locate(sid)
             self.batch.frames.append(c.Moved(sid, bound, form.state(cast(Space, space), bound)))
-            self.moves += 1
-            entry = (sid, self.seq, self.moves, "relabelled", self.registry.params(sid), None)
-            self.batch.writes.history.append((*entry, encode(space.mark(sid))))
+            self._mark_again(sid, space)
+
+    def _mark_again(self, sid: int, space: MarkedSpace) -> None:
+        self.moves += 1
+        entry = (sid, self.seq, self.moves, "marked", self.registry.params(sid), None)
+        self.batch.writes.history.append((*entry, encode(space.mark(sid))))
+        self._marked[sid] = self.seq
+        self._marked.move_to_end(sid)
+
+    def _renew_marks(self) -> None:
+        """Write the oldest marks anew, some with each batch, so that nobody must look back far for what was told."""
+        latest = self.seq - max(self.mark_seqs, 4 * len(self._marked))
+        for _ in range(MARKS_A_BATCH):
+            sid, seq = next(iter(self._marked.items()), (0, self.seq))
+            if seq >= latest:
+                return
+            self._mark_again(sid, cast(MarkedSpace, self._place(sid)[1]))
 
     # -- recovery ------------------------------------------------------------------------------------------------
     def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
@@ -437,10 +462,15 @@ class State:
             else:
                 space.add(sids, bounds)
 
-    def restore_marked(self, marks: Mapping[int, Mark]) -> None:
-        """All subscriptions are known: those whose spaces give places come to stand where they stood."""
+    def restore_marked(self, marks: Mapping[int, tuple[int, Mark]]) -> None:
+        """All subscriptions are known: those whose spaces give places come to stand where they stood.
+
+        Each mark comes with the seq from which on it was brought to the present.
+        """
         for space, sids, bounds in self._unmarked.values():
-            cast(MarkedSpace, space).restore(sids, bounds, [marks[sid] for sid in sids])
+            cast(MarkedSpace, space).restore(sids, bounds, [marks[sid][1] for sid in sids])
+            self._marked.update((sid, marks[sid][0]) for sid in sids)
+        self._marked = OrderedDict(sorted(self._marked.items(), key=lambda item: item[1]))
         self._unmarked = {}
 
 

@@ -88,12 +88,12 @@ class ManyWorld(World):
             assert isinstance(space, ManySpace)
             space.check()
 
-    def _told_by_now(self, sids: list[int], old: State) -> dict[int, Mark]:
+    def _told_by_now(self, sids: list[int], old: State) -> dict[int, tuple[int, Mark]]:
         look = ManyLookback({sid: self.marks[sid][0] for sid in sids})
         for message in reversed(self.messages):
             if message.kind == "item":
                 look.take(message)
-        return {sid: look.mark(sid, self.marks[sid][1]) for sid in sids}
+        return {sid: (seq, look.mark(sid, mark)) for sid, (seq, mark) in self.marks.items() if sid in sids}
 
 
 @pytest.mark.parametrize("kind", VALUES)

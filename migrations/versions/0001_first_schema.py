@@ -85,7 +85,7 @@ STATEMENTS = (
         seq    bigint NOT NULL,
         part   bigint NOT NULL,
         kind   text COLLATE "C" NOT NULL
-               CHECK (kind IN ('created', 'patched', 'suspended', 'resumed', 'deleted', 'relabelled', 'told')),
+               CHECK (kind IN ('created', 'patched', 'suspended', 'resumed', 'deleted', 'marked', 'told')),
         params json,
         state  json,
         mark   json,

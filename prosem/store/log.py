@@ -228,7 +228,7 @@ class Writer:
         assert row is not None
         rows = [
             (sid, upto, LAST_PART, "told", None, None, msgspec.json.encode(mark))
-            for sid, is_new, mark in told(connection, int(row[0]), upto)
+            for sid, _, is_new, mark in told(connection, int(row[0]), upto)
             if is_new
         ]
         if rows:

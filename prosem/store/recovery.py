@@ -100,9 +100,9 @@ class Loaded:
         ((last,),) = self._all("SELECT coalesce(max(part), 0) FROM prosem.history WHERE kind <> 'told'")
         return int(last)
 
-    def marks(self) -> dict[int, Mark]:
-        """Where subscriptions of marked types stand, and what they have been told by now."""
-        return {sid: mark for sid, _, mark in told(self._connection, self.state.retained_after)}
+    def marks(self) -> dict[int, tuple[int, Mark]]:
+        """Where subscriptions of marked types stand, and what they have been told by now; the seq of their marks."""
+        return {sid: (seq, mark) for sid, seq, _, mark in told(self._connection, self.state.retained_after)}
 
     def close(self) -> None:
         self._connection.close()

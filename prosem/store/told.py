@@ -35,8 +35,8 @@ _read_message = msgspec.json.Decoder(Message).decode
 
 def told(
     connection: psycopg.Connection[Any], retained_after: int, upto: int = ANYTIME
-) -> Iterator[tuple[int, bool, Mark]]:
-    """For each subscription with a mark: whether it was told something since, and its mark as of `upto`.
+) -> Iterator[tuple[int, int, bool, Mark]]:
+    """For each subscription with a mark: its seq, whether something was told since, and the mark as of `upto`.
 
     One pass backwards over the messages of each space, which ends when everybody was found.
     """
@@ -61,16 +61,14 @@ def told(
                 for (body,) in rows:
                     message = _read_message(body)
                     (many if message.kind == "item" else look).take(message)
-        for sid, (_, mark) in marks.items():
+        for sid, (seq, mark) in marks.items():
             if mark.items is not None:
-                yield sid, sid in many.told, many.mark(sid, mark)
+                yield sid, seq, sid in many.told, many.mark(sid, mark)
                 continue
             last = look.told.get(sid)
-            yield (
-                sid,
-                last is not None,
-                mark if last is None else Mark(mark.topic, mark.place, msgspec.Raw(last)),
-            )
+            if last is not None:
+                mark = Mark(mark.topic, mark.place, msgspec.Raw(last))
+            yield sid, seq, last is not None, mark
 
 
 def _filled(text: str, **values: int) -> sql.Composed:

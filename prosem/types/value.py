@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import msgspec
 
 from cn.message import Message
+from prosem.columns import INT64_MAX, INT64_MIN
 from prosem.errors import LanguageError
 from prosem.index.ba_tree_ends import Radius
 from prosem.language.resolve import column, conjunction
-from prosem.language.syntax import Columns, Query
+from prosem.language.syntax import Columns, Parameter, Query
 from prosem.model import JsonObject, Table
 from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
@@ -64,12 +66,33 @@ class ValueForm:
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         """The item and the radius; the label is the space's to give."""
+        if self._names is not None:
+            values = [params[name] for name in self._names]
+            if all(type(value) is int and INT64_MIN <= value <= INT64_MAX for value in values):
+                return Bound(topic_of(values), self._place)
         table = self.items.table
         extents = conjunction(self.query.where[0], table, params, self.query.sql)
         if extents is None:
             return Bound(b"", None)
         topic = topic_of([extents[at].intervals[0].low for at in table.key_positions])
-        return Bound(topic, (self.items.code(self.radius),))
+        return Bound(topic, self._place)
+
+    @cached_property
+    def _place(self) -> tuple[Any]:
+        return (self.items.code(self.radius),)
+
+    @cached_property
+    def _names(self) -> list[str] | None:
+        """The parameters that are the key, if it is one of integers: then binding is quick, which counts in batches."""
+        given: dict[str, str] = {}
+        for atom in self.query.where[0]:
+            (term,) = atom.args
+            kind = self.items.table.columns[self.items.table.position[atom.column.name]].type
+            is_short = isinstance(term, Parameter) and kind.name in ("integer", "bigint")
+            if not is_short or atom.column.name in given:
+                return None
+            given[atom.column.name] = cast(Parameter, term).name
+        return [given[name] for name in self.items.table.primary_key]
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         return ValueSpace(self.items, space_id, surroundings.rows[0])
