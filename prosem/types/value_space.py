@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from cn.geometry import EVERYTHING, Box, Interval, Region
-from prosem.index.b2_tree import B2Tree, Fired
+from prosem.index.b2_tree import B2Tree
 from prosem.index.ba_tree_ends import Radius
-from prosem.index.bw_tree import Class
+from prosem.index.bw_tree import Arcs, Class
 from prosem.index.labels import ORIGIN, Label
 from prosem.model import Delta, Key, Mark, Row, Table
 from prosem.types.base import Bound, Draft, Rows
@@ -24,6 +24,7 @@ from prosem.types.point_space import PointSpace
 from prosem.types.ranges import topic_of
 from prosem.types.value_measure import Measure, value_of
 
+Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 
@@ -65,7 +66,7 @@ class Plain:
 
     def event(self, value: Any) -> list[Fired]:
         before, self.value = self.value, value
-        return [] if before == value else [Fired(0, 0)]
+        return [] if before == value else [(0, 0, None)]
 
 
 @dataclass(frozen=True)
