@@ -24,7 +24,7 @@ app = typer.Typer(
 
 def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one option for each setting, and the settings themselves as its first argument."""
-    own = list(inspect.signature(run).parameters.values())[1:]
+    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
 
     def command(**options: Any) -> Any:
         chosen = {field.name: options.pop(field.name) for field in fields(Settings)}

@@ -93,7 +93,6 @@ def _count(source: str) -> int:
 
 def _complain(error: ProsemError) -> int:
     _errors.print(f"[red]{error.detail}[/red]", highlight=False)
-    highlight = getattr(error, "highlight", None)
-    if highlight:
-        _errors.print(highlight, highlight=False)
+    if error.highlight:
+        _errors.print(error.highlight, highlight=False, markup=False)
     return 1

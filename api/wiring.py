@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable
@@ -115,6 +116,8 @@ class Server:
         self._retained_after = recover(
             url, state, log.info, restart=self._engine is None or self._engine.state is None
         )
+        gc.collect()
+        gc.freeze()  # what was recovered stays: no later collection need look at it
         return state
 
     def _revive(self) -> str | None:

@@ -25,20 +25,10 @@ import numpy as np
 
 from bench.common import Report, fail, progress
 from bench.listener import Listener
+from bench.range_min import DOMAIN, SQL, TABLE
 
-TABLE = {
-    "name": "stocks",
-    "columns": [
-        {"name": "k", "type": "integer"},
-        {"name": "x", "type": "integer"},
-        {"name": "y", "type": "integer"},
-    ],
-    "primary_key": ["k"],
-}
-SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
 BATCH = 100
 PUBLISHERS = 4
-DOMAIN = 10_000
 PROBE = 10_000_000  # a row that only one subscription sees
 
 
@@ -52,13 +42,15 @@ def run(quick: bool) -> Report:
         accepted = served.accept(seconds)
         with Listener(served.url, served.ids, sockets=4) as listener:
             delivered, received = served.deliver(listener, seconds)
-            latency = served.latency(listener, seconds, accepted / 2)
+            together = served.together(listener, seconds)
+            latency = served.latency(listener, seconds, together / 2)
         memory = served.memory_mb()
         limit = {"events_per_s": served.raw_copy(), "changes_per_s": served.raw_socket(seconds)}
     report.figures = {
         "events_per_s": round(accepted),
         "changes_per_s": round(delivered),
         "changes": received,
+        "events_per_s_attached": round(together),
         "latency_ms": latency,
         "memory_mb": round(memory),
         "limit": {name: round(value) for name, value in limit.items()},
@@ -70,6 +62,7 @@ def run(quick: bool) -> Report:
             [
                 {"figure": "events/s accepted", "measured": round(accepted), "raw": f"{copied:,.0f} (COPY)"},
                 {"figure": "changes/s delivered", "measured": round(delivered), "raw": f"{framed:,.0f} (frames)"},
+                {"figure": "events/s, all attached", "measured": round(together), "raw": "-"},
                 {"figure": "latency p50 ms, half load", "measured": latency["p50"], "raw": "-"},
                 {"figure": "latency p99 ms, half load", "measured": latency["p99"], "raw": "-"},
             ],
@@ -187,6 +180,22 @@ class Served:
         received = listener.count() - before
         return received / took, received
 
+    def together(self, listener: Listener, seconds: float) -> float:
+        """Events a second when all subscriptions are listened to, until every listener has everything."""
+        progress("end-to-end: publishing while all listen")
+        chance, count, last = random.Random(9), 0, 0
+        start = time.perf_counter()
+        while time.perf_counter() - start < seconds / 2:
+            events = [self._ordinary(chance) for _ in range(BATCH)]
+            last = self._post("/v1/tables/stocks/events", {"events": events})["last_seq"]
+            count += BATCH
+        listener.wait_progress(last)
+        return count / (time.perf_counter() - start)
+
+    def _ordinary(self, chance: random.Random) -> dict[str, Any]:
+        """An event that affects few, as most do."""
+        return _update(chance.randrange(self._tuples), chance.randrange(5000, DOMAIN))
+
     def latency(self, listener: Listener, seconds: float, rate: float) -> dict[str, float]:
         """From the moment a publisher sends to the moment a listener has the change, at half the accepted load."""
         progress(f"end-to-end: latency at {rate:,.0f} events/s")
@@ -219,10 +228,7 @@ class Served:
         async with httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=30) as client:
             next_time = time.perf_counter()
             while not stop.is_set():
-                events = [
-                    _update(chance.randrange(self._tuples), chance.randrange(5000, DOMAIN))
-                    for _ in range(BATCH)
-                ]
+                events = [self._ordinary(chance) for _ in range(BATCH)]
                 await client.post("/v1/tables/stocks/events", json={"events": events})
                 next_time += BATCH / rate
                 await asyncio.sleep(max(0.0, next_time - time.perf_counter()))

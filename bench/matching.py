@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,9 @@ def run(quick: bool) -> Report:
     for filters in sizes:
         for matches in MATCHES:
             if matches * len(TEXTS) < filters:  # otherwise not so many filters have the event's text
-                rows.append(measure(filters, matches, events, changes))
+                progress(f"matching: {filters:,} filters, about {matches:,} matches, {events:,} events")
+                with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # memory that nobody used before
+                    rows.append(fresh.submit(measure, filters, matches, events, changes).result())
     report.figures = {"by_filters": rows}
     shown = [
         {name.removeprefix("us_").partition("_")[0]: value for name, value in row.items()} for row in rows
@@ -128,21 +132,21 @@ def loop(population: Population, vectors: Sequence[Sequence[Any]]) -> tuple[list
 
 def measure(filters: int, matches: int, events: int, changes: int) -> dict[str, Any]:
     """Figures per event and per change at one size."""
-    progress(f"matching: {filters:,} filters, about {matches:,} matches, {events:,} events")
     random = np.random.default_rng(11)
     population = Population(filters, matches, random)
     index = BoxIndex()
     ids = list(range(filters + changes))
-    warm = population.filters(0, BATCH)  # memory that making filters needs is not the index's
-    del warm
+    batch = population.filters(
+        0, BATCH
+    )  # the memory of one batch is not the index's: it is there at both ends
     before, loading = resident_bytes(), 0.0
     for start in range(0, filters, BATCH):
         stop = min(filters, start + BATCH)
+        batch.clear()
         batch = population.filters(start, stop)
         begun = time.perf_counter()
         index.insert_many(ids[start:stop], batch)
         loading += time.perf_counter() - begun
-        del batch
     memory = (resident_bytes() - before) / filters
     numbers = random.integers(0, DOMAIN, (events, NUMBERS)).tolist()
     vectors = [

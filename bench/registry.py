@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, matching, parametric, range_min
+from bench import end_to_end, matching, parametric, range_min, value_change
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
     "range-min": (range_min.run, "messages and µs per event: reformulation, enumeration, scan (thesis 3.5)"),
+    "value-change": (
+        value_change.run,
+        "messages and µs per event: the B²-tree, a scan, a tree on endpoints; relabelling (thesis 4.7)",
+    ),
     "matching": (
         matching.run,
         "µs per event of FASTINT, a numpy scan and a loop; cost of changes; 10k to 1M filters",

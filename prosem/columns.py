@@ -138,13 +138,13 @@ def _read_numeric(precision: int, scale: int) -> Callable[[Any], Decimal]:
             raise ValueError(f"{_show(value)} is not a number") from None
         if not number.is_finite():
             raise ValueError(f"{_show(value)} is not a finite number")
-        if abs(number) >= limit:  # also keeps the quantize below within bounds
+        if number.copy_abs() >= limit:  # abs() would round; also keeps the quantize below within bounds
             raise ValueError(f"{_show(value)} does not fit numeric({precision},{scale})")
         with localcontext(prec=precision + 2):
             number = number.quantize(unit, rounding=ROUND_HALF_UP)
-        if abs(number) >= limit:
+        if number.copy_abs() >= limit:
             raise ValueError(f"{_show(value)} does not fit numeric({precision},{scale})")
-        return number if number else abs(number)  # no minus zero, as in PostgreSQL
+        return number if number else number.copy_abs()  # no minus zero, as in PostgreSQL
 
     return read
 

@@ -28,7 +28,7 @@ from prosem.types.filter import codes
 from prosem.wire import decode_exact
 
 log = logging.getLogger("prosem.replay")
-_read_message = msgspec.json.Decoder(Message).decode
+_read_message = msgspec.msgpack.Decoder(Message).decode
 _read_mark = msgspec.json.Decoder(Mark).decode
 
 

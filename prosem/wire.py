@@ -1,4 +1,4 @@
-"""JSON at the edges of the core. Values travel exactly: decimals are never turned into floats on the way."""
+"""How values travel. Exactly: decimals are never turned into floats on the way."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 encode = msgspec.json.encode  # Decimal as text, dates in ISO 8601, bytes in base64
 decode = msgspec.json.decode
 encode_exact = msgspec.json.Encoder(decimal_format="number").encode  # Decimal as the number that was sent
+pack = msgspec.msgpack.encode  # messages in the outbox: less than half the size and the time of JSON
 _exact = msgspec.json.Decoder(float_hook=Decimal)
 
 

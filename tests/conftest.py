@@ -14,11 +14,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import hypothesis
 import pytest
 
 from prosem.store.embedded import EmbeddedPostgres
 
 BOOT_S = 90.0
+# No test asserts a time; a busy machine must not fail one either.
+hypothesis.settings.register_profile(
+    "prosem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("prosem")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -173,7 +173,14 @@ class Socket:
 
 
 def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
-    """The answer after a change."""
+    """The answer after a change; values in the order they came."""
+    if "values" in answer:
+        values = [value for value in answer["values"] if value not in change["remove"]]
+        assert len(values) == len(answer["values"]) - len(change["remove"]), (
+            f"{change} removes what is not there"
+        )
+        assert not [value for value in change["add"] if value in values], f"{change} adds what is there"
+        return {"values": values + change["add"]}
     if "rows" not in answer:
         assert change["value"] != answer["value"], f"told although nothing changed: {change}"
         return change

@@ -14,11 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prosem.index import ba_tree, radius_block, radius_block_changes, radius_block_rows
+from prosem.index import ba_tree, ba_tree_runs, radius_block
 from prosem.index.b2_tree import B2Tree, Fired
 from prosem.index.ba_tree_ends import Change, Ends, Factor, Percent
-from prosem.index.radius_block import RadiusBlocks
-from prosem.index.radius_block_few import FewRadii
+from prosem.index.ba_tree_scan import RadiusArrays
+
+
+def told_to(low: Any, high: Any, arcs: Any = None) -> Fired:
+    return low, high, arcs
+
 
 Condition = Callable[[Any, Any, Any], bool]  # told, new value, radius
 
@@ -111,14 +115,16 @@ class Oracle:
             here = list(group)
             hit = [self.fires(told, d, radius) for _, _, told in here]
             if all(hit):
-                fired[-1:] = [Fired(fired[-1][0], radius)] if begun else [*fired[-1:], Fired(radius, radius)]
+                fired[-1:] = (
+                    [told_to(fired[-1][0], radius)] if begun else [*fired[-1:], told_to(radius, radius)]
+                )
             elif any(hit):
                 runs = [
                     list(run)
                     for fires, run in groupby(zip(hit, here, strict=True), lambda pair: pair[0])
                     if fires
                 ]
-                fired.append(Fired(radius, radius, tuple((run[0][1][1], run[-1][1][1]) for run in runs)))
+                fired.append(told_to(radius, radius, tuple((run[0][1][1], run[-1][1][1]) for run in runs)))
             begun = all(hit)
         for subscription in self.held:
             if self.fires(subscription[2], d, subscription[0]):
@@ -127,22 +133,25 @@ class Oracle:
 
 
 @contextmanager
-def narrow_rows(few: int = 3) -> Iterator[None]:
-    """Rows of four cells from three radii on, so that small histories see all that large ones do."""
+def narrow_nodes(arrays: bool = False) -> Iterator[None]:
+    """Nodes of four, so that small histories see all that large ones do; and to arrays and back at every third event."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ba_tree, "FEW", few)
-        for module in (radius_block, radius_block_changes, radius_block_rows):
-            for name, number in {
-                "SHIFT": 2,
-                "WIDTH": 4,
-                "FILLED": 3,
-                "LEAST": 2,
-                "CROWDED": 2,
-                "CALM": 2,
-            }.items():
-                if hasattr(module, name):
-                    patch.setattr(module, name, number)
+        patch.setattr(ba_tree_runs, "FAN_OUT", 4)
+        patch.setattr(ba_tree_runs, "LEAST", 2)
+        patch.setattr(radius_block, "BLOCK", 4)
+        if arrays:
+            patch.setattr(ba_tree, "MANY", 4)
+            patch.setattr(B2Tree, "_weigh", other_form)
         yield
+
+
+def other_form(tree: B2Tree) -> None:
+    tree._regret += 1
+    if tree._regret % 3 == 0:
+        if type(tree._told) is RadiusArrays:
+            tree._as_runs()
+        else:
+            tree._as_arrays(tree._told)
 
 
 def play(form: Form, steps: list[tuple[str, int]], every: int = 1) -> B2Tree:
@@ -177,19 +186,13 @@ KINDS = ["add", "add", "add", "remove", "event", "event", "event", "event", "rel
 histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max_size=50)
 
 
+@pytest.mark.parametrize("arrays", [False, True])
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
-@settings(max_examples=40, deadline=None)
-def test_a_history_in_rows(name: str, steps: list[tuple[str, int]]) -> None:
-    with narrow_rows():
+@settings(max_examples=20, deadline=None)
+def test_a_history(name: str, arrays: bool, steps: list[tuple[str, int]]) -> None:
+    with narrow_nodes(arrays):
         play(FORMS[name], steps)
-
-
-@pytest.mark.parametrize("name", FORMS)
-@given(steps=histories)
-@settings(max_examples=15, deadline=None)
-def test_a_history_in_a_list(name: str, steps: list[tuple[str, int]]) -> None:
-    play(FORMS[name], steps)
 
 
 def random_steps(seed: int, count: int, values: int) -> list[tuple[str, int]]:
@@ -206,33 +209,29 @@ def random_steps(seed: int, count: int, values: int) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", FORMS)
-def test_a_walk_in_narrow_rows(name: str, seed: int) -> None:
-    with narrow_rows():
+def test_a_walk(name: str, seed: int) -> None:
+    with narrow_nodes(arrays=bool(seed % 2)):
         play(FORMS[name], random_steps(seed, 300, len(FORMS[name].values)), every=7)
-
-
-@pytest.mark.parametrize(("exact", "seed"), [(True, 0), (False, 1)])
-def test_a_walk_among_many_radii(exact: bool, seed: int) -> None:
-    """Rows of full width that split and join; both ways through the rows and back to the list."""
-    radii: list[Any] = list(range(1, 400)) if exact else [number / 7 for number in range(1, 400)]
-    values: list[Any] = list(range(600)) if exact else [number / 3 for number in range(600)]
-    form = Form(Change(exact=exact), exactly(changed) if exact else changed, radii, values)
-    rng = random.Random(seed)
-    fill = [("add", rng.randrange(10**6)) for _ in range(700)]
-    walk = random_steps(seed, 500, len(values))
-    drain = [
-        step for _ in range(640) for step in (("remove", rng.randrange(10**6)), ("event", rng.randrange(600)))
-    ]
-    tree = play(form, fill + walk + drain, every=97)
-    assert type(tree._radii) is FewRadii
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", FORMS)
 def test_long_walks(name: str, seed: int) -> None:
-    with narrow_rows():
-        play(FORMS[name], random_steps(seed, 5_000, len(FORMS[name].values)), every=23)
+    with narrow_nodes(arrays=bool(seed % 2)):
+        play(FORMS[name], random_steps(seed, 3_000, len(FORMS[name].values)), every=23)
+
+
+@pytest.mark.parametrize(("exact", "arrays"), [(True, False), (False, True)])
+def test_a_walk_among_many_radii(exact: bool, arrays: bool) -> None:
+    radii: list[Any] = list(range(1, 400)) if exact else [number / 7 for number in range(1, 400)]
+    values: list[Any] = list(range(600)) if exact else [number / 3 for number in range(600)]
+    form = Form(Change(exact=exact), exactly(changed) if exact else changed, radii, values)
+    rng = random.Random(3)
+    fill = [("add", rng.randrange(10**6)) for _ in range(500)]
+    drain = [("remove" if rng.random() < 0.8 else "event", rng.randrange(600)) for _ in range(700)]
+    with narrow_nodes(arrays):
+        play(form, fill + random_steps(3, 150, len(values)) + drain, every=97)
 
 
 # -- by hand -------------------------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ def test_the_thesis_example_of_different_radii() -> None:
     tree = B2Tree.from_state(
         Change(), (100, [(r, [(c, [(1 << 61, 1)])]) for r, c in ((2, 101), (4, 98), (6, 99))])
     )
-    assert tree.event(102) == [Fired(4, 4)]
+    assert tree.event(102) == [told_to(4, 4)]
 
 
 def test_the_thesis_example_of_one_radius() -> None:
@@ -251,25 +250,27 @@ def test_the_thesis_example_of_one_radius() -> None:
     for value in (101, 103, 100):
         tree.event(value)
         labels[value], _ = tree.add(4)
-    assert tree.event(98) == [Fired(4, 4, ((labels[103], labels[103]),))]
+    assert tree.event(98) == [told_to(4, 4, ((labels[103], labels[103]),))]
     assert [tree.told(4, label) for label in labels.values()] == [101, 98, 100]
 
 
+def alike(value: int, radii: range) -> B2Tree:
+    return B2Tree.from_state(Change(), (value, [(radius, [(value, [(1 << 61, 1)])]) for radius in radii]))
+
+
 def test_an_equal_value_and_a_quiet_event_touch_nothing() -> None:
-    tree = B2Tree.from_state(Change(), (0, [(r, [(0, [(1 << 61, 1)])]) for r in range(10, 2000)]))
-    assert type(tree._radii) is RadiusBlocks
+    tree = alike(0, range(10, 2000))
     assert (tree.event(9), tree.event(9), tree.event(-9), tree.visits) == ([], [], [], 0)
-    assert tree.event(10) == [Fired(10, 10)]
-    assert 0 < tree.visits <= 2
+    assert tree.event(10) == [told_to(10, 10)]
+    assert tree.visits == 1
 
 
-def test_a_range_enters_two_rows_at_most() -> None:
-    tree = B2Tree.from_state(Change(), (0, [(r, [(0, [(1 << 61, 1)])]) for r in range(1, 20_001)]))
-    before = tree.visits
-    assert tree.event(7_777) == [Fired(1, 7_777)]
-    assert tree.visits - before <= 2
-    assert tree.event(-7_000) == [Fired(1, 7_777)]
-    assert tree.event(None) == [Fired(1, 20_000)]
+def test_a_range_enters_one_node_a_level() -> None:
+    told = [(radius, [(radius // 5 % 2 * 10, [(1 << 61, 1)])]) for radius in range(20, 20_020)]
+    tree = B2Tree.from_state(Change(), (0, told))
+    assert tree.event(20) == [told_to(20, 20)]
+    assert 1 < tree.visits <= 4
+    assert tree.event(None) == [told_to(20, 20_019)]
     tree.check()
 
 
@@ -278,9 +279,9 @@ def test_a_missing_row() -> None:
     label, _ = tree.add(5)
     assert tree.told(5, label) is None
     assert tree.event(None) == []
-    assert tree.event(3) == [Fired(5, 5)]
+    assert tree.event(3) == [told_to(5, 5)]
     assert tree.told(5, label) == 3
-    assert tree.event(None) == [Fired(5, 5)]
+    assert tree.event(None) == [told_to(5, 5)]
     assert tree.told(5, label) is None
     assert B2Tree(Change(), 3).event(None) == []
 

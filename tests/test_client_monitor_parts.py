@@ -341,6 +341,14 @@ def test_coverage_while_an_answer_is_outstanding() -> None:
     assert coverage.arrive(9) is again
     assert coverage.at_server == span(5, 30)
     assert lost.seq is None
+    asleep = coverage.begin(span(5, 30), Aim(2, span(6, 12)), is_active=False)
+    asleep.seq = 10
+    assert coverage.holds(span(6, 12))
+    coverage.arrive(10)
+    assert not coverage.holds(span(6, 12)), "nothing is told of what happens from here on"
+    awake = coverage.begin(span(5, 30), Aim(2, span(6, 12)))
+    awake.seq = 12
+    coverage.arrive(12)
     refused = coverage.begin(span(0, 1), Aim(1, span(0, 1)))
     coverage.refuse(refused)
     assert coverage.holds(span(6, 12))

@@ -101,16 +101,24 @@ class Simulation:
             self.feed.pass_by(seq)
             self.feed.nudge()
 
+    def deliver_all(self) -> None:
+        self.sent.append(self.seq)
+        while self.sent:
+            self.deliver_one()
+
+    def deliver_one(self) -> None:
+        item = self.sent.popleft()
+        if isinstance(item, int):
+            self.mark(item)
+        elif self.feed is not None:
+            self.feed.take(item)
+
     async def deliver(self) -> None:
         while True:
             await self.pause()
             for _ in range(self.dice.randint(0, 3)):
                 if self.sent:
-                    item = self.sent.popleft()
-                    if isinstance(item, int):
-                        self.mark(item)
-                    elif self.feed is not None:
-                        self.feed.take(item)
+                    self.deliver_one()
 
     # -- the rows --------------------------------------------------------------------------------------------
     def event(self, k: int, x: int | None, *, delete: bool = False) -> None:
@@ -186,6 +194,24 @@ class Watcher:
         self.shown = self.shown[-1:]
 
 
+async def monitored(simulation: Simulation, params: dict[str, Any], window_s: float) -> MonitoredSubscription:
+    stream: Any = simulation
+    subscription = MonitoredSubscription(
+        simulation.create,
+        simulation,
+        stream,
+        params=params,
+        queue_limit=10_000,
+        snapshot=False,
+        renewable=True,
+        monitor=UpdateMonitor(frequency_hz=20, window_s=window_s),
+        condition=condition(SQL),
+        define=simulation.define,
+    )
+    await subscription
+    return subscription
+
+
 async def simulated(
     seed: int, steps: int, losses: float = 0.0, pauses: bool = False
 ) -> tuple[Simulation, MonitoredSubscription, Watcher]:
@@ -195,13 +221,7 @@ async def simulated(
     dice = random.Random(seed)
     for k in range(20):
         simulation.event(k, dice.randint(0, 60))
-    stream: Any = simulation
-    subscription = MonitoredSubscription(
-        simulation.create, simulation, stream,
-        params={"lo": 10, "hi": 20}, queue_limit=10_000, snapshot=False, renewable=True,
-        monitor=UpdateMonitor(frequency_hz=20, window_s=0.1), condition=condition(SQL), define=simulation.define,
-    )  # fmt: skip
-    await subscription
+    subscription = await monitored(simulation, {"lo": 10, "hi": 20}, window_s=0.1)
     watcher = Watcher(simulation, subscription)
     delivering = asyncio.create_task(simulation.deliver())
     watching = asyncio.create_task(watcher.run())
@@ -280,6 +300,96 @@ def test_an_update_of_unknown_fate_is_overcome(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20, 22))
 def test_suspending_and_resuming(seed: int) -> None:
     asyncio.run(simulated(seed, 300, pauses=True))
+
+
+def test_an_update_without_a_frame_takes_effect_after_what_was_told_before() -> None:
+    """The wider answer stays as it is, so no frame says where the update took effect; a progress mark does."""
+
+    async def run() -> None:
+        simulation = Simulation(2)
+        simulation.event(1, 1)
+        subscription = await monitored(simulation, {"lo": 0, "hi": 10}, window_s=60)
+        subscription._widening.widen = lambda now, exact: {"lo": 0, "hi": 20}  # type: ignore[method-assign]
+        simulation.sent.clear()
+        simulation.event(2, 8)
+        simulation.event(3, 99)  # concerns nobody
+        subscription.params.lo, subscription.params.hi = 5, 12
+        await subscription.flush()
+        simulation.deliver_all()
+        items = [await subscription.next(timeout_s=1) for _ in range(2)]
+        assert [(item.seq, sorted(by_key(item.result))) for item in items] == [(2, [1, 2]), (3, [2])]
+        with pytest.raises(TimeoutError):
+            await subscription.next(timeout_s=0.02)
+        await subscription.close()
+
+    asyncio.run(run())
+
+
+def test_an_older_update_does_not_take_a_newer_one_back() -> None:
+    async def run() -> None:
+        simulation = Simulation(3)
+        for k in range(30):
+            simulation.event(k, k)
+        subscription = await monitored(simulation, {"lo": 0, "hi": 5}, window_s=60)
+        subscription._widening.widen = lambda now, exact: {"lo": 0, "hi": 25}  # type: ignore[method-assign]
+        simulation.sent.clear()
+        await subscription.patch(hi=10)
+        simulation.deliver_all()
+        assert sorted(by_key((await subscription.next(timeout_s=1)).result)) == list(range(11))
+        for high in (12, 14):  # these reach the stream only later
+            await subscription.patch(hi=high)
+        subscription.params.hi = 7
+        await subscription.flush()
+        seen = [sorted(by_key((await subscription.next(timeout_s=1)).result))]
+        simulation.deliver_all()
+        with pytest.raises(TimeoutError):
+            await subscription.next(timeout_s=0.05)
+        assert seen == [list(range(8))]
+        assert subscription._coverage.next_seq is None, "all have taken effect by now"
+        await subscription.close()
+
+    asyncio.run(run())
+
+
+def test_a_slow_request_does_not_hold_up_what_is_covered() -> None:
+    """While a PATCH travels, assignments within both ranges take effect; else a slow server would stop them all."""
+
+    async def run() -> None:
+        simulation = Simulation(1)
+        for k in range(200):
+            simulation.event(k, k)
+        simulation.sent.clear()
+        subscription = await monitored(simulation, {"lo": 0, "hi": 5}, window_s=0.5)
+        watcher = Watcher(simulation, subscription)
+        tasks = [asyncio.create_task(simulation.deliver()), asyncio.create_task(watcher.run())]
+        for at in range(40):  # quick answers, until the trend is known
+            subscription.params.hi = 5 + at
+            await asyncio.sleep(0.005)
+        await subscription.flush()
+        is_answered = asyncio.Event()
+        pause, simulation.pause = simulation.pause, is_answered.wait  # type: ignore[assignment,method-assign]
+        patching = asyncio.create_task(subscription.patch(hi=46))
+        await asyncio.sleep(0.01)
+        before = watcher.items
+        for at in range(10):
+            subscription.params.hi = 45 - at
+            await asyncio.sleep(0.005)
+        assert not patching.done()
+        assert watcher.items - before == 10, "each assignment was seen at once"
+        assert by_key(subscription.result).keys() == set(range(37))
+        simulation.pause = pause  # type: ignore[method-assign]
+        is_answered.set()
+        await patching
+        await subscription.flush()
+        await asyncio.sleep(0.05)
+        assert by_key(subscription.result).keys() == set(range(37)), (
+            "the answer of the request is an older one"
+        )
+        await subscription.close()
+        tasks[0].cancel()
+        await tasks[1]
+
+    asyncio.run(run())
 
 
 @pytest.mark.slow

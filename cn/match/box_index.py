@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cn.geometry import Filters
 from cn.match.fastint import Fastint
 
-Slots = int | tuple[tuple[int, ...], ...]  # of each conjunction; one number where there is one of one
+Slots = tuple[tuple[int, ...], ...]  # of each conjunction
+SPARSE = 8  # numbers a table of slots may have for each id in it
 
 
 class BoxIndex:
@@ -25,18 +27,20 @@ class BoxIndex:
     ([1], [2], [2])
     """
 
-    __slots__ = ("_fastint", "_several", "_slots")
+    __slots__ = ("_fastint", "_several", "_slots", "_table", "_tabled")
 
     def __init__(self) -> None:
         self._fastint = Fastint()
-        self._slots: dict[int, Slots] = {}
+        self._table = array("i")  # the slot of an id that has one, -1 for others; while ids are dense
+        self._tabled = 0  # ids in the table
+        self._slots: dict[int, Slots] = {}  # of all other ids
         self._several = 0  # ids of several conjunctions, which may be found more than once
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._slots) + self._tabled
 
     def __contains__(self, id: int) -> bool:
-        return id in self._slots
+        return id in self._slots or (0 <= id < len(self._table) and self._table[id] >= 0)
 
     @property
     def visits(self) -> int:
@@ -45,7 +49,7 @@ class BoxIndex:
 
     def insert(self, id: int, filters: Filters) -> None:
         """Add an id that is not there yet; KeyError if it is."""
-        if id in self._slots:
+        if id in self:
             raise KeyError(id)
         self._keep(id, tuple([self._fastint.add(id, filter) for filter in filters]))
 
@@ -53,7 +57,7 @@ class BoxIndex:
         """Add ids that are not there yet; KeyError if one is, and then none is added."""
         known = set[int]()
         for id in ids:
-            if id in self._slots or id in known:
+            if id in known or id in self:
                 raise KeyError(id)
             known.add(id)
         del known
@@ -86,26 +90,38 @@ class BoxIndex:
         found = self._fastint.match(attributes)
         return list(dict.fromkeys(found)) if self._several else found
 
-    def _keep(self, id: int, slots: tuple[tuple[int, ...], ...]) -> None:
+    def _keep(self, id: int, slots: Slots) -> None:
+        if len(slots) == 1 == len(slots[0]) and 0 <= id < SPARSE * (self._tabled + 64):
+            if id >= len(self._table):
+                self._table.extend(array("i", (-1,)) * (id + 1 - len(self._table)))
+            self._table[id] = slots[0][0]
+            self._tabled += 1
+            return
         self._several += len(slots) > 1
-        self._slots[id] = slots[0][0] if len(slots) == 1 and len(slots[0]) == 1 else slots
+        self._slots[id] = slots
 
-    def _forget(self, id: int) -> tuple[tuple[int, ...], ...]:
+    def _forget(self, id: int) -> Slots:
+        if 0 <= id < len(self._table) and self._table[id] >= 0:
+            slot, self._table[id] = self._table[id], -1
+            self._tabled -= 1
+            return ((slot,),)
         slots = self._slots.pop(id)
-        if isinstance(slots, int):
-            return ((slots,),)
         self._several -= len(slots) > 1
         return slots
+
+    def _items(self) -> Iterator[tuple[int, Slots]]:
+        yield from ((id, ((slot,),)) for id, slot in enumerate(self._table) if slot >= 0)
+        yield from self._slots.items()
 
     def check(self) -> None:
         """Assert that the slots of the ids are those in use, and that the parts hold what they should."""
         self._fastint.check()
         owners: dict[int, int] = {}
-        for id, slots in self._slots.items():
-            for slot in (slots,) if isinstance(slots, int) else [slot for group in slots for slot in group]:
+        assert len(dict(self._items())) == len(list(self._items())) == len(self)
+        for id, slots in self._items():
+            for slot in (slot for group in slots for slot in group):
                 assert slot not in owners
                 owners[slot] = id
         used = {slot: self._fastint.owner(slot) for part in self._fastint.partitions() for slot in part}
         assert used == owners
-        known = [slots for slots in self._slots.values() if not isinstance(slots, int)]
-        assert self._several == sum(len(slots) > 1 for slots in known)
+        assert self._several == sum(len(slots) > 1 for slots in self._slots.values())

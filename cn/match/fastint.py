@@ -30,7 +30,7 @@ from cn.match.rows import Question, Rows
 from cn.match.sv_tree import quantiles
 
 ALTERNATIVES = 64  # places at which one conjunction may stand
-NARROW = 1  # cuts within an interval that still counts as narrow
+NARROW = 0  # cuts within an interval that still counts as narrow
 GAIN = 8  # times smaller a node must be than the place of an equality, to be taken instead
 Piece = tuple[Node, Extent]  # a part of an extent and where it stands
 Placing = tuple[int | None, list[Piece]]  # the attribute, None for the root
@@ -174,8 +174,9 @@ class Fastint:
 
     def _parts(self, filter: Filter, placing: Placing) -> list[tuple[int | None, Node, Filter]]:
         """A conjunction as disjoint parts, one for each place; none if an extent is empty."""
-        if any(extent.is_empty() for extent in filter.values()):
-            return []
+        for extent in filter.values():
+            if extent.is_empty():
+                return []
         attribute, pieces = placing
         if attribute is None:
             return [(None, (POINT, None), filter)]
@@ -196,7 +197,7 @@ class Fastint:
         if least < 0:
             least = len(self._root)
         for attribute, extent in filter.items():
-            if least >= MANY or attribute == favoured:
+            if (least >= MANY and len(extent.intervals) <= ALTERNATIVES) or attribute == favoured:
                 pieces = self._pieces(attribute, extent)
                 if pieces is not None:
                     longest = self._longest(attribute, pieces) * GAIN
@@ -213,8 +214,6 @@ class Fastint:
 
     def _pieces(self, attribute: int, extent: Extent) -> list[Piece] | None:
         """An extent as single codes and narrow intervals at their nodes; None if another interval is in it."""
-        if len(extent.intervals) > ALTERNATIVES:
-            return None
         pieces: list[Piece] = []
         for interval in extent.intervals:
             low, above, _ = bounds = interval_bounds(interval)
@@ -308,6 +307,9 @@ def _points(extent: Extent) -> list[Piece] | None:
     """An extent as single codes and NULL; None if it is more."""
     if len(extent.intervals) + extent.null > ALTERNATIVES:
         return None
+    if len(extent.intervals) == 1 and not extent.null:  # most extents; the rest is slower for them
+        node = point(extent.intervals[0])
+        return None if node is None else [(node, extent)]
     pieces: list[Piece] = []
     for interval in extent.intervals:
         node = point(interval)

@@ -11,7 +11,7 @@ from cn.geometry import INT64_MIN, Code
 from cn.match.rows import Question, Row, Rows, Slots
 from cn.match.sv_tree import CHUNK, SVTree, positions, quantiles
 
-MANY = 768  # members from which on SV trees are worth their memory (measured)
+MANY = 768  # members from which on a partition has SV trees
 ENOUGH = 48  # candidates that are verified sooner than another vector is intersected
 SAMPLE = 2048  # members whose ends say where to cut
 RENEW = CHUNK  # changes before which cuts are not renewed

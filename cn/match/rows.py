@@ -16,8 +16,8 @@ from cn.match.image import extent_bounds, image
 Slots = NDArray[np.int32]
 Rest = tuple[tuple[int, Extent], ...]  # attributes with extents that the bounds only approximate
 
-FEW = 5  # up to so many candidates a loop is quicker than numpy (measured)
-WIDE = 200  # from so many on column by column is quicker than all at once (measured)
+FEW = 5  # up to so many candidates are verified by a loop
+WIDE = 600  # from so many on column by column is quicker than all at once (measured: between 300 and 1000)
 NULLS = 64  # columns whose refusal of NULL has a bit
 
 

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import repeat
+from operator import itemgetter
+from typing import Any
 
 from prosem.index.ba_tree import RadiusTree
 from prosem.index.ba_tree_ends import Ends, Radius, Value
+from prosem.index.ba_tree_radii import SEVERAL, Run
+from prosem.index.ba_tree_scan import UnfitError
 from prosem.index.bw_tree import Arcs, BWTree, Class, Classes
 from prosem.index.bw_tree_scattered import ScatteredClasses
 from prosem.index.labels import ORIGIN, Label
-from prosem.index.radius_block_few import Entry
 
 Relabelled = list[tuple[Radius, Label, Label]]  # radius, old label, new label; all at once
 State = tuple[Value | None, list[tuple[Radius, list[Class]]]]
 
 
-class Fired(NamedTuple):
-    """Who is told: all labels of a closed range of radii, or one radius and some arcs of its labels."""
-
-    radius_low: Radius
-    radius_high: Radius
-    arcs: Arcs | None = None
+# Who is told: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
+# A plain tuple (radius_low, radius_high, arcs): there may be thousands an event, and a named one takes five times as long.
+Fired = tuple[Radius, Radius, Arcs | None]
 
 
 class B2Tree(RadiusTree):
     """The points (radius, label) of all subscriptions to one data item, each told a value of its own. Thesis 4.5.
 
     A BA-tree over the radii, and in it, for each radius with more than one label, its classes: a `BWTree`, or
-    `ScatteredClasses` if the form has no circular order. A radius whose subscriptions were all told the same is one
-    cell of the BA-tree, whatever its labels; its classes learn the value when the next one is told another.
+    `ScatteredClasses` if the form has no circular order. A radius whose subscriptions were all told the same belongs
+    to a run of the BA-tree, whatever its labels; its classes learn the value when the next one is told another.
 
     An event that fires nobody takes O(1). Otherwise each range of radii costs what it does in the BA-tree, and each
-    radius that fires in part what it does in its classes. Loses to the scan of a list below some hundred radii, and
-    uses one there.
+    radius that fires in part what it does in its classes.
 
     >>> from prosem.index.ba_tree_ends import Change
     >>> tree = B2Tree(Change(), 101)
@@ -41,10 +40,10 @@ class B2Tree(RadiusTree):
     >>> tree.event(103)
     []
     >>> new, _ = tree.add(4)
-    >>> tree.event(105) == [Fired(4, 4, ((old, old),))], tree.told(4, old), tree.told(4, new)
+    >>> tree.event(105) == [(4, 4, ((old, old),))], tree.told(4, old), tree.told(4, new)
     (True, 105, 103)
     >>> tree.event(109), tree.event(106)
-    ([Fired(radius_low=4, radius_high=4, arcs=None)], [])
+    ([(4, 4, None)], [])
     """
 
     def __init__(self, ends: Ends, value: Value | None = None) -> None:
@@ -58,80 +57,85 @@ class B2Tree(RadiusTree):
         The moves happen at once: a new label may be another one's old label.
         """
         self._count += 1
-        radii = self._radii
-        cell = radii.locate(radius)
-        if cell < 0:
-            self._insert(radius, 1)
+        if radius not in self._order:
+            self._insert(radius)
             return ORIGIN, []
-        _, centre, several, held = radii.entry(cell)
-        d = self._at(self.value)
+        held, centre, d = self._held.get(radius, 1), self._told.centre(radius), self._at(self.value)
         if type(held) is int:
             if centre == d:
-                radii.hold(cell, held + 1)
+                self._held[radius] = held + 1
                 return ORIGIN, []
-            held = self._classes(self.ends, radius, [(centre, [(ORIGIN, held)])])
-            radii.hold(cell, held)
-        elif not several:
+            held = self._held[radius] = self._classes(self.ends, radius, [(centre, [(ORIGIN, held)])])
+        elif centre is not SEVERAL:
             held.recentre(centre)
         label, moved = held.add(d)
         if len(held) > 1:
-            radii.set_ends(cell, *held.near())
+            self._set_several(radius)
         return label, [(radius, old, new) for old, new in moved]
 
     def remove(self, radius: Radius, label: Label) -> None:
         """A subscription less; KeyError if there is none with this radius and label."""
-        radii = self._radii
-        cell = self._cell(radius)
-        _, _, several, held = radii.entry(cell)
+        held = self._find(radius, label)
         if type(held) is int:
-            if label != ORIGIN:
-                raise KeyError((radius, label))
             left = held - 1
-            radii.hold(cell, left)
+            self._held[radius] = left
         else:
             held.remove(label)
             left = len(held.labels)
-            if left and several:
+            if left and self._told.centre(radius) is SEVERAL:
                 if len(held) > 1:
-                    radii.set_ends(cell, *held.near())
+                    self._set_several(radius)
                 else:
-                    radii.set_centre(cell, held.told(held.labels.first))
+                    self._told.set_centre(radius, held.told(held.labels.first))
         if not left:
-            self._delete(cell)
+            self._delete(radius)
         self._count -= 1
 
     def told(self, radius: Radius, label: Label) -> Value | None:
         """The value last told; KeyError if there is no subscription with this radius and label."""
-        _, centre, several, held = self._radii.entry(self._cell(radius))
-        if label != ORIGIN if type(held) is int else label not in held.labels:
-            raise KeyError((radius, label))
+        held = self._find(radius, label)
         if self.value is None:
             return None
-        return held.told(label) if several else centre
+        centre = self._told.centre(radius)
+        return held.told(label) if centre is SEVERAL else centre
+
+    def _find(self, radius: Radius, label: Label) -> Any:
+        """What is held of a radius."""
+        if radius in self._order:
+            held = self._held.get(radius, 1)
+            if label == ORIGIN if type(held) is int else label in held.labels:
+                return held
+        raise KeyError((radius, label))
+
+    def _set_several(self, radius: Radius) -> None:
+        try:
+            self._told.set_several(radius)
+        except UnfitError:
+            self._as_runs().set_several(radius)
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value | None) -> list[Fired]:
         """Who is told `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
-        ranges, parts = self._fire(d)
-        fired = [Fired(low, high) for low, high in ranges]
+        (lows, highs), parts = self._fire(d)
+        fired: list[Fired] = list(zip(lows, highs, repeat(None)))
         if parts:
-            fired += [Fired(radius, radius, arcs) for radius, arcs in parts]
-            fired.sort(key=_radius_low)
+            fired += [(radius, radius, arcs) for radius, arcs in parts]
+            fired.sort(key=itemgetter(0))
         return fired
 
     # -- state -----------------------------------------------------------------------------------------------
     def state(self) -> State:
         """The value, and for each radius its classes: what they were told, their labels with multiplicities."""
         found: list[tuple[Radius, list[Class]]] = []
-        for radius, centre, several, held in self._radii:
-            if type(held) is int:
-                classes = [(centre, [(ORIGIN, held)])]
-            else:
-                classes = held.dump()
-                if not several:
-                    classes = [(centre, classes[0][1])]
-            if self.value is None:
-                classes = [(None, classes[0][1])]
+        runs = iter(self._told)
+        run = None
+        for radius in self._order:
+            if run is None or run.high < radius:
+                run = next(runs)
+            held = self._held.get(radius, 1)
+            classes = [(run.centre, [(ORIGIN, held)])] if type(held) is int else held.dump()
+            if run.centre is not SEVERAL:
+                classes = [(None if self.value is None else run.centre, classes[0][1])]
             found.append((radius, classes))
         return self.value, found
 
@@ -140,35 +144,36 @@ class B2Tree(RadiusTree):
         """The tree that had this state, or one that behaves like it in every way; lists may stand for tuples."""
         value, radii = state
         tree = cls(ends, value)
-        entries: list[Entry] = []
-        for radius, classes in radii:
-            centre = tree._at(classes[0][0])
-            held: Any = classes[0][1][0][1]
-            if len(classes) > 1 or len(classes[0][1]) > 1 or classes[0][1][0][0] != ORIGIN:
-                held = tree._classes(
-                    ends, radius, [(tree._at(c), [tuple(pair) for pair in pairs]) for c, pairs in classes]
-                )
-            entries.append(Entry(radius, centre, len(classes) > 1, held))
-        tree._count = sum(map(_times, entries))
-        if entries:
-            tree._rebuild(sorted(entries, key=lambda entry: entry.radius))
+        runs: list[Run] = []
+        for radius, classes in sorted(radii, key=itemgetter(0)):
+            centre = tree._at(classes[0][0]) if len(classes) == 1 else SEVERAL
+            labels = classes[0][1]
+            if centre is SEVERAL or len(labels) > 1 or labels[0][0] != ORIGIN:
+                held = [
+                    (tree._at(told), [(label, times) for label, times in pairs]) for told, pairs in classes
+                ]
+                tree._held[radius] = tree._classes(ends, radius, held)
+            elif labels[0][1] > 1:
+                tree._held[radius] = labels[0][1]
+            tree._count += sum(times for _, pairs in classes for _, times in pairs)
+            if runs and centre is not SEVERAL and runs[-1].centre == centre:
+                runs[-1] = Run(runs[-1].low, radius, centre)
+            else:
+                runs.append(Run(radius, radius, centre))
+        tree._load(runs, [radius for radius, _ in radii])
         return tree
 
     def check(self) -> None:
         super().check()
-        assert sum(map(_times, self._radii)) == self._count, "the count is kept"
-        for entry in self._radii:
-            if type(entry.held) is int:
-                assert entry.held > 0, "no radius without a subscription"
-                assert not entry.several, "one label, one centre"
+        count = len(self._order) - len(self._held)
+        for radius, held in self._held.items():
+            several = self._told.centre(radius) is SEVERAL
+            if type(held) is int:
+                assert held > 0, "no radius without a subscription"
+                assert not several, "one label was told one value"
+                count += held
                 continue
-            entry.held.check()
-            assert entry.several == (len(entry.held) > 1), "several centres are several classes"
-
-
-def _times(entry: Entry) -> int:
-    return entry.held if type(entry.held) is int else len(entry.held.labels)
-
-
-def _radius_low(fired: Fired) -> Radius:
-    return fired.radius_low
+            held.check()
+            assert several == (len(held) > 1), "several centres are several classes"
+            count += len(held.labels)
+        assert count == self._count, "the count is kept"

@@ -35,6 +35,10 @@ class Ends(ABC):
     @abstractmethod
     def left(self, c: Value, r: Radius) -> Value: ...
     @abstractmethod
+    def reach(self, c: Value, d: Value) -> Radius:
+        """About the largest radius that fires when `c` was told and `d` comes; some radius does, and not every one."""
+
+    @abstractmethod
     def fits(self, c: Value, r: Radius) -> bool:
         """Whether 64-bit integers hold everything that is computed at `c` for radii up to `r`."""
 
@@ -43,16 +47,21 @@ class Ends(ABC):
         """Right ends and negated left ends, perhaps not yet beyond `c`."""
 
     def arrays(self, c: Any, radii: Array) -> tuple[Array, Array]:
-        """Right ends and negated left ends of many radii; `c` is one value or a column of them."""
-        if radii.dtype == object:
-            rights: Array = np.frompyfunc(self.right, 2, 1)(c, radii)
-            lefts: Array = np.frompyfunc(self.left, 2, 1)(c, radii)
-            return rights, -lefts
+        """Right ends and negated left ends of many ascending radii; `c` is one value, or one for each."""
         right, minus_left = self._outward(c, radii)
+        if not isinstance(c, np.ndarray) and (not len(radii) or (right[0] > c and minus_left[0] > -c)):
+            return right, minus_left  # the nearest ends are beyond c, hence all
         if self.exact:
             return np.maximum(right, c + 1), np.maximum(minus_left, 1 - c)
         above, below = np.nextafter(c, np.inf), np.nextafter(-c, np.inf)
         return np.maximum(right, above), np.maximum(minus_left, below)
+
+    def _above(self, c: Value) -> Value:
+        """The next value."""
+        return c + 1 if self.exact else math.nextafter(c, math.inf)
+
+    def _below(self, c: Value) -> Value:
+        return c - 1 if self.exact else math.nextafter(c, -math.inf)
 
     def calm(self, c: float, r: float) -> bool:
         """Whether no double overflows at `c` for radii up to `r`."""
@@ -67,10 +76,15 @@ class Change(Ends):
     """
 
     def right(self, c: Value, r: Radius) -> Value:
-        return max(c + r, c + 1 if self.exact else math.nextafter(c, math.inf))
+        end = c + r
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        return min(c - r, c - 1 if self.exact else math.nextafter(c, -math.inf))
+        end = c - r
+        return end if end < c else self._below(c)
+
+    def reach(self, c: Value, d: Value) -> Radius:
+        return abs(d - c)
 
     def fits(self, c: Value, r: Radius) -> bool:
         return bool(abs(c) + r < SMALL)
@@ -95,18 +109,22 @@ class Percent(Ends):
         super().__init__(exact=exact)
         self.scale = scale
 
-    def _reach(self, c: Value, p: Radius) -> Value:
+    def _part(self, c: Value, p: Radius) -> Value:
         if not self.exact:
             return abs(c) * p / 100
-        return max(1, -(-abs(c) * p.numerator // (100 * self.scale * p.denominator)))
+        return -(-abs(c) * p.numerator // (100 * self.scale * p.denominator))
 
     def right(self, c: Value, r: Radius) -> Value:
-        right = c + self._reach(c, r)
-        return right if self.exact else max(right, math.nextafter(c, math.inf))
+        end = c + self._part(c, r)
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        left = c - self._reach(c, r)
-        return left if self.exact else min(left, math.nextafter(c, -math.inf))
+        end = c - self._part(c, r)
+        return end if end < c else self._below(c)
+
+    def reach(self, c: Value, d: Value) -> Radius:
+        part = abs(d - c) * 100
+        return part * self.scale // abs(c) if self.exact else part / abs(c)
 
     def fits(self, c: Value, r: Radius) -> bool:
         return bool(abs(c) * (r + 1) < SMALL and 100 * self.scale < SMALL and r < SMALL)
@@ -131,16 +149,20 @@ class Factor(Ends):
         self.scale = scale
 
     def right(self, c: Value, r: Radius) -> Value:
-        if self.exact:
-            return c + 1 if c <= 0 else max(c + 1, -(-c * r.numerator // (r.denominator * self.scale)))
-        above = math.nextafter(c, math.inf)
-        return above if c <= 0 else max(above, c * r)
+        end = c
+        if c > 0:
+            end = -(-c * r.numerator // (r.denominator * self.scale)) if self.exact else c * r
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        if self.exact:
-            return c - 1 if c <= 0 else min(c - 1, c * r.denominator * self.scale // r.numerator)
-        below = math.nextafter(c, -math.inf)
-        return below if c <= 0 else min(below, c / r)
+        end = c
+        if c > 0:
+            end = c * r.denominator * self.scale // r.numerator if self.exact else c / r
+        return end if end < c else self._below(c)
+
+    def reach(self, c: Value, d: Value) -> Radius:
+        low, high = min(c, d), max(c, d)
+        return high * self.scale // low if self.exact else high / low
 
     def fits(self, c: Value, r: Radius) -> bool:
         return bool((abs(c) + 1) * max(r, self.scale) < SMALL)

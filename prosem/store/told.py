@@ -30,7 +30,7 @@ _MESSAGES = (
     " ORDER BY seq DESC, part DESC"
 )
 _read_mark = msgspec.json.Decoder(Mark).decode
-_read_message = msgspec.json.Decoder(Message).decode
+_read_message = msgspec.msgpack.Decoder(Message).decode
 
 
 def told(

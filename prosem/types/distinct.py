@@ -9,9 +9,8 @@ A snapshot asks every value for its range, O(V log N): it loses where nearly all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -25,7 +24,7 @@ from prosem.language.syntax import Distinct, Query
 from prosem.model import Delta, JsonObject, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import Codes, Ranges, recognise_ranges
+from prosem.types.ranges import Codes, RangeForm, Ranges, recognise_ranges
 
 _encode = msgspec.json.encode
 _NULL = (1, 0)  # the sort key of NULL: after all values
@@ -49,7 +48,7 @@ class Gain(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DistinctForm:
+class DistinctForm(RangeForm):
     query: Query
     shape: Ranges
     y: int
@@ -58,18 +57,6 @@ class DistinctForm:
     @property
     def label(self) -> str:
         return f"DISTINCT {self.shape.table.names[self.y]!r} FROM {self.shape.source()}{self.shape.where()}"
-
-    @property
-    def space_label(self) -> str:
-        return self.label
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.shape.table,)
-
-    @cached_property
-    def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
-        return self.shape.binder(self.query)
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         return DistinctSpace(self, space_id, surroundings.rows[0])

@@ -7,9 +7,8 @@ k messages, whatever the number of subscriptions. Ranges on several columns are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import msgspec
@@ -24,14 +23,14 @@ from prosem.model import Delta, JsonObject, Key, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.extreme_rule import Piece, step
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import Codes, Ranges, recognise_ranges
+from prosem.types.ranges import Codes, RangeForm, Ranges, recognise_ranges
 
 _encode = msgspec.json.encode
 _Description = list[tuple[bytes, Piece]]
 
 
 @dataclass(frozen=True)
-class ExtremeForm:
+class ExtremeForm(RangeForm):
     """`maximum`: MAX instead of MIN; `y` is the position of the aggregated column."""
 
     type: str
@@ -46,18 +45,6 @@ class ExtremeForm:
         return (
             f"{function}({self.shape.table.names[self.y]!r}) FROM {self.shape.source()}{self.shape.where()}"
         )
-
-    @property
-    def space_label(self) -> str:
-        return self.label
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.shape.table,)
-
-    @cached_property
-    def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
-        return self.shape.binder(self.query)
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         if len(self.shape.ranged) > 1:

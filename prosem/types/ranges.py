@@ -147,6 +147,29 @@ class Ranges:
         )
 
 
+class RangeForm:
+    """What the forms of all range aggregates share: one space a group, placed by the shape of the conditions."""
+
+    shape: Ranges
+    query: Query
+
+    @property
+    def label(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def space_label(self) -> str:
+        return self.label
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.shape.table,)
+
+    @cached_property
+    def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
+        return self.shape.binder(self.query)
+
+
 _SHIFTS = {">=": (True, 0), ">": (True, 1), "<=": (False, 0), "<": (False, -1)}
 
 

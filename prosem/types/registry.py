@@ -55,4 +55,4 @@ def _construct(query: Query) -> str:
 
 
 def _served() -> str:
-    return "served are " + "; ".join(f"{kind.name} ({kind.describe()['sql']})" for kind in TYPES)
+    return f"served are {', '.join(kind.name for kind in TYPES)}; GET /v1/types shows the form of each"

@@ -10,9 +10,8 @@ plan can avoid that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -28,7 +27,7 @@ from prosem.model import Delta, JsonObject, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import Codes, Ranges, around, recognise_ranges
+from prosem.types.ranges import Codes, RangeForm, Ranges, around, recognise_ranges
 
 _encode = msgspec.json.encode
 _read_delta = msgspec.json.Decoder(tuple[int, str]).decode
@@ -51,7 +50,7 @@ class Contribution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SumForm:
+class SumForm(RangeForm):
     """`y` is None for COUNT(*)."""
 
     type: str
@@ -64,18 +63,6 @@ class SumForm:
     def label(self) -> str:
         what = "*" if self.y is None else repr(self.shape.table.names[self.y])
         return f"{self.function}({what}) FROM {self.shape.source()}{self.shape.where()}"
-
-    @property
-    def space_label(self) -> str:
-        return self.label
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.shape.table,)
-
-    @cached_property
-    def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
-        return self.shape.binder(self.query)
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         return SumSpace(self, space_id, surroundings.rows[0])

@@ -31,6 +31,8 @@ class ProsemError(Exception):
         self.code = code
         self.detail = detail
         self.errors = tuple(errors)
+        self.highlight = ""
+        """the line of a query with its fault marked, where the server shows it"""
 
     @classmethod
     def of_problem(cls, problem: Any, status: int = 500) -> ProsemError:
@@ -46,7 +48,9 @@ class ProsemError(Exception):
         code = kind.removeprefix(_CODE_PREFIX) if kind.startswith(_CODE_PREFIX) else f"http-{status}"
         detail = problem.get("detail") or problem.get("title") or code
         errors = problem.get("errors")
-        return cls(status, code, str(detail), errors if isinstance(errors, list) else ())
+        error = cls(status, code, str(detail), errors if isinstance(errors, list) else ())
+        error.highlight = str(problem.get("highlight") or "")
+        return error
 
 
 class ConnectionLost(ProsemError):

@@ -72,6 +72,10 @@ class Limits:
         """Whether a row at these places is in the range."""
         return all(map(Limit.admits, self._limits, places, constants))
 
+    def select(self, rows: Sequence[JsonObject], constants: Places) -> list[JsonObject]:
+        """The rows in the range."""
+        return [row for row in rows if self.admit(self.places(row), constants)]
+
     def reach(self, wide: Places, exact: Places) -> bool:
         """Whether the wide range holds the exact one."""
         return None in exact or all(map(Limit.reaches, self._limits, wide, exact))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prosem_client.conditions import Condition
-from prosem_client.errors import NotMonitorable
+from prosem_client.errors import NotMonitorable, ProsemError
 from prosem_client.forecast import History
 from prosem_client.held import Limit, Limits, Places
 from prosem_client.scales import Place, scale
@@ -60,6 +60,16 @@ def limits_of(condition: Condition, definition: Mapping[str, Any]) -> Limits:
             "rows are told apart by their key and checked by the columns of the range"
         )
     return Limits(limits)
+
+
+def check(limits: Limits, params: JsonObject) -> None:
+    """Refuse parameters that have no place in their column, as the server would."""
+    try:
+        limits.constants(params)
+    except ValueError as error:
+        name = str(error)[1:].partition(":")[0]
+        problem = {"at": f"/params/{name}", "detail": str(error)}
+        raise ProsemError(422, "bad-input", str(error), [problem]) from None
 
 
 class Widening:

@@ -1,7 +1,7 @@
 """A subscription under an update monitor: the server has a wider range, the user sees the exact one.
 
-Three parameters' values are told apart: what the user has assigned (`_desired`), what the result is of
-(`_shown`), and what the server has (`_coverage`, which also says what the rows at hand suffice for).
+Parameters are told apart by where they stand: assigned (`_latest`), accepted (`_desired`), seen in the result
+(`_shown`), and registered at the server (`_coverage`, which also says what the rows at hand suffice for).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from prosem_client.coverage import Aim, Coverage
 from prosem_client.errors import ConnectionLost, ProsemError
 from prosem_client.feed import Frame
 from prosem_client.held import HeldRows, Limits
-from prosem_client.monitor import UpdateMonitor, Widening, limits_of
+from prosem_client.monitor import UpdateMonitor, Widening, check, limits_of
 from prosem_client.subscription import Opening, Subscription
 from prosem_client.values import Change, JsonObject, Result
 
@@ -50,9 +50,9 @@ class MonitoredSubscription(Subscription):
         self._registering = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._must_send = self._is_calm = self._is_repeat = False
+        self._looks_ahead = False
         self._owes_snapshot = False
-        self._stays = not self._is_renewable
-        self._desired = self._shown = Aim(0, {})
+        self._latest = self._desired = self._shown = Aim(0, {})
         self._position = -1  # the seq up to which the rows at hand are folded
         self._sent_at = 0.0
         self.updates = 0  # steps of the parameters that came into force
@@ -63,12 +63,12 @@ class MonitoredSubscription(Subscription):
         if not self._limits.names:
             limits = limits_of(self._condition, await self._define(self._condition.table))
             self._limits, self._widening = limits, Widening(self._monitor, limits)
-        self._check(self._updates.values)
+        check(self._limits, self._updates.values)
         await super()._begin()
 
     def _adopt(self, began: Opening) -> None:
         self._coverage = Coverage(self._widening.covers, began.params)
-        self._desired = self._shown = Aim(self._desired.number + 1, began.params)
+        self._latest = self._desired = self._shown = Aim(self._latest.number + 1, began.params)
         self._position = began.seq
         self._owes_snapshot = False
         super()._adopt(began)
@@ -82,19 +82,12 @@ class MonitoredSubscription(Subscription):
         key, constants = self._opened().shape.key, self._limits.constants(self._shown.params)
         self._held = HeldRows(self._limits, key, result["rows"], constants)
 
-    async def delete(self) -> None:
-        """Remove it from the server, and close."""
-        await self._ready()
-        await self._calls.delete(self.id)
-        self._stays = False
-        await self.close()
-
     async def close(self) -> None:
         """Stop listening; a durable subscription stays at the server, with the exact range."""
         self._stop_timer()
         is_first = not self._is_closed
         await super().close()
-        if not is_first or self._feed is None or not self._stays:
+        if not is_first or self._feed is None or self._is_renewable or self._is_deleted:
             return
         if self._coverage.is_unknown or self._coverage.at_server != self._desired.params:
             with contextlib.suppress(ProsemError, TimeoutError):
@@ -174,27 +167,41 @@ class MonitoredSubscription(Subscription):
         return await super().patch(**params)
 
     def _set(self, name: str, value: Any) -> None:
-        self._check({**self._updates.values, name: value})
+        check(self._limits, {**self._updates.values, name: value})
         super()._set(name, value)
+        if self._feed is not None and not self._looks_ahead:
+            self._looks_ahead = True
+            asyncio.get_running_loop().call_soon(self._look_ahead)
 
-    def _check(self, params: JsonObject) -> None:
-        """What has no place in its column is refused here, as the server would."""
-        try:
-            self._limits.constants(params)
-        except ValueError as error:
-            name = str(error)[1:].partition(":")[0]
-            raise ProsemError(
-                422, "bad-input", str(error), [{"at": f"/params/{name}", "detail": str(error)}]
-            ) from None
+    def _look_ahead(self) -> None:
+        """What was assigned in this tick need not wait for a request under way if that makes no difference."""
+        self._looks_ahead = False
+        aim = self._aim(self._updates.values)
+        self._widening.record(asyncio.get_running_loop().time(), aim.params)
+        if self._is_active and self._coverage.will_hold(aim.params):
+            self._desire(aim)
+
+    def _aim(self, values: JsonObject) -> Aim:
+        """The parameters as last assigned, with their place in the order of all."""
+        if values != self._latest.params:
+            self._latest = Aim(self._latest.number + 1, values)
+        return self._latest
+
+    def _desire(self, aim: Aim) -> None:
+        """These parameters are in force, or will be when the stream gets there."""
+        if aim.number > self._desired.number:
+            self.updates += 1
+            self._desired = aim
+        assert self._feed is not None
+        self._feed.nudge()
 
     async def _register(self, values: JsonObject) -> Result | None:
         must_send, self._must_send = self._must_send, False
-        is_same = values == self._desired.params
-        aim = self._desired if is_same else Aim(self._desired.number + 1, values)
-        is_calm, self._is_calm = self._is_calm and is_same, False
-        is_repeat, self._is_repeat = self._is_repeat and is_same, False
-        now = asyncio.get_running_loop().time()
+        is_calm, self._is_calm = self._is_calm and values == self._desired.params, False
+        is_repeat, self._is_repeat = self._is_repeat, False
+        aim = self._aim(values)
         async with self._registering:
+            now = asyncio.get_running_loop().time()
             if not is_calm and not is_repeat:
                 self._widening.record(now, values)
             wide = self._wanted(now, values, must_send, is_calm)
@@ -205,18 +212,19 @@ class MonitoredSubscription(Subscription):
                 except ProsemError as error:
                     if isinstance(error, ConnectionLost):
                         self._later(AGAIN_S, "_is_repeat")
-                    if is_calm or is_repeat:  # not the user's doing
+                    is_in_force = self._desired is aim and not must_send
+                    if is_calm or is_repeat or is_in_force:  # the user need not care
                         return None
                     raise
-            self.updates += not is_same
-            self._desired = aim
-            assert self._feed is not None
-            self._feed.nudge()
+            self._desire(aim)
             if self._coverage.at_server != values:
                 self._later(self._monitor.window_s, "_is_calm")
             else:
                 self._stop_timer()
-        return self._exact(answer, values) if answer is not None and must_send else answer
+        if answer is None or not must_send:
+            return answer
+        rows = self._limits.select(answer.result["rows"], self._limits.constants(values))
+        return Result(answer.id, answer.seq, {"rows": rows})
 
     def _wanted(self, now: float, exact: JsonObject, must_send: bool, is_calm: bool) -> JsonObject | None:
         """The parameters to send, None if what the server has will do."""
@@ -249,13 +257,6 @@ class MonitoredSubscription(Subscription):
         step.seq = answer.seq
         self._stream.expect(feed, answer.seq)
         return answer
-
-    def _exact(self, answer: Result, exact: JsonObject) -> Result:
-        constants = self._limits.constants(exact)
-        rows = [
-            row for row in answer.result["rows"] if self._limits.admit(self._limits.places(row), constants)
-        ]
-        return Result(answer.id, answer.seq, {"rows": rows})
 
     async def _set_active(self, active: bool) -> None:
         await self._ready()

@@ -62,7 +62,7 @@ class Subscription:
         self._starts_with_snapshot = snapshot
         self._is_renewable = renewable
         self._is_active = True
-        self._is_closed = False
+        self._is_closed = self._is_deleted = False
         self._opening = asyncio.Lock()
         self._feed: Feed | None = None
         self._began: Opening | None = None
@@ -166,6 +166,7 @@ class Subscription:
         """Remove it from the server, and close."""
         await self._ready()
         await self._calls.delete(self.id)
+        self._is_deleted = True
         await self.close()
 
     # -- inside ----------------------------------------------------------------------------------------------
