@@ -69,7 +69,7 @@ class Groups:
         return form
 
     # -- groups --------------------------------------------------------------------------------------------------
-    def group(self, form: Form, sql: str) -> tuple[Group, bool]:
+    def group(self, form: Form, sql: str, notify: JsonObject | None) -> tuple[Group, bool]:
         """The group of a form, and whether it is new."""
         known = self._of_label.get(form.label)
         if known is not None:
@@ -77,7 +77,7 @@ class Groups:
         name = f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
         space = self._space_of_label.get(form.space_label, self._next_space)
         names = tuple(table.name for table in form.tables)
-        group = Group(self.next_group, name, form.type, form.label, space, names, sql)
+        group = Group(self.next_group, name, form.type, form.label, space, names, sql, notify)
         self.next_group += 1
         self.add_group(group, form)
         return group, True

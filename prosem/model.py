@@ -102,6 +102,18 @@ class Delta(NamedTuple):
     new: Row | None
 
 
+class Mark(msgspec.Struct, frozen=True, array_like=True):
+    """Where a subscription was put, and what it had been told when it was put there, as JSON.
+
+    For types whose places the server gives (labels): the constants alone do not say where old messages found it.
+    """
+
+    topic: bytes
+    place: tuple[int | str, ...] | None
+    told: msgspec.Raw = msgspec.Raw(b"null")
+    items: dict[str, msgspec.Raw] | None = None  # of many items: what was told of each, by its key's codes
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """All subscriptions of one template: the same tables, columns and shape, other constants.
@@ -117,6 +129,7 @@ class Group:
     space: int
     tables: tuple[str, ...]
     sample_sql: str
+    sample_notify: JsonObject | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
         for statement in loaded.statements:
             groups.add_statement(statement)
         for group in loaded.groups:
-            form = recognise(parse(group.sample_sql), [state.tables[name] for name in group.tables], None)
+            seen = [state.tables[name] for name in group.tables]
+            form = recognise(parse(group.sample_sql), seen, group.sample_notify)
             groups.add_group(group, form)
         count = 0
         for chunk in loaded.subscriptions():
@@ -45,5 +46,6 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
             count += len(chunk)
             if count % 100_000 < len(chunk):
                 tell("recovery: %d subscriptions", count)
+        state.restore_marked(loaded.marks())
     tell("recovery: done at seq %d with %d subscriptions, %.1f s", state.seq, count, time.monotonic() - start)
     return stored.retained_after

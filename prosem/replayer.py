@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,15 +19,17 @@ from cn.networks.local import LocalNetwork
 from prosem.commands import Hosted
 from prosem.edge import NOWHERE, Stream
 from prosem.metrics import Metrics
-from prosem.model import Row, Table
+from prosem.model import Mark, Row, Table
+from prosem.store.lookback import Lookback, Standing
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
-from prosem.types.base import Bound, StatefulForm
+from prosem.types.base import Bound, MarkedForm, StatefulForm
 from prosem.types.filter import codes
 from prosem.wire import decode_exact
 
 log = logging.getLogger("prosem.replay")
 _read_message = msgspec.msgpack.Decoder(Message).decode
+_read_mark = msgspec.json.Decoder(Mark).decode
 
 
 class Request(NamedTuple):
@@ -38,6 +40,10 @@ class Request(NamedTuple):
     upto: int
     bound: Bound
     state: Any
+
+    def steps(self, steps: Sequence[Step]) -> list[Step]:
+        """Those that the stream is to be told."""
+        return [step for step in steps if self.after < step.seq <= self.upto]
 
 
 class Replayer:
@@ -86,6 +92,7 @@ class Replayer:
 
     async def _serve(self, requests: Sequence[Request]) -> None:
         after, upto = min(r.after for r in requests), max(r.upto for r in requests)
+        retained_after = await self._store.retained_after()  # before the history: that is not older then
         run = Replay(
             requests, await self._store.history([r.stream.host.sid for r in requests]), self._metrics
         )
@@ -103,16 +110,34 @@ class Replayer:
                     assert body is not None
                     run.take(_read_message(body))
             await asyncio.sleep(0)
-        run.finish()
+        run.advance(None)
+        look = run.lookback(retained_after)
+        if not look.is_done:
+            await self._look_back(space, look)
+        run.finish(look.told)
+
+    async def _look_back(self, space: int, look: Lookback) -> None:
+        """What had been told before, from the messages before."""
+        async for chunk in self._store.messages_back(space, look.after, look.upto):
+            for _, _, kind, body in chunk:
+                if kind == "value" and body is not None:
+                    look.take(_read_message(body))
+            if look.is_done:
+                return
+            await asyncio.sleep(0)
 
 
 class Step(NamedTuple):
-    """What happened to one subscription at one seq: messages, or a move that found the edge in a state."""
+    """What happened to one subscription at one seq: messages, or a move that found the edge in a state.
+
+    `mark`: of a type that has marks, where the move took it and what it had been told by then.
+    """
 
     seq: int
     messages: list[Message]
     bound: Bound
     state: bytes | None = None
+    mark: Mark | None = None
 
 
 class Replay:
@@ -120,6 +145,7 @@ class Replay:
 
     Where messages say all, changes are told as they come. A form with a state at the edge knows it only as of the end (and
     as of each move): its steps are gathered, the states are found by going back from there, and then the changes are told.
+    A form with marks knows it as of each mark: what was told before the first step is looked up in older messages.
     """
 
     def __init__(
@@ -133,8 +159,9 @@ class Replay:
         self._steps: dict[int, list[Step]] = {sid: [] for sid in self._requests}
         self._bounds: dict[int, Bound] = {}
         self._moves: list[
-            tuple[int, int, int, Bound, bytes | None]
-        ] = []  # seq, part, sid, bound, state before
+            tuple[int, int, int, Bound, bytes | None, Mark | None]
+        ] = []  # seq, part, sid, bound, state before, mark
+        self._marks = {sid: _marks(history.get(sid, [])) for sid in self._requests}
         for sid, some in self._requests.items():
             self._plan(sid, min(r.after for r in some), history.get(sid, []))
         self._moves.sort(key=lambda move: move[:2], reverse=True)
@@ -144,12 +171,18 @@ class Replay:
     def _plan(self, sid: int, after: int, history: list[HistoryRow]) -> None:
         host = self._requests[sid][0].stream.host
         bound = NOWHERE if history else self._requests[sid][0].bound
-        for seq, part, kind, params, state in history:
-            place = NOWHERE if kind == "suspended" else host.form.bind(decode_exact(params or b"{}"))
+        for seq, part, kind, params, state, marked in history:
+            mark = None if marked is None else _read_mark(marked)
+            if kind == "suspended":
+                place = NOWHERE
+            elif mark is not None:
+                place = Bound(mark.topic, mark.place)
+            else:
+                place = host.form.bind(decode_exact(params or b"{}"))
             if seq <= after:
                 bound = place
             else:
-                self._moves.append((seq, part, sid, place, state))
+                self._moves.append((seq, part, sid, place, state, mark))
         self._place(sid, bound)
 
     def _place(self, sid: int, bound: Bound) -> None:
@@ -159,15 +192,15 @@ class Replay:
 
     def take(self, message: Message) -> None:
         if message.seq != self._seq:
-            self._advance(message.seq)
+            self.advance(message.seq)
         self._network.inject(message)
 
-    def _advance(self, seq: int | None) -> None:
+    def advance(self, seq: int | None) -> None:
         """All messages before `seq` are in: fold them, then move the points that moved meanwhile."""
         self._fold()
         while self._moves and (seq is None or self._moves[-1][0] < seq):
-            moved, _, sid, bound, state = self._moves.pop()
-            self._steps[sid].append(Step(moved, [], bound, state))
+            moved, _, sid, bound, state, mark = self._moves.pop()
+            self._steps[sid].append(Step(moved, [], bound, state, mark))
             self._place(sid, bound)
         self._seq = seq or self._seq
 
@@ -180,7 +213,7 @@ class Replay:
         for sid, messages in folding.items():
             step = Step(self._seq, messages, self._bounds[sid])
             form = self._requests[sid][0].stream.host.form
-            if isinstance(form, StatefulForm):
+            if isinstance(form, StatefulForm | MarkedForm):
                 self._steps[sid].append(step)
                 continue
             body, _ = form.change(messages, step.bound, None)
@@ -195,14 +228,41 @@ class Replay:
         ):
             self._metrics.replayed += 1
 
-    def finish(self) -> None:
-        """Everything was read: from now on the streams are live."""
-        self._advance(None)
+    def lookback(self, retained_after: int) -> Lookback:
+        """What must be looked up before the end: what was told before the first step, where that is a message."""
+        wanted: list[Standing] = []
+        self._looked_up: dict[int, Request] = {}
+        for sid, some in self._requests.items():
+            for request in some:
+                steps = request.steps(self._steps[sid])
+                if not isinstance(request.stream.host.form, MarkedForm) or not steps or not steps[0].messages:
+                    continue
+                number = len(self._looked_up)
+                self._looked_up[number] = request
+                since, mark = [entry for entry in self._marks[sid] if entry[0] <= request.after][-1]
+                if mark.place is not None:
+                    since = max(since, retained_after)
+                    wanted.append(Standing(number, since, request.after, mark.topic, mark.place))
+        return Lookback(wanted)
+
+    def _told_before(self, request: Request, found: Mapping[int, bytes]) -> bytes:
+        for number, other in self._looked_up.items():
+            if other is request and number in found:
+                return found[number]
+        marks = self._marks[request.stream.host.sid]
+        return bytes([mark.told for seq, mark in marks if seq <= request.after][-1])
+
+    def finish(self, found: Mapping[int, bytes]) -> None:
+        """Everything was read, and `found` looked up: from now on the streams are live."""
         for sid, some in self._requests.items():
             for request in some:
                 form = request.stream.host.form
                 if isinstance(form, StatefulForm):
                     for seq, body in retold(form, self._steps[sid], request):
+                        self._tell(request, seq, body)
+                elif isinstance(form, MarkedForm):
+                    told = self._told_before(request, found)
+                    for seq, body in retold_from(form, request.steps(self._steps[sid]), told):
                         self._tell(request, seq, body)
                 if not request.stream.sink.is_lagging:
                     request.stream.catch_up()
@@ -211,7 +271,7 @@ class Replay:
 def retold(form: StatefulForm, steps: Sequence[Step], request: Request) -> list[tuple[int, bytes | None]]:
     """The changes of a stateful subscription: back from the state at the end, which each move interrupts."""
     state, told = request.state, []
-    for step in reversed([step for step in steps if request.after < step.seq <= request.upto]):
+    for step in reversed(request.steps(steps)):
         if not step.messages:
             state = None if step.state is None else form.unpack_state(step.state)
         elif step.messages[-1].kind == "change":
@@ -220,6 +280,22 @@ def retold(form: StatefulForm, steps: Sequence[Step], request: Request) -> list[
             state = form.undo(step.messages, state)
             told.append((step.seq, form.change(step.messages, step.bound, state)[0]))
     return told[::-1]
+
+
+def retold_from(form: MarkedForm, steps: Sequence[Step], before: bytes) -> list[tuple[int, bytes | None]]:
+    """The changes of a subscription with marks: on from what it was told before; each mark says it again."""
+    state, told = form.marked_state(before), []
+    for step in steps:
+        if step.messages:
+            body, state = form.change(step.messages, step.bound, state)
+            told.append((step.seq, body))
+        elif step.mark is not None:
+            state = form.marked_state(bytes(step.mark.told))
+    return told
+
+
+def _marks(history: Sequence[HistoryRow]) -> list[tuple[int, Mark]]:
+    return [(entry[0], _read_mark(entry[5])) for entry in history if entry[5] is not None]
 
 
 def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:

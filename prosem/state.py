@@ -8,8 +8,9 @@ function of it, and is thrown away when a commit fails.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, cast
 
 from cn.message import Message
 from optimizer.choose import Chooser
@@ -19,16 +20,19 @@ from prosem.groups import Groups
 from prosem.language import resolve
 from prosem.language.parse import parse
 from prosem.metrics import Metrics
-from prosem.model import Delta, Group, JsonObject, Key, Row, Table
+from prosem.model import Delta, Group, JsonObject, Key, Mark, Row, Table
 from prosem.registry import Registry
 from prosem.store.log import Counters, WriteSet
 from prosem.store.recovery import StoredSubscription
 from prosem.tables import Tables, cut
-from prosem.types.base import Bound, Draft, Form, Space, StatefulForm
+from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, StatefulForm
 from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact, pack
 
 MAX_ID_LENGTH = 200
+MARK_SEQS = 500_000  # a recovery looks back so far; with many marks, until there are four seqs to each
+MARKS_A_BATCH = 200
+Restored = tuple[Space, list[int], list[Bound]]
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
 
 
@@ -60,6 +64,9 @@ class State:
         self.registry = Registry()
         self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes)
         self.batch = Batch()
+        self._unmarked: dict[int, Restored] = {}
+        self._marked: OrderedDict[int, int] = OrderedDict()  # sid → seq of its last mark, oldest first
+        self.mark_seqs = MARK_SEQS
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -87,6 +94,7 @@ class State:
 
     def begin(self) -> Batch:
         """Close the present batch and start another."""
+        self._renew_marks()
         done, self.batch = self.batch, Batch()
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(
@@ -211,7 +219,7 @@ class State:
         statement, is_new = self.group_store.statement(command.query.sql, command.notify, form)
         if is_new:
             writes.statements.append(statement)
-        group, is_new = self.group_store.group(form, command.query.sql)
+        group, is_new = self.group_store.group(form, command.query.sql, command.notify)
         if is_new:
             writes.groups.append(group)
         space = self.group_store.space(form, group)
@@ -225,12 +233,14 @@ class State:
             )
             ids.append(id)
         space.add(sids, bounds)
+        if isinstance(space, MarkedSpace):
+            self._mark_new(sids, form, space)
         self.group_store.join(group.id, statement.id, len(sids))
         self.batch.weight += len(sids)
         answer: JsonObject = {"group": group.name, "type": form.type, "seq": self.seq}
         if command.batch:
             return answer | {"ids": ids}
-        return answer | {"id": ids[0], "result": self._snapshot(form, space, bounds[0])}
+        return answer | {"id": ids[0], "result": self._snapshot(*self._place(sids[0]))}
 
     def _bind_all(self, form: Form, command: c.Subscribe) -> list[Bound]:
         bounds = []
@@ -268,6 +278,8 @@ class State:
     def _place(self, sid: int) -> tuple[Form, Space, Bound]:
         form = self.group_store.form(self.registry.statement(sid))
         space = self.group_store.space(form, self.groups[self.registry.group(sid)])
+        if isinstance(space, MarkedSpace) and self.registry.frozen(sid) is None:
+            return form, space, space.locate(sid)
         return form, space, form.bind(decode_exact(self.registry.params(sid)))
 
     def delete(self, command: c.Delete) -> JsonObject:
@@ -278,6 +290,7 @@ class State:
         statement = self.registry.statement(sid)
         if self.group_store.leave(self.registry.group(sid), statement, self.seq):
             self.batch.writes.unused_statements.append(statement)
+        self._marked.pop(sid, None)
         self.registry.remove(sid)
         self.batch.writes.deleted.append(sid)
         self.batch.frames.append(c.Gone(sid))
@@ -331,8 +344,9 @@ class State:
 
         packed = self._packed_state(form, space, bound) if was_active else None
         self._shift(sid, form, space, bound if was_active else None, moved if active else None)
-        created = (sid, self.registry.created(sid), 0, "created", self.registry.params(sid), None)
-        self.batch.writes.history.append(created)  # kept once: a point that never moved needs no history
+        if not isinstance(space, MarkedSpace):  # kept once: a point that never moved needs no history
+            created = (sid, self.registry.created(sid), 0, "created", self.registry.params(sid), None, None)
+            self.batch.writes.history.append(created)
         self.registry.set_params(sid, params)
         change = form.difference(_plain(before), _plain(after)) if active else None
         if was_active and not active:
@@ -342,7 +356,8 @@ class State:
         if change is not None:
             self.seq += 1
             self._send(self.seq, 0, space, "address", Draft("change", targets=(sid,), payload=encode(change)))
-        self._record(sid, params, was_active, active, packed)
+        mark = self._mark(space, sid if active else None)
+        self._record(sid, params, was_active, active, packed, mark)
         self.batch.weight += 1
         return {"id": command.id, "seq": self.seq, "result": after, "active": active}
 
@@ -359,19 +374,73 @@ class State:
             space.remove(sid, before)
         else:
             space.move(sid, before, after)
+        if isinstance(space, MarkedSpace):
+            self._note_relabelled({sid}, form, space)
+            after = None if after is None else space.locate(sid)
         self.batch.frames.append(c.Moved(sid, after, None if after is None else form.state(space, after)))
 
-    def _record(self, sid: int, params: bytes, was_active: bool, active: bool, state: bytes | None) -> None:
+    def _record(
+        self,
+        sid: int,
+        params: bytes,
+        was_active: bool,
+        active: bool,
+        state: bytes | None,
+        mark: bytes | None,
+    ) -> None:
         kind = "suspended" if not active else "patched" if was_active else "resumed"
         writes = self.batch.writes
         writes.updates[sid] = (params, active, self.registry.frozen(sid))
         self.moves += 1
-        writes.history.append((sid, self.seq, self.moves, kind, params, state))
+        writes.history.append((sid, self.seq, self.moves, kind, params, state, mark))
+        self._marked.pop(sid, None)
+        if active and mark is not None:
+            self._marked[sid] = self.seq
+
+    # -- places that spaces give ---------------------------------------------------------------------------------
+    def _mark(self, space: Space, sid: int | None) -> bytes | None:
+        """Where a subscription stands now (None: nowhere) and what it was told, if its space gives places."""
+        if not isinstance(space, MarkedSpace):
+            return None
+        return encode(Mark(b"", None) if sid is None else space.mark(sid))
+
+    def _mark_new(self, sids: Sequence[int], form: Form, space: MarkedSpace) -> None:
+        params = self.registry.params
+        self.batch.writes.history += [
+            (sid, self.seq, 0, "created", params(sid), None, encode(space.mark(sid))) for sid in sids
+        ]
+        self._marked.update(dict.fromkeys(sids, self.seq))
+        self._note_relabelled(set(sids), form, space)
+
+    def _note_relabelled(self, known: Set[int], form: Form, space: MarkedSpace) -> None:
+        """Those who were moved to make room stand elsewhere from here on in the order."""
+        for sid in space.relabelled():
+            if sid in known:
+                continue
+            bound = space.locate(sid)
+            self.batch.frames.append(c.Moved(sid, bound, form.state(cast(Space, space), bound)))
+            self._mark_again(sid, space)
+
+    def _mark_again(self, sid: int, space: MarkedSpace) -> None:
+        self.moves += 1
+        entry = (sid, self.seq, self.moves, "marked", self.registry.params(sid), None)
+        self.batch.writes.history.append((*entry, encode(space.mark(sid))))
+        self._marked[sid] = self.seq
+        self._marked.move_to_end(sid)
+
+    def _renew_marks(self) -> None:
+        """Write the oldest marks anew, some with each batch, so that nobody must look back far for what was told."""
+        latest = self.seq - max(self.mark_seqs, 4 * len(self._marked))
+        for _ in range(MARKS_A_BATCH):
+            sid, seq = next(iter(self._marked.items()), (0, self.seq))
+            if seq >= latest:
+                return
+            self._mark_again(sid, cast(MarkedSpace, self._place(sid)[1]))
 
     # -- recovery ------------------------------------------------------------------------------------------------
     def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
         """Take a chunk of stored subscriptions in: (sid, id, statement, group, params, active, durable, created, frozen)."""
-        points: dict[int, tuple[Space, list[int], list[Bound]]] = {}
+        points: dict[int, Restored] = {}
         for sid, id, statement, group, params, active, durable, created, frozen in subscriptions:
             self.registry.put(
                 sid, id, group, statement, params, created, durable, None if active else frozen or b"{}"
@@ -384,7 +453,23 @@ class State:
                 sids.append(sid)
                 bounds.append(form.bind(decode_exact(params)))
         for space, sids, bounds in points.values():
-            space.add(sids, bounds)
+            if isinstance(space, MarkedSpace):
+                _, all_sids, all_bounds = self._unmarked.setdefault(space.network.id, (space, [], []))
+                all_sids += sids
+                all_bounds += bounds
+            else:
+                space.add(sids, bounds)
+
+    def restore_marked(self, marks: Mapping[int, tuple[int, Mark]]) -> None:
+        """All subscriptions are known: those whose spaces give places come to stand where they stood.
+
+        Each mark comes with the seq from which on it was brought to the present.
+        """
+        for space, sids, bounds in self._unmarked.values():
+            cast(MarkedSpace, space).restore(sids, bounds, [marks[sid][1] for sid in sids])
+            self._marked.update((sid, marks[sid][0]) for sid in sids)
+        self._marked = OrderedDict(sorted(self._marked.items(), key=lambda item: item[1]))
+        self._unmarked = {}
 
 
 def _plain(answer: JsonObject) -> JsonObject:

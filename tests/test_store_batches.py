@@ -42,7 +42,10 @@ def everything(table: Table) -> WriteSet:
         ],
         updates={1: (b'{"lo":  2}', False, b'{"value": 3}'), 2: (None, True, None)},
         deleted=[3],
-        history=[(1, 12, 0, "created", b"{}", None), (1, 12, 1, "suspended", None, b"[1]")],
+        history=[
+            (1, 12, 0, "created", b"{}", None, None),
+            (1, 12, 1, "suspended", None, b"[1]", b"[2]"),
+        ],
         groups=[Group(1, "g", "range-min", "label " * 2000, 7, ("t", "ü"), "SELECT 1")],
         statements=[Statement(1, "SELECT 1", None), Statement(2, "SELECT 1", {"change": 1})],
         idempotency=[("k1", None, False, 3), ("k1", b'{"count": 5}', True, 5)],
@@ -116,7 +119,7 @@ BREAKS: dict[str, Callable[[WriteSet], object]] = {
     "subscriptions": lambda batch: batch.subscriptions.append((9, "s1", 1, 1, b"{}", True, True, 1)),
     "params": lambda batch: batch.updates.update({1: (b"{no json", True, None)}),
     "groups": lambda batch: batch.groups.append(batch.groups[0]),
-    "history": lambda batch: batch.history.append((9, 1, 0, "unheard of", None, None)),
+    "history": lambda batch: batch.history.append((9, 1, 0, "unheard of", None, None, None)),
 }
 
 

@@ -81,9 +81,9 @@ def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
         (n, name, 1, n % 3 + 1, b'{"n":%d}' % n, n != 5, True, 3) for name, n in ids.items()
     ]
     batch.history = [
-        (1, 3, 0, "created", b"{}", None),
-        (1, 3, 1, "patched", b'{"n": 1}', b"[2]"),
-        (2, 3, 0, "created", None, None),
+        (1, 3, 0, "created", b"{}", None, None),
+        (1, 3, 1, "patched", b'{"n": 1}', b"[2]", None),
+        (2, 3, 0, "created", None, None, b'["",null,7]'),
     ]
     batch.idempotency = [("k", b'{"count":  1}', True, 1)]
     writer.write(batch)
@@ -103,8 +103,8 @@ def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
             (line,) = await replay.page(after="y30", limit=1)
             assert line == ("z02", 2, "g3", "b", "S", b'{"change":2}', b'{"n":2}', True, True, 3)
             assert await replay.history([2, 1, 9]) == {
-                1: [(3, 0, "created", b"{}", None), (3, 1, "patched", b'{"n": 1}', b"[2]")],
-                2: [(3, 0, "created", None, None)],
+                1: [(3, 0, "created", b"{}", None, None), (3, 1, "patched", b'{"n": 1}', b"[2]", None)],
+                2: [(3, 0, "created", None, None, b'["",null,7]')],
                 9: [],
             }  # fmt: skip
             assert await replay.idempotency("k") == (b'{"count":  1}', True, 1)

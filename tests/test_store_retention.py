@@ -84,7 +84,7 @@ def test_only_the_history_nobody_needs_is_forgotten(url: str, writer: Writer) ->
         4: [(10, "created"), (340, "deleted")],
     }
     history = [
-        (sid, seq, part, kind, b"{}", None)
+        (sid, seq, part, kind, b"{}", None, None)
         for sid, list_ in entries.items()
         for part, (seq, kind) in enumerate(list_)
     ]

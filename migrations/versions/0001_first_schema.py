@@ -48,7 +48,8 @@ STATEMENTS = (
         label      text COLLATE "C" NOT NULL,
         space      integer NOT NULL,
         tables     text[] NOT NULL,
-        sample_sql text NOT NULL
+        sample_sql text NOT NULL,
+        sample_notify json
     )
     """,
     "CREATE UNIQUE INDEX group_label ON prosem.group_ (md5(label))",
@@ -84,12 +85,14 @@ STATEMENTS = (
         seq    bigint NOT NULL,
         part   bigint NOT NULL,
         kind   text COLLATE "C" NOT NULL
-               CHECK (kind IN ('created', 'patched', 'suspended', 'resumed', 'deleted')),
+               CHECK (kind IN ('created', 'patched', 'suspended', 'resumed', 'deleted', 'marked', 'told')),
         params json,
         state  json,
+        mark   json,
         PRIMARY KEY (sid, seq, part)
     )
     """,
+    "COMMENT ON COLUMN prosem.history.mark IS 'the place the server gave, and what had been told by then'",
     "CREATE INDEX history_later ON prosem.history (seq) WHERE kind <> 'created'",
     """
     CREATE TABLE prosem.event_log (

@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
+import msgspec
 import psycopg
 from psycopg import sql
 
@@ -19,7 +20,8 @@ from prosem.errors import CommitError, SetupError
 from prosem.store import catalog, schema
 from prosem.store.packing import Packed, PackedDumper
 from prosem.store.partitions import Connection, Partitions
-from prosem.store.writeset import Counters, WriteSet, commands
+from prosem.store.told import LAST_PART, told
+from prosem.store.writeset import Counters, WriteSet, commands, history
 
 __all__ = ["IDEMPOTENCY_S", "PARTITION_SIZE", "Counters", "InjectedFault", "WriteSet", "Writer"]
 
@@ -172,13 +174,15 @@ class Writer:
     def retire(self, before_seq: int, idempotency_s: float = IDEMPOTENCY_S, patience_s: float = 2.0) -> int:
         """Forget what only seqs before this one need; the new `retained_after`. Gives way to long readers.
 
-        Of a point's history the last entry up to `retained_after` stays: later messages meet it.
+        Of a point's history the last entry up to `retained_after` stays: later messages meet it. If it has a mark,
+        that tells what had been told by then: messages that are about to go are folded into the marks first.
         """
         connection = self._require()
         try:
             connection.execute(
                 sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(int(patience_s * 1000)))
             )
+            self._keep_told(connection, before_seq)
             gone = self._partitions.drop(connection, before_seq)
             after = gone[-1][1] - 1 if gone else 0
             row = connection.execute(
@@ -214,6 +218,21 @@ class Writer:
             raise CommitError(f"PostgreSQL could not retire what is no longer needed: {error}") from error
         self._partitions.forget(gone)
         return retained_after
+
+    def _keep_told(self, connection: Connection, before_seq: int) -> None:
+        going = self._partitions.before(before_seq)
+        if not going:
+            return
+        upto = going[-1][1] - 1
+        row = connection.execute("SELECT retained_after FROM prosem.engine_state").fetchone()
+        assert row is not None
+        rows = [
+            (sid, upto, LAST_PART, "told", None, None, msgspec.json.encode(mark))
+            for sid, _, is_new, mark in told(connection, int(row[0]), upto)
+            if is_new
+        ]
+        if rows:
+            connection.execute(*history(rows))
 
 
 def _session(url: str, deadline: float) -> Connection:

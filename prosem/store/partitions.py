@@ -62,9 +62,13 @@ class Partitions:
         connection.commit()
         self.bounds.append((start, end))
 
+    def before(self, before_seq: int) -> list[tuple[int, int]]:
+        """The partitions before this seq, never the last."""
+        return [bound for bound in self.bounds[:-1] if bound[1] <= before_seq]
+
     def drop(self, connection: Connection, before_seq: int) -> list[tuple[int, int]]:
         """Drop the partitions before this seq, never the last; the caller commits, then `forget`s them."""
-        gone = [bound for bound in self.bounds[:-1] if bound[1] <= before_seq]
+        gone = self.before(before_seq)
         for start, end in gone:
             for parent in PARENTS:
                 connection.execute(sql.SQL("DROP TABLE {}").format(_child(parent, start, end)))

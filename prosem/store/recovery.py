@@ -21,9 +21,10 @@ from psycopg.types.json import set_json_loads
 from psycopg.types.string import ByteaBinaryLoader
 
 from prosem.errors import SetupError
-from prosem.model import Group, Row, Statement, Table
+from prosem.model import Group, Mark, Row, Statement, Table
 from prosem.store import catalog, schema
-from prosem.store.log import Counters
+from prosem.store.told import told
+from prosem.store.writeset import Counters
 
 ROWS_A_CHUNK = 10_000
 SUBSCRIPTIONS_A_CHUNK = 50_000
@@ -67,9 +68,10 @@ class Loaded:
                 catalog.table_from(number, tenant, msgspec.json.decode(definition), self.tables)
             )
         self.groups = [
-            Group(number, name, kind, label, space, tuple(tables), sample)
-            for number, name, kind, label, space, tables, sample in self._all(
-                "SELECT id, name, type, label, space, tables, sample_sql FROM prosem.group_ ORDER BY id"
+            Group(*fields, tuple(tables), sql, None if notify is None else msgspec.json.decode(notify))  # type: ignore[call-arg]
+            for *fields, tables, sql, notify in self._all(
+                "SELECT id, name, type, label, space, tables, sample_sql, sample_notify"
+                " FROM prosem.group_ ORDER BY id"
             )
         ]
         self.statements = [
@@ -95,8 +97,12 @@ class Loaded:
 
     def last_move(self) -> int:
         """The greatest number that an entry of the points' history has."""
-        ((last,),) = self._all("SELECT coalesce(max(part), 0) FROM prosem.history")
+        ((last,),) = self._all("SELECT coalesce(max(part), 0) FROM prosem.history WHERE kind <> 'told'")
         return int(last)
+
+    def marks(self) -> dict[int, tuple[int, Mark]]:
+        """Where subscriptions of marked types stand, and what they have been told by now; the seq of their marks."""
+        return {sid: (seq, mark) for sid, seq, _, mark in told(self._connection, self.state.retained_after)}
 
     def close(self) -> None:
         self._connection.close()

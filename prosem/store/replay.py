@@ -23,13 +23,18 @@ _MESSAGES = (
     "SELECT seq, part, kind, body FROM prosem.outbox"
     " WHERE space = %s AND seq >= %s AND (seq, part) > (%s, %s) AND seq <= %s ORDER BY seq, part LIMIT %s"
 )
+_MESSAGES_BACK = (
+    "SELECT seq, part, kind, body FROM prosem.outbox"
+    " WHERE space = %s AND seq > %s AND (seq, part) < (%s, %s) AND seq <= %s"
+    " ORDER BY seq DESC, part DESC LIMIT %s"
+)
 _EVENTS = (
     "SELECT seq, op, old, new FROM prosem.event_log WHERE table_id = %s AND seq > %s AND seq <= %s"
     " ORDER BY seq LIMIT %s"
 )
 _ROWS = "SELECT seq, old, new FROM prosem.event_log WHERE seq = ANY(%s::bigint[])"
 _HISTORY = (
-    "SELECT sid, seq, part, kind, params, state FROM prosem.history"
+    "SELECT sid, seq, part, kind, params, state, mark FROM prosem.history"
     " WHERE sid = ANY(%s::bigint[]) ORDER BY sid, seq, part"
 )
 _FIELDS = "s.id, s.sid, g.name, g.type, t.sql, t.notify, s.params, s.active, s.durable, s.created_seq"
@@ -53,7 +58,9 @@ _IDEMPOTENCY = (
 
 MessageRow = tuple[int, int, str, bytes | None]  # seq, part, kind, body
 EventRow = tuple[int, str, bytes | None, bytes | None]  # seq, op, old, new
-HistoryRow = tuple[int, int, str, bytes | None, bytes | None]  # seq, part, kind, params, state before
+HistoryRow = tuple[
+    int, int, str, bytes | None, bytes | None, bytes | None
+]  # seq, part, kind, params, state before, mark
 
 
 class NotRetainedError(LookupError):
@@ -107,6 +114,20 @@ class Replay:
         seq, part = after + 1, -1
         while True:
             rows: list[MessageRow] = await self._kept(after, _MESSAGES, [space, seq, seq, part, upto, chunk])
+            if rows:
+                yield rows
+                seq, part = rows[-1][0], rows[-1][1]
+            if len(rows) < chunk:
+                return
+
+    async def messages_back(
+        self, space: int, after: int, upto: int, chunk: int = CHUNK
+    ) -> AsyncIterator[list[MessageRow]]:
+        """The same messages in reverse order."""
+        seq, part = upto, 2**31 - 1
+        while True:
+            values = [space, after, seq, part, seq, chunk]
+            rows: list[MessageRow] = await self._kept(after, _MESSAGES_BACK, values)
             if rows:
                 yield rows
                 seq, part = rows[-1][0], rows[-1][1]

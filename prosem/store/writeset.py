@@ -46,8 +46,10 @@ class WriteSet:
     """sid → params (None: as before), active, frozen answer"""
     deleted: list[int] = field(default_factory=list)
     """sids"""
-    history: list[tuple[int, int, int, str, bytes | None, bytes | None]] = field(default_factory=list)
-    """sid, seq, part, kind, params, state of the edge before"""
+    history: list[tuple[int, int, int, str, bytes | None, bytes | None, bytes | None]] = field(
+        default_factory=list
+    )
+    """sid, seq, part, kind, params, state of the edge before, mark"""
     groups: list[Group] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     unused_statements: list[int] = field(default_factory=list)
@@ -81,6 +83,11 @@ class _Insertion:
         return self.text, _columns(self.kinds, rows)
 
 
+def history(rows: Sequence[tuple[Any, ...]]) -> Command:
+    """The statement that adds entries to the points' history."""
+    return _HISTORY(rows)
+
+
 def _columns(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Packed]:
     return [pack(kind, values) for kind, values in zip(kinds, zip(*rows, strict=True), strict=True)]
 
@@ -99,7 +106,8 @@ _SUBSCRIPTIONS = _Insertion(
 )
 _HISTORY = _Insertion(
     "history",
-    {"sid": "bigint", "seq": "bigint", "part": "bigint", "kind": "text", "params": "json", "state": "json"},
+    {"sid": "bigint", "seq": "bigint", "part": "bigint", "kind": "text", "params": "json", "state": "json"}
+    | {"mark": "json"},
     "ON CONFLICT (sid, seq, part) DO NOTHING",
 )
 _IDEMPOTENCY = _Insertion(
@@ -110,8 +118,8 @@ _IDEMPOTENCY = _Insertion(
 )
 _STATEMENTS = _Insertion("statement", {"id": "integer", "sql": "text", "notify": "json", "digest": "text"})
 _GROUP = (
-    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql)"
-    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7)"
+    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify)"
+    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7, $8::text::json)"
 )
 _UPDATES = (
     b"UPDATE prosem.subscription s"
@@ -154,9 +162,10 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
         known.pop(batch.dropped.id, None)
     for table_id, rows in batch.rows.items():
         made += _row_commands(batch.tables[table_id], rows, known)
-    made += [
-        (_GROUP, [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql]) for g in batch.groups
-    ]
+    for g in batch.groups:
+        notify = None if g.sample_notify is None else msgspec.json.encode(g.sample_notify).decode()
+        values = [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify]
+        made.append((_GROUP, values))
     if batch.unused_statements:
         unused = pack("integer", batch.unused_statements)
         made.append(
@@ -177,13 +186,14 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
     if batch.updates:
         changes = [(sid, *change) for sid, change in batch.updates.items()]
         made.append((_UPDATES, _columns(["bigint", "json", "boolean", "json"], changes)))
-    for insertion, values in (
+    lists: list[tuple[_Insertion, Sequence[tuple[Any, ...]]]] = [
         (_HISTORY, [row for row in batch.history if row[0] not in dead]),
         (_EVENTS, batch.events),
         (_MESSAGES, batch.messages),
-    ):
-        if values:
-            made.append(insertion(values))
+    ]
+    for insertion, added in lists:
+        if added:
+            made.append(insertion(added))
     if batch.idempotency:
         made.append(_IDEMPOTENCY(list({row[0]: row for row in batch.idempotency}.values())))
     counters = batch.counters or Counters()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
 from prosem.language.syntax import Query
-from prosem.model import Delta, JsonObject, Key, Row, Table
+from prosem.model import Delta, JsonObject, Key, Mark, Row, Table
 
 Rows = Mapping[Key, Row]  # the content of one table
 
@@ -100,6 +100,28 @@ class StatefulForm(Protocol):
 
     def pack_state(self, state: Any) -> bytes: ...
     def unpack_state(self, packed: bytes) -> Any: ...
+
+
+@runtime_checkable
+class MarkedForm(Protocol):
+    """A form whose subscriptions have marks: the edge's state is what was told last, and only marks tell it again."""
+
+    def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
+    def marked_state(self, told: bytes) -> Any:
+        """The state at the edge of a subscription that was told this."""
+
+
+@runtime_checkable
+class MarkedSpace(Protocol):
+    """A space that gives its points a part of their place itself; they may be moved to make room for others."""
+
+    def locate(self, sid: int) -> Bound: ...
+    def mark(self, sid: int) -> Mark: ...
+    def relabelled(self) -> list[int]:
+        """Who was moved since this was last asked."""
+
+    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[Mark]) -> None:
+        """Put subscriptions where they stood, with what they had been told; the space was empty."""
 
 
 class SubscriptionType(Protocol):

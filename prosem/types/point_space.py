@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from cn.match.point_index import PointIndex
 from cn.networks.base import Space as NetworkSpace
 from prosem.model import Delta
 from prosem.types.base import Bound, Draft
-from prosem.types.ranges import Ranges
+
+
+class Shape(Protocol):
+    """Of which kind the points are."""
+
+    @property
+    def dimensions(self) -> int: ...
+    @property
+    def int64(self) -> bool: ...
 
 
 class PointSpace:
@@ -22,7 +30,7 @@ class PointSpace:
 
     plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate")
 
-    def __init__(self, shape: Ranges, space_id: int) -> None:
+    def __init__(self, shape: Shape, space_id: int) -> None:
         self.network = NetworkSpace(space_id, shape.dimensions, shape.int64)
         self.points = PointIndex(shape.dimensions, shape.int64)
 

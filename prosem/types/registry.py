@@ -12,6 +12,7 @@ from prosem.types.distinct import DistinctType
 from prosem.types.extreme import ExtremeType
 from prosem.types.filter import FilterType
 from prosem.types.sums import SumType
+from prosem.types.value import ValueType
 
 TYPES: tuple[SubscriptionType, ...] = (
     ExtremeType("MIN"),
@@ -21,8 +22,9 @@ TYPES: tuple[SubscriptionType, ...] = (
     SumType("AVG"),
     DistinctType(),
     FilterType(),
+    ValueType(),
 )
-TAKES_NOTIFY: frozenset[str] = frozenset()
+TAKES_NOTIFY = frozenset({"value"})
 
 
 def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form:

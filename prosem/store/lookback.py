@@ -1,0 +1,107 @@
+"""What was told last: the messages of a space backwards, until each point has been found by one.
+
+A point that stood still since `since` was told last by the newest message after that which finds it. Every point is
+found once and then taken out, so a pass costs a search a message and O(log N) a point, however often points are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cn.match.point_index import PointIndex
+from cn.message import Message
+from prosem.model import Mark
+
+_read_value = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Standing(NamedTuple):
+    """A point that stands still for `since < seq <= upto`."""
+
+    sid: int
+    since: int
+    upto: int
+    topic: bytes
+    place: tuple[Any, ...]
+
+
+class Lookback:
+    """`told`: for each sid that a message found, the payload of the newest one that did.
+
+    >>> from cn.geometry import EVERYTHING
+    >>> everybody = ((EVERYTHING,),)
+    >>> look = Lookback([Standing(1, 3, 9, b"", (5,)), Standing(2, 7, 9, b"", (6,))])
+    >>> for seq in (12, 6, 5):
+    ...     look.take(Message(seq, 0, 1, "value", region=everybody, payload=b"%d" % seq))
+    >>> look.told, look.is_done
+    ({1: b'6'}, True)
+    """
+
+    def __init__(self, standings: Iterable[Standing]) -> None:
+        self._waiting = sorted(standings, key=lambda standing: standing.upto)
+        self._looking: dict[int, Standing] = {}
+        self.after = min((standing.since for standing in self._waiting), default=0)
+        self.upto = self._waiting[-1].upto if self._waiting else 0
+        places = [standing.place for standing in self._waiting]
+        int64 = all(isinstance(code, int) for place in places for code in place)
+        self._points = PointIndex(len(places[0]) if places else 1, int64)
+        self.told: dict[int, bytes] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return not self._waiting and not self._looking
+
+    def take(self, message: Message) -> None:
+        """The next message, which comes before all that were taken."""
+        self._begin(message.seq)
+        if message.targets is not None:
+            found: Iterable[int] = message.targets
+        else:
+            found = self._points.find(message.topic, message.region).tolist()
+        for sid in found:
+            standing = self._looking.pop(sid, None)
+            if standing is None:
+                continue
+            self._points.remove(sid, standing.topic, standing.place)
+            if message.seq > standing.since:
+                self.told[sid] = message.payload
+
+    def _begin(self, seq: int) -> None:
+        fresh = []
+        while self._waiting and self._waiting[-1].upto >= seq:
+            fresh.append(self._waiting.pop())
+        if fresh:
+            self._looking.update((standing.sid, standing) for standing in fresh)
+            sids, _, _, topics, places = zip(*fresh, strict=True)
+            self._points.insert_many(sids, topics, places)
+
+
+class ManyLookback:
+    """The same for subscriptions of many items: what was told of each item after `since`, by messages that name them."""
+
+    def __init__(self, since: Mapping[int, int]) -> None:
+        self._since = since
+        self.after = min(since.values(), default=2**62)
+        self.told: dict[int, dict[str, bytes]] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return not self._since
+
+    def take(self, message: Message) -> None:
+        """The next message, which comes before all that were taken."""
+        value, item = bytes(_read_value(message.payload)["value"]), message.topic.decode()
+        for sid in message.targets or ():
+            if message.seq > self._since.get(sid, message.seq):
+                self.told.setdefault(sid, {}).setdefault(item, value)
+
+    def mark(self, sid: int, mark: Mark) -> Mark:
+        """The mark with what was told since; an item told as NULL is none any more."""
+        since = {item: msgspec.Raw(value) for item, value in self.told.get(sid, {}).items()}
+        told = {**(mark.items or {}), **since}
+        return Mark(
+            mark.topic, mark.place, items={item: v for item, v in told.items() if bytes(v) != b"null"}
+        )

@@ -1,0 +1,75 @@
+"""What subscriptions of marked types have been told: their last marks, and the outbox since.
+
+Invariant: the last mark of a subscription up to `retained_after` tells what it had been told at `retained_after`; what
+was told later stands in the outbox. So nothing is written when a million subscriptions are told, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from cn.message import Message
+from prosem.model import Mark
+from prosem.store.lookback import Lookback, ManyLookback, Standing
+
+LAST_PART = 2**62  # in the history: after everything else of its seq
+ANYTIME = 2**62
+CHUNK = 5000
+_MARKS = (
+    "SELECT DISTINCT ON (h.sid) g.space, h.sid, h.seq, convert_to(h.mark::text, 'UTF8') FROM prosem.history h"
+    " JOIN prosem.subscription s ON s.sid = h.sid JOIN prosem.group_ g ON g.id = s.group_id"
+    " WHERE h.mark IS NOT NULL AND h.seq <= {upto} ORDER BY h.sid, h.seq DESC, h.part DESC"
+)
+_MESSAGES = (
+    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'item') AND seq > {after} AND seq <= {upto}"
+    " ORDER BY seq DESC, part DESC"
+)
+_read_mark = msgspec.json.Decoder(Mark).decode
+_read_message = msgspec.msgpack.Decoder(Message).decode
+
+
+def told(
+    connection: psycopg.Connection[Any], retained_after: int, upto: int = ANYTIME
+) -> Iterator[tuple[int, int, bool, Mark]]:
+    """For each subscription with a mark: its seq, whether something was told since, and the mark as of `upto`.
+
+    One pass backwards over the messages of each space, which ends when everybody was found.
+    """
+    spaces: dict[int, dict[int, tuple[int, Mark]]] = {}
+    with connection.cursor("prosem_marks") as cursor:
+        cursor.execute(_filled(_MARKS, upto=upto), binary=True)
+        for space, sid, seq, text in cursor:
+            spaces.setdefault(space, {})[sid] = seq, _read_mark(text)
+    for space, marks in spaces.items():
+        look = Lookback(
+            Standing(sid, max(seq, retained_after), upto, mark.topic, mark.place)
+            for sid, (seq, mark) in marks.items()
+            if mark.place is not None
+        )
+        many = ManyLookback(
+            {sid: max(seq, retained_after) for sid, (seq, mark) in marks.items() if mark.items is not None}
+        )
+        after = min(many.after, look.after) if not look.is_done else many.after
+        with connection.cursor("prosem_told") as cursor:
+            cursor.execute(_filled(_MESSAGES, space=space, after=after, upto=upto), binary=True)
+            while not (look.is_done and many.is_done) and (rows := cursor.fetchmany(CHUNK)):
+                for (body,) in rows:
+                    message = _read_message(body)
+                    (many if message.kind == "item" else look).take(message)
+        for sid, (seq, mark) in marks.items():
+            if mark.items is not None:
+                yield sid, seq, sid in many.told, many.mark(sid, mark)
+                continue
+            last = look.told.get(sid)
+            if last is not None:
+                mark = Mark(mark.topic, mark.place, msgspec.Raw(last))
+            yield sid, seq, last is not None, mark
+
+
+def _filled(text: str, **values: int) -> sql.Composed:
+    return sql.SQL(text).format(**{name: sql.Literal(value) for name, value in values.items()})

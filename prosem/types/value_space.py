@@ -1,0 +1,277 @@
+"""The server's side of value notification: a B²-tree for each item somebody subscribed to.
+
+A subscription is the point (radius, label) under the item's key; the tree gives the label, and may move others to make
+room for it. What was told is known by the tree alone, for whole ranges of radii and arcs of labels at once: an event that
+fires nobody costs O(1), and one that fires a million subscriptions as many steps as it has ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from cn.geometry import EVERYTHING, Box, Interval, Region
+from prosem.index.b2_tree import B2Tree
+from prosem.index.ba_tree_ends import Radius
+from prosem.index.bw_tree import Arcs, Class
+from prosem.index.labels import ORIGIN, Label
+from prosem.model import Delta, Key, Mark, Row, Table
+from prosem.types.base import Bound, Draft, Rows
+from prosem.types.point_space import PointSpace
+from prosem.types.ranges import topic_of
+from prosem.types.value_measure import Measure, value_of
+
+Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class Plane(NamedTuple):
+    """Radius and label."""
+
+    int64: bool
+    dimensions: int = 2
+
+
+class Told(NamedTuple):
+    """An event on an item: whom it is told, and the new value."""
+
+    topic: bytes
+    region: Region
+    value: Any
+
+
+class Plain:
+    """An item whose values have no distances: every change is told to everybody, so all were told the present value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, radius: Radius) -> tuple[Label, list[Any]]:
+        self._count += 1
+        return ORIGIN, []
+
+    def remove(self, radius: Radius, label: Label) -> None:
+        self._count -= 1
+
+    def told(self, radius: Radius, label: Label) -> Any:
+        return self.value
+
+    def event(self, value: Any) -> list[Fired]:
+        before, self.value = self.value, value
+        return [] if before == value else [(0, 0, None)]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The column `y` of a table, its rows by key, and how its values are compared."""
+
+    table: Table
+    y: int
+    form: str
+    measure: Measure | None
+
+    def topic(self, key: Key) -> bytes:
+        columns = self.table.columns
+        return topic_of(
+            [columns[at].type.code(v) for at, v in zip(self.table.key_positions, key, strict=True)]
+        )
+
+    def key(self, topic: bytes) -> Key:
+        columns = self.table.columns
+        return tuple(
+            value_of(columns[at].type, code)
+            for at, code in zip(self.table.key_positions, _decode(topic), strict=True)
+        )
+
+    def number(self, row: Row | None) -> Any:
+        """The row's value as the trees take it; None if it is NULL or there is no row."""
+        value = None if row is None else row[self.y]
+        return value if value is None or self.measure is None else self.measure.number(value)
+
+    def value(self, number: Any) -> Any:
+        return number if number is None or self.measure is None else self.measure.value(number)
+
+    def read(self, told: bytes) -> Any:
+        """What was told, from JSON, as a number."""
+        plain = _decode(told)
+        if plain is None or self.measure is None:
+            return plain
+        return self.measure.number(self.table.columns[self.y].type.read(plain))
+
+    def radius(self, code: Any) -> Radius:
+        return code if self.measure is None else self.measure.radius_of(code)
+
+    def code(self, radius: Radius) -> Any:
+        return radius if self.measure is None else self.measure.code(radius)
+
+    def tree(self, number: Any, radii: list[tuple[Radius, list[Class]]] | None = None) -> B2Tree | Plain:
+        if self.measure is None:
+            return Plain(number)
+        return B2Tree.from_state(self.measure.ends(self.form), (number, radii or []))
+
+
+class ValueSpace(PointSpace):
+    """The places of all subscriptions are kept here: the constants alone do not say the label."""
+
+    def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
+        super().__init__(Plane(items.measure is None or items.measure.int64), space_id)
+        self._kind, self._rows = items, rows
+        self._items: dict[bytes, B2Tree | Plain] = {}
+        self._places: dict[int, Bound] = {}
+        self._relabelled: dict[int, None] = {}
+
+    @property
+    def visits(self) -> int:
+        trees = [item for item in list(self._items.values()) if isinstance(item, B2Tree)]
+        return self.points.visits + sum(tree.visits for tree in trees)
+
+    # -- places --------------------------------------------------------------------------------------------------
+    def locate(self, sid: int) -> Bound:
+        return self._places[sid]
+
+    def told(self, bound: Bound) -> Any:
+        """What the subscriptions at a place were told; of a place without a label the present value."""
+        if bound.place is None:
+            return None
+        if len(bound.place) == 1:
+            return self._kind.value(self._present(bound.topic))
+        code, label = bound.place
+        return self._kind.value(self._items[bound.topic].told(self._kind.radius(code), label))
+
+    def mark(self, sid: int) -> Mark:
+        bound = self._places[sid]
+        return Mark(bound.topic, bound.place, msgspec.Raw(_encode(self.told(bound))))
+
+    def relabelled(self) -> list[int]:
+        moved, self._relabelled = list(self._relabelled), {}
+        return moved
+
+    def _present(self, topic: bytes) -> Any:
+        return self._kind.number(self._rows.get(self._kind.key(topic)))
+
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        fresh: list[int] = []
+        for sid, (topic, place) in zip(sids, bounds, strict=True):
+            if place is None:
+                self._places[sid] = Bound(topic, None)
+                continue
+            item = self._items.get(topic)
+            if item is None:
+                item = self._items[topic] = self._kind.tree(self._present(topic))
+            label, moved = item.add(self._kind.radius(place[0]))
+            if moved:
+                self._insert(fresh)
+                fresh = []
+                self._relabel(topic, moved)
+            self._places[sid] = Bound(topic, (place[0], label))
+            fresh.append(sid)
+        self._insert(fresh)
+
+    def _insert(self, sids: Sequence[int]) -> None:
+        super().add(sids, [self._places[sid] for sid in sids])
+
+    def _relabel(self, topic: bytes, moved: Iterable[tuple[Radius, Label, Label]]) -> None:
+        """All at once: a new label may be another one's old label."""
+        found = []
+        for radius, old, new in moved:
+            code = self._kind.code(radius)
+            box = (Interval(code, code), Interval(old, old))
+            found += [(sid, (code, new)) for sid in self.points.find(topic, (box,)).tolist()]
+        for sid, place in found:
+            before, after = self._places[sid], Bound(topic, place)
+            super().move(sid, before, after)
+            self._places[sid] = after
+            self._relabelled[sid] = None
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        self.remove(sid, before)
+        self.add([sid], [after])
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        topic, place = self._places.pop(sid)
+        self._relabelled.pop(sid, None)
+        if place is None:
+            return
+        item = self._items[topic]
+        item.remove(self._kind.radius(place[0]), place[1])
+        if not len(item):
+            del self._items[topic]
+        self.points.remove(sid, topic, place)
+
+    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[Mark]) -> None:
+        told: dict[bytes, dict[Radius, dict[Label, tuple[Any, int]]]] = {}
+        for sid, mark in zip(sids, marks, strict=True):
+            self._places[sid] = Bound(mark.topic, mark.place)
+            if mark.place is None:
+                continue
+            code, label = cast("tuple[Any, Label]", mark.place)
+            labels = told.setdefault(mark.topic, {}).setdefault(self._kind.radius(code), {})
+            value, times = labels.get(label, (None, 0))
+            labels[label] = (value if times else self._kind.read(bytes(mark.told)), times + 1)
+        for topic, radii in told.items():
+            states = [(radius, classes(labels)) for radius, labels in radii.items()]
+            item = self._items[topic] = self._kind.tree(self._present(topic), states)
+            if isinstance(item, Plain):
+                for _ in range(sum(times for labels in radii.values() for _, times in labels.values())):
+                    item.add(0)
+        self._insert(sids)
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def step(self, delta: Delta) -> Told | None:
+        if not self._items:
+            return None
+        topic = self._kind.topic(delta.key)
+        item = self._items.get(topic)
+        if item is None:
+            return None
+        region = tuple(self._boxes(item.event(self._kind.number(delta.new))))
+        return Told(topic, region, None if delta.new is None else delta.new[self._kind.y]) if region else None
+
+    def _boxes(self, fired: Iterable[Fired]) -> Iterable[Box]:
+        code = self._kind.code
+        for low, high, arcs in fired:
+            radii = Interval(code(low), code(high))
+            if arcs is None:
+                yield radii, EVERYTHING
+            else:
+                for arc in arcs:
+                    yield radii, Interval(*arc)
+
+    def drafts(self, description: Told) -> list[Draft]:
+        topic, region, value = description
+        return [Draft("value", topic, region, payload=_encode(value))]
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
+        self.points.check()
+        placed = {(sid, *bound) for sid, bound in self._places.items() if bound.place is not None}
+        assert set(self.points.items()) == placed, "the index holds the places"
+        assert sum(map(len, self._items.values())) == len(placed), "each point is in its item's tree"
+        for topic, item in self._items.items():
+            assert len(item), "no item without a subscription"
+            assert item.value == self._present(topic), "an item knows its value"
+            if isinstance(item, B2Tree):
+                item.check()
+
+
+def classes(labels: dict[Label, tuple[Any, int]]) -> list[Class]:
+    """The classes of one radius by what they were told, the labels of each from where its run begins, once around.
+
+    >>> classes({1: (5, 1), 2: (3, 2), 7: (5, 1)})
+    [(3, [(2, 2)]), (5, [(7, 1), (1, 1)])]
+    """
+    order = sorted(labels)
+    runs: dict[Any, list[tuple[Label, int]]] = {}
+    start = next((at for at in range(len(order)) if labels[order[at]][0] != labels[order[at - 1]][0]), 0)
+    for label in order[start:] + order[:start]:
+        value, times = labels[label]
+        runs.setdefault(value, []).append((label, times))
+    return sorted(runs.items(), key=lambda item: item[0]) if len(runs) > 1 else list(runs.items())
