@@ -30,7 +30,8 @@ COLUMNS = {
     "price": "numeric(12,2)",
 }
 STOCKS = 300
-SHOWN = [
+# query, parameters, and when to be told
+SHOWN: list[tuple[Any, ...]] = [
     ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN 20 AND 40", None),
     ("SELECT MAX(price) FROM stocks WHERE risk <= 15", None),
     ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi AND sector = 'tech'", {"lo": 10, "hi": 60}),
@@ -41,6 +42,7 @@ SHOWN = [
     ("SELECT MIN(price) FROM stocks", None),
     ("SELECT symbol, price FROM stocks WHERE per < 5 AND risk > 80", None),
     ("SELECT * FROM stocks WHERE symbol LIKE 'A%' AND price > 150", None),
+    ("SELECT price FROM stocks WHERE symbol = 'VS'", None, {"percent": 3}),
 ]  # fmt: skip
 CROWD = 40
 
@@ -130,10 +132,10 @@ async def _market(url: str, seconds: float | None, rate: float, console: Console
         await client.create_table("stocks", COLUMNS, ["symbol"])
         market = Market(random.Random(7))
         await client.publish("stocks", [{"op": "upsert", "row": row} for row in market.rows.values()])
-        lines = [Line(_shown(sql, params)) for sql, params in SHOWN]
+        lines = [Line(_shown(*shown)) for shown in SHOWN]
         watchers = [
-            asyncio.create_task(_watch(client, line, sql, params, console))
-            for line, (sql, params) in zip(lines, SHOWN, strict=True)
+            asyncio.create_task(_watch(client, line, console, *shown))
+            for line, shown in zip(lines, SHOWN, strict=True)
         ]
         await client.subscribe_many(
             "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi",
@@ -205,9 +207,14 @@ async def _move(client: AsyncClient, market: Market, rate: float) -> None:
 
 
 async def _watch(
-    client: AsyncClient, line: Line, sql: str, params: dict[str, Any] | None, console: Console
+    client: AsyncClient,
+    line: Line,
+    console: Console,
+    sql: str,
+    params: dict[str, Any] | None,
+    notify: dict[str, Any] | None = None,
 ) -> None:
-    async for change in client.subscribe(sql, params, durable=False, snapshot=True):
+    async for change in client.subscribe(sql, params, notify=notify, durable=False, snapshot=True):
         line.answer = _answer(change)
         if not change.snapshot:
             line.changes += 1
@@ -216,10 +223,10 @@ async def _watch(
                 console.print(f"seq {change.seq}: {line.sql}\n    → {line.answer}", highlight=False)
 
 
-def _shown(sql: str, params: dict[str, Any] | None) -> str:
+def _shown(sql: str, params: dict[str, Any] | None, notify: dict[str, Any] | None = None) -> str:
     for name, value in (params or {}).items():
         sql = sql.replace(f":{name}", repr(value))
-    return sql
+    return sql + (f"  — when it moved {notify['percent']} %" if notify else "")
 
 
 def _answer(change: Change) -> str:
