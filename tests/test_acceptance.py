@@ -11,10 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 KIT = Path(os.environ.get("PROSEM_ACCEPTANCE") or ROOT.parent / "shared" / "acceptance")
-SCENARIOS = (
-    "tables,bad-input,filter,range-min,range-max,params,resume,concurrent,ndjson,idempotency,durability"
-)
-KINDS = "filter,range-min,range-max"
+RANGES = "range-min,range-max,range-count,range-sum,range-avg,range-2d,distinct,filter"
+VALUES = "value-change,value-percent,value-factor"
+SCENARIOS = f"tables,bad-input,{RANGES},{VALUES},params,resume,concurrent,ndjson,idempotency,durability"
+KINDS = f"{RANGES},value-change"
 SERVE = f"{sys.executable} -m api.cli serve --data-dir {{dir}} --port {{port}}"
 
 pytestmark = pytest.mark.skipif(
