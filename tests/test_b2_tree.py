@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prosem.index import ba_tree, ba_tree_runs, radius_block
+from prosem.index import ba_tree, ba_tree_nodes, radius_block
 from prosem.index.b2_tree import B2Tree, Fired
 from prosem.index.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.ba_tree_scan import RadiusArrays
@@ -98,7 +98,7 @@ class Oracle:
 
     def fires(self, told: Any, d: Any, radius: Any) -> bool:
         if told is None or d is None or told == d:
-            return told != d
+            return bool(told != d)
         return self.form.condition(told, d, radius)
 
     def relabel(self, moves: list[tuple[Any, int, int]]) -> None:
@@ -136,8 +136,8 @@ class Oracle:
 def narrow_nodes(arrays: bool = False) -> Iterator[None]:
     """Nodes of four, so that small histories see all that large ones do; and to arrays and back at every third event."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ba_tree_runs, "FAN_OUT", 4)
-        patch.setattr(ba_tree_runs, "LEAST", 2)
+        patch.setattr(ba_tree_nodes, "FAN_OUT", 4)
+        patch.setattr(ba_tree_nodes, "LEAST", 2)
         patch.setattr(radius_block, "BLOCK", 4)
         if arrays:
             patch.setattr(ba_tree, "MANY", 4)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prosem.index import ba_tree, ba_tree_runs, radius_block
+from prosem.index import ba_tree, ba_tree_nodes, radius_block
 from prosem.index.ba_tree import BATree
 from prosem.index.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.ba_tree_runs import RadiusRuns
@@ -36,8 +36,8 @@ FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {
 @contextmanager
 def narrow_nodes(arrays: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ba_tree_runs, "FAN_OUT", 4)
-        patch.setattr(ba_tree_runs, "LEAST", 2)
+        patch.setattr(ba_tree_nodes, "FAN_OUT", 4)
+        patch.setattr(ba_tree_nodes, "LEAST", 2)
         patch.setattr(radius_block, "BLOCK", 4)
         patch.setattr(ba_tree, "MANY", 4 if arrays else 10**9)
         patch.setattr(ba_tree, "SWITCH", -1)  # to the other form after every event
@@ -138,17 +138,21 @@ def test_no_drift_after_a_million_events() -> None:
     drift(some_radii(1_500), 1_000_000, 2)
 
 
+def form(tree: BATree) -> Any:
+    return type(tree._told)
+
+
 def test_the_quicker_form_is_used() -> None:
     """Arrays when no two neighbours were told the same and hundreds fire; the tree again when few ranges do."""
     rng = random.Random(2)
     radii = range(10, 4_010)
     tree = BATree(Change(), 0).build((radius, 0) for radius in radii)
-    assert type(tree._told) is RadiusRuns
+    assert form(tree) is RadiusRuns
     tree.build((radius, rng.randint(1 - radius, radius - 1)) for radius in radii)
-    assert type(tree._told) is RadiusArrays
+    assert form(tree) is RadiusArrays
     for step in range(400):
         tree.event(step * 5_000 % 20_001)  # everybody, together
-    assert type(tree._told) is RadiusRuns
+    assert form(tree) is RadiusRuns
     tree.check()
 
 
@@ -157,9 +161,9 @@ def test_wide_integers_leave_the_arrays() -> None:
     tree = BATree(Change(), 0).build(
         (radius, rng.randint(1 - radius, radius - 1)) for radius in range(10, 3_010)
     )
-    assert type(tree._told) is RadiusArrays
+    assert form(tree) is RadiusArrays
     assert tree.event(2**80) == [(10, 3_009)]
-    assert type(tree._told) is RadiusRuns
+    assert form(tree) is RadiusRuns
     tree.add(2**70)
     assert tree.event(2**80 + 10) == [(10, 10)]
     tree.check()

@@ -42,7 +42,8 @@ def play(case: str, steps: list[tuple[str, int]]) -> None:
     kind, ends, radius, values = CASES[case]
     tree = kind(ends, radius)
     held: dict[int, list[Any]] = {}  # label and told value of each subscription
-    value, order, number = values[0], [], 0
+    value, number = values[0], 0
+    order: list[int] = []
     for step, choice in steps:
         if step == "add":
             label, moved = tree.add(value)

@@ -46,6 +46,8 @@ class B2Tree(RadiusTree):
     ([(4, 4, None)], [])
     """
 
+    __slots__ = ("_classes",)
+
     def __init__(self, ends: Ends, value: Value | None = None) -> None:
         super().__init__(ends, value)
         self._classes: type[Classes] = BWTree if ends.circular else ScatteredClasses

@@ -24,6 +24,8 @@ class RadiusTree:
     of runs, or in arrays while those would have saved more than the way there and back.
     """
 
+    __slots__ = ("_count", "_fit", "_held", "_order", "_regret", "_told", "_visits", "ends", "value")
+
     def __init__(self, ends: Ends, value: Value | None = None) -> None:
         self.ends = ends
         self.value = value
@@ -168,6 +170,8 @@ class BATree(RadiusTree):
     >>> tree.event(102), tree.event(103), tree.event(104), tree.told(6), tree.event(107)
     ([(2, 2)], [], [(2, 4)], 100, [(2, 2), (6, 6)])
     """
+
+    __slots__ = ()
 
     def build(self, told: Iterable[tuple[Radius, Value]]) -> BATree:
         """Replace all by one subscription for each of these radii, which was told this value."""

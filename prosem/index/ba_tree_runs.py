@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from prosem.index.ba_tree_ends import Ends, Radius, Value
+from prosem.index.ba_tree_nodes import Node, Path, RunNodes
 from prosem.index.ba_tree_radii import SEVERAL, Held, Part, Ranges, Run
 from prosem.index.radius_block import RadiusBlocks
 
-FAN_OUT = 48
-LEAST = FAN_OUT // 4
 
-
-class Node:
-    """`lows`: the least radius of each item; `ends`: its nearest right end, its nearest negated left end.
-
-    The items of a leaf are the centres of runs, and `highs` are their last radii; those of other nodes are nodes.
-    """
-
-    __slots__ = ("ends", "highs", "items", "lows")
-
-    def __init__(self, lows: list[Radius], ends: tuple[list[Value], list[Value]], items: list[Any]) -> None:
-        self.lows, self.ends, self.items = lows, ends, items
-        self.highs: list[Radius] = []
-
-    def lists(self) -> tuple[list[Any], ...]:
-        return (self.lows, *self.ends, self.items, self.highs)
-
-    def part(self, first: int, stop: int | None) -> Node:
-        lows, right, minus_left, items, highs = (held[first:stop] for held in self.lists())
-        node = Node(lows, (right, minus_left), items)
-        node.highs = highs
-        return node
-
-
-Path = list[tuple[Node, int]]  # from the root, with the place taken in each node
-
-
-class RadiusRuns:
+class RadiusRuns(RunNodes):
     """Runs of equally told radii, by radius, with the nearest end of every subtree on either side. Thesis 4.3.2.
 
     All radii of a run have one centre, so its first radius has the nearest ends, and what an event fires of a run is
@@ -50,28 +21,19 @@ class RadiusRuns:
     O(m log N), and nothing is touched but what fires. Loses to the scan of arrays when hundreds of ranges fire.
     """
 
+    __slots__ = ("_ends", "_held", "_radii", "visits", "work", "work_elsewhere")
+
     def __init__(self, ends: Ends, radii: RadiusBlocks, held: Held, runs: Iterable[Run] = ()) -> None:
         self._ends, self._radii, self._held = ends, radii, held
         self.visits = 0
         self.work = self.work_elsewhere = 0.0
-        self.root: list[Value] = [math.inf, math.inf]
-        self._build(list(runs))
+        super().__init__(self._leaf(list(runs)))
 
-    def _build(self, runs: list[Run]) -> None:
+    def _leaf(self, runs: list[Run]) -> Node:
         both = [self._ends_of(run.low, run.centre) for run in runs]
         leaf = Node([run.low for run in runs], ([end for end, _ in both], [end for _, end in both]), [])
         leaf.items, leaf.highs = [run.centre for run in runs], [run.high for run in runs]
-        self._top, self._levels = leaf, 0
-        self._grow()
-        self._sum_up()
-
-    def _grow(self) -> None:
-        """Put a node above the top while it is too wide."""
-        while len(self._top.lows) > FAN_OUT:
-            top, step = self._top, FAN_OUT * 3 // 4
-            self._top = Node([], ([], []), [top.part(at, at + step) for at in range(0, len(top.lows), step)])
-            self._levels += 1
-            self._refresh(self._top, 0, len(self._top.items))
+        return leaf
 
     def _ends_of(self, radius: Radius, centre: Value) -> tuple[Value, Value]:
         """The nearest right end of a radius, and its nearest negated left end."""
@@ -83,13 +45,6 @@ class RadiusRuns:
     def __iter__(self) -> Iterator[Run]:
         for leaf in self._leaves(self._top, self._levels):
             yield from map(Run, leaf.lows, leaf.highs, leaf.items)
-
-    def _leaves(self, node: Node, level: int) -> Iterator[Node]:
-        if level:
-            for child in node.items:
-                yield from self._leaves(child, level - 1)
-        else:
-            yield node
 
     # -- events ----------------------------------------------------------------------------------------------
     def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
@@ -233,7 +188,7 @@ class RadiusRuns:
         self._replace(self._path(radius), radius, SEVERAL)
 
     def recentre(self, d: Value) -> None:
-        self._build([Run(self._radii.first, self._radii.last, d)] if len(self._radii) else [])
+        self._plant(self._leaf([Run(self._radii.first, self._radii.last, d)]))
 
     def _replace(self, path: Path, radius: Radius, centre: Value) -> None:
         """Give one radius a centre of its own: what is left of its run stands before and after it."""
@@ -255,77 +210,6 @@ class RadiusRuns:
             held[at : at + 1] = entries
         self._mend_path(path)
 
-    # -- the tree --------------------------------------------------------------------------------------------
-    def _path(self, radius: Radius) -> Path:
-        """The way to the last run that begins up to a radius; place -1 if it is before all."""
-        path: Path = []
-        node = self._top
-        for level in range(self._levels, -1, -1):
-            at = bisect_right(node.lows, radius) - 1
-            if level:
-                at = max(0, at)
-            path.append((node, at))
-            if level:
-                node = node.items[at]
-        return path
-
-    def _mend_path(self, path: Path) -> None:
-        for node, at in reversed(path[:-1]):
-            self._mend(node, at)
-        self._mend_top()
-
-    def _mend(self, node: Node, at: int) -> None:
-        """Bring an item of a node up to date with the node below, which may have become too wide or too narrow."""
-        child: Node = node.items[at]
-        width = len(child.lows)
-        if width > FAN_OUT:
-            step = FAN_OUT * 3 // 4 if width > 2 * FAN_OUT else -(-width // 2)
-            pieces = [child.part(first, first + step) for first in range(0, width, step)]
-            node.items[at : at + 1] = pieces
-            for held in (node.lows, *node.ends):
-                held[at + 1 : at + 1] = [None] * (len(pieces) - 1)
-            self._refresh(node, at, at + len(pieces))
-        elif width < LEAST and self._join(node, max(0, at - 1)):
-            return
-        elif not width:
-            del node.lows[at], node.ends[0][at], node.ends[1][at], node.items[at]
-        else:
-            node.lows[at] = child.lows[0]
-            node.ends[0][at], node.ends[1][at] = min(child.ends[0]), min(child.ends[1])
-
-    def _join(self, node: Node, at: int) -> bool:
-        """Make one of two neighbouring nodes below, if there is room in it."""
-        if at + 1 >= len(node.items):
-            return False
-        first, second = node.items[at : at + 2]
-        if len(first.lows) + len(second.lows) > FAN_OUT:
-            return False
-        for held, more in zip(first.lists(), second.lists(), strict=True):
-            held += more
-        del node.lows[at], node.ends[0][at], node.ends[1][at], node.items[at + 1]
-        self._refresh(node, at, at + 1)
-        return True
-
-    @staticmethod
-    def _refresh(node: Node, first: int, stop: int) -> None:
-        children = node.items[first:stop]
-        node.lows[first:stop] = [child.lows[0] for child in children]
-        for side in (0, 1):
-            node.ends[side][first:stop] = [min(child.ends[side]) for child in children]
-
-    def _mend_top(self) -> None:
-        while self._levels and len(self._top.items) == 1:
-            self._top = self._top.items[0]
-            self._levels -= 1
-        if self._levels and not self._top.items:
-            self._top, self._levels = Node([], ([], []), []), 0
-        self._grow()
-        self._sum_up()
-
-    def _sum_up(self) -> None:
-        self.root[0] = min(self._top.ends[0], default=math.inf)
-        self.root[1] = min(self._top.ends[1], default=math.inf)
-
     def check(self) -> None:
         """The invariants, in O(N)."""
         before: Radius = None
@@ -345,14 +229,3 @@ class RadiusRuns:
         assert self.root == [min(ends, default=math.inf) for ends in self._top.ends], (
             "the root knows the nearest"
         )
-
-    def _check_node(self, node: Node, level: int) -> None:
-        assert len({len(held) for held in node.lists()[: 4 if level else 5]}) == 1, "one entry a list"
-        assert len(node.lows) <= FAN_OUT, "no node is too wide"
-        for at, child in enumerate(node.items if level else ()):
-            assert len(child.lows) > 0, "no node is empty"
-            assert node.lows[at] == child.lows[0], "the least radius is known"
-            assert [held[at] for held in node.ends] == [min(held) for held in child.ends], (
-                "the nearest ends are known"
-            )
-            self._check_node(child, level - 1)

@@ -21,6 +21,9 @@ class Shape(Protocol):
     def int64(self) -> bool: ...
 
 
+_new = tuple.__new__  # a message for each affected subscription: a third of the time of calling the class
+
+
 class PointSpace:
     """Reformulation sends each region as it is; enumeration finds the points in it and addresses them one by one.
 
@@ -74,6 +77,9 @@ class PointSpace:
             if draft.targets is not None:
                 addressed.append(draft)
                 continue
-            for sid in self.points.find(draft.topic, draft.region).tolist():
-                addressed.append(Draft(draft.kind, targets=(sid,), payload=draft.payload))
+            kind, payload = draft.kind, draft.payload
+            addressed += [
+                _new(Draft, (kind, b"", (), (sid,), None, payload))
+                for sid in self.points.find(draft.topic, draft.region).tolist()
+            ]
         return addressed
