@@ -221,7 +221,9 @@ class EmbeddedPostgres:
             if running is not None and running.stopping:
                 self._wait(deadline, "the PostgreSQL of a former server does not end")
                 continue
-            if running is not None and running.port is not None:
+            if running is not None and self._process is not None and running.pid == self._process.pid:
+                self.port, self.adopted = running.port, True  # our own child, about to end or to answer again
+            elif running is not None and running.port is not None:
                 self._process, self._pid, self.port, self.adopted = None, running.pid, running.port, True
                 self._log.info(
                     "adopting the running PostgreSQL (process %d, port %d)", running.pid, running.port
@@ -234,6 +236,8 @@ class EmbeddedPostgres:
         self._create_database()
 
     def _launch(self, user: Account) -> None:
+        if self._process is not None:
+            self._process.wait()  # the former one has ended: reap it
         binaries = installation(user, self.cluster, self.data_dir / "postgresql")
         if self.log_file.exists() and self.log_file.stat().st_size > _LOG_LIMIT_BYTES:
             self.log_file.replace(self.log_file.with_suffix(".log.1"))
