@@ -6,19 +6,17 @@ import asyncio
 import random
 import signal
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 from prosem_client import AsyncClient, Change
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from api.process import free_port, start_server, wait_ready
 from api.settings import Settings
 
 SECTORS = ("tech", "bank", "energy", "health")
@@ -61,25 +59,14 @@ def demo(settings: Settings, seconds: float | None, rate: float) -> int:
     """Start a server of our own, let the market move until Ctrl-C, and stop everything."""
     console = Console()
     if not _is_free(settings.port):
-        settings = replace(settings, port=_free_port())
+        settings = replace(settings, port=free_port())
     folder = settings.folder / "demo"
     folder.mkdir(parents=True, exist_ok=True)
     url = f"http://127.0.0.1:{settings.port}"
     console.print(f"Starting a server with its own PostgreSQL in [cyan]{folder}[/cyan] …")
-    command = [
-        sys.executable,
-        "-m",
-        "api.cli",
-        "serve",
-        "--port",
-        str(settings.port),
-        "--data-dir",
-        str(folder),
-    ]
-    with open(folder / "server.log", "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    process = start_server(settings.port, folder, folder / "server.log")
     try:
-        if not _wait_ready(url, process):
+        if not wait_ready(url, process):
             console.print(f"[red]The server did not start.[/red] Its log: {folder / 'server.log'}")
             return 1
         console.print(
@@ -105,25 +92,6 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _wait_ready(url: str, process: subprocess.Popen[bytes]) -> bool:
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(url + "/readyz", trust_env=False).status_code == 200:
-                return True
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
-    return False
 
 
 # -- the market ----------------------------------------------------------------------------------------------------

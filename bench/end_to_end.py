@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from api.process import free_port, start_server, wait_ready
 from bench.common import Report, fail, progress
 from bench.listener import Listener
 from bench.range_min import DOMAIN, SQL, TABLE
@@ -75,43 +75,22 @@ class Served:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="prosem-bench-"))
         self._folder.chmod(0o755)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._log = open(self._folder / "server.log", "wb")  # noqa: SIM115
-        command = [
-            sys.executable,
-            "-m",
-            "api.cli",
-            "serve",
-            "--port",
-            str(port),
-            "--data-dir",
-            str(self._folder / "data"),
-        ]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
+        self._log = self._folder / "server.log"
+        self._process = start_server(port, self._folder / "data", self._log)
         self._http = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
         self.ids: list[str] = []
         self._tuples = 0
-        self._low: list[int] = []
 
     def __enter__(self) -> Served:
-        deadline = time.monotonic() + 90
-        while time.monotonic() < deadline:
-            try:
-                if self._http.get("/readyz").status_code == 200:
-                    return self
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.1)
-        fail(f"the server did not start: {(self._folder / 'server.log').read_text()[-1000:]}")
+        if not wait_ready(self.url, self._process):
+            fail(f"the server did not start: {self._log.read_text()[-1000:]}")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(40)
-        self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _post(self, path: str, body: Any) -> Any:
@@ -124,7 +103,6 @@ class Served:
         self._post("/v1/tables", TABLE)
         chance = np.random.default_rng(7)
         xs, ys = chance.integers(0, DOMAIN, tuples), chance.integers(0, DOMAIN, tuples)
-        self._xs = xs
         for start in range(0, tuples, 1000):
             keys = range(start, min(tuples, start + 1000))
             rows = [{"op": "insert", "row": {"k": k, "x": int(xs[k]), "y": int(ys[k])}} for k in keys]

@@ -7,7 +7,7 @@ after the commit, in the same order: so snapshot and stream meet without a gap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cn.message import Message
@@ -129,4 +129,3 @@ class Created:
 
     table: Table
     is_new: bool
-    extra: JsonObject = field(default_factory=dict)

@@ -52,10 +52,6 @@ class Stream:
         self._aside: list[tuple[int, bytes]] | None = None
         self.is_closed = False
 
-    @property
-    def is_replaying(self) -> bool:
-        return self._aside is not None
-
     def replay(self) -> None:
         """From now on what comes live waits until `catch_up`."""
         self._aside = []
@@ -117,7 +113,7 @@ class Edge:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._hosts: dict[int, Host] = {}
-        self._sinks: dict[Sink, int] = {}
+        self._sinks: set[Sink] = set()
         self._folding: dict[int, list[Message]] = {}
         self._folding_seq = 0
         self.seq = 0
@@ -252,7 +248,7 @@ class Edge:
             sink.progress(seq)
 
     def open(self, sink: Sink) -> None:
-        self._sinks[sink] = 1
+        self._sinks.add(sink)
 
     def leave(self, sink: Sink) -> None:
-        self._sinks.pop(sink, None)
+        self._sinks.discard(sink)

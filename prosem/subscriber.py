@@ -18,6 +18,7 @@ from prosem import commands as c
 from prosem.edge import Edge, Stream
 from prosem.errors import BusyError, NotFoundError, ProsemError
 from prosem.metrics import Metrics
+from prosem.wire import encode
 
 BURSTS = 4  # changes of every stream that may wait, where that is more than the capacity
 
@@ -109,14 +110,16 @@ class Subscriber:
         self._settle()
 
     def error(self, problem: ProsemError, id: str | None = None) -> None:
-        import msgspec
+        self._put(Item("error", id, 0, encode(problem.problem())))
 
-        self._put(Item("error", id, 0, msgspec.json.encode(problem.problem())))
+    @property
+    def _room(self) -> int:
+        return max(self._capacity, BURSTS * len(self._streams))
 
     @property
     def is_full(self) -> bool:
         """Too much is unsent: who does not read should not be read either."""
-        return len(self._queue) > 2 * max(self._capacity, BURSTS * len(self._streams))
+        return len(self._queue) > 2 * self._room
 
     # -- the edge's side -----------------------------------------------------------------------------------------
     def accept(self, stream: Stream, token: int) -> bool:
@@ -131,7 +134,7 @@ class Subscriber:
             self._settle()
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        if len(self._queue) >= max(self._capacity, BURSTS * len(self._streams)):
+        if len(self._queue) >= self._room:
             return False
         self._put(Item(kind, stream.id, seq, body))
         return True

@@ -206,6 +206,15 @@ def in_any_order(answer: Json | None) -> Any:
     return sorted(json.dumps(row, sort_keys=True) for row in answer["rows"])
 
 
+LOWEST = "SELECT MIN(y) FROM {} WHERE x BETWEEN :lo AND :hi"
+
+
+def lowest(api: Api, table: str, lo: int = 0, hi: int = 100, **rest: Any) -> str:
+    """The id of a new range-min subscription."""
+    id: str = api.subscribe(LOWEST.format(table), {"lo": lo, "hi": hi}, **rest)["id"]
+    return id
+
+
 def insert(**row: Any) -> Json:
     return {"op": "insert", "row": row}
 

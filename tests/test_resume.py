@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.conftest import ServerProcess
-from tests.live import Api, Socket, in_any_order, insert, update, upsert
+from tests.live import Api, Socket, in_any_order, insert, lowest, update, upsert
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "note": "text"}
-LOWEST = "SELECT MIN(y) FROM {} WHERE x BETWEEN :lo AND :hi"
 LONG = "n" * 20_000
 
 
@@ -25,11 +23,6 @@ def api(server: str) -> Iterator[Api]:
 @pytest.fixture
 def table(api: Api) -> str:
     return api.table(COLUMNS, ["k"])
-
-
-def lowest(api: Api, table: str, lo: int = 0, hi: int = 100, **rest: Any) -> str:
-    id: str = api.subscribe(LOWEST.format(table), {"lo": lo, "hi": hi}, **rest)["id"]
-    return id
 
 
 # -- resuming ----------------------------------------------------------------------------------------------

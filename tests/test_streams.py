@@ -13,11 +13,10 @@ import httpx
 import pytest
 
 from tests.conftest import ServerProcess
-from tests.live import Api, delete, in_any_order, insert, update, upsert
+from tests.live import LOWEST, Api, delete, in_any_order, insert, lowest, update, upsert
 
 QUEUE = 40
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "note": "text"}
-LOWEST = "SELECT MIN(y) FROM {} WHERE x BETWEEN :lo AND :hi"
 RANGE = {"lo": 0, "hi": 100}
 LONG = "n" * 20_000
 
@@ -33,11 +32,6 @@ def api() -> Iterator[Api]:
 @pytest.fixture
 def table(api: Api) -> str:
     return api.table(COLUMNS, ["k"])
-
-
-def lowest(api: Api, table: str, lo: int = 0, hi: int = 100, **rest: Any) -> str:
-    id: str = api.subscribe(LOWEST.format(table), {"lo": lo, "hi": hi}, **rest)["id"]
-    return id
 
 
 # -- slow readers ------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from api.answers import server
 from api.bodies import decode
 from api.documents import documented
 from api.frames import send_all
+from api.routes.subscriptions import stored
 from api.wiring import Server
-from prosem import commands as c
 from prosem.errors import InputError, ProsemError
 from prosem.subscriber import Item, Subscriber
 
@@ -100,7 +100,7 @@ async def events(request: Request, id: str) -> StreamingResponse:
         if not last.isascii() or not last.isdigit() or len(last) > 18:
             raise InputError(f"Last-Event-ID must be a seq, not {last[:40]!r}")
         after = int(last)
-    await made.call(c.Result(id))  # 404 before the stream starts
+    await stored(made, id)  # 404 before the stream starts
     return StreamingResponse(
         _event_stream(made, id, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 from api.answers import answer, server
 from api.bodies import json_object
 from api.documents import BATCH, PATCH, SUBSCRIPTION, documented
+from api.wiring import Server
 from prosem import commands as c
 from prosem.errors import InputError, NotFoundError, TooLargeError, pointer
 from prosem.language.notify import check_notify
@@ -18,6 +19,7 @@ from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.model import JsonObject
 from prosem.state import MAX_ID_LENGTH
+from prosem.store.replay import ListedSubscription
 from prosem.types.registry import TYPES
 
 router = APIRouter(prefix="/v1", tags=["subscriptions"])
@@ -116,7 +118,7 @@ async def index(request: Request) -> Response:
     return answer({"subscriptions": [_public(item) for item in found]})
 
 
-def _public(item: Any) -> JsonObject:
+def _public(item: ListedSubscription) -> JsonObject:
     return {
         "id": item.id,
         "type": item.type,
@@ -128,6 +130,16 @@ def _public(item: Any) -> JsonObject:
         "durable": item.durable,
         "created_seq": item.created_seq,
     }
+
+
+async def stored(made: Server, id: str) -> ListedSubscription:
+    """The subscription as it was committed; 404 if there is none."""
+    _ = made.engine
+    assert made.store is not None
+    found = await made.store.subscription(id) if "\0" not in id else None
+    if found is None:
+        raise NotFoundError(f"there is no subscription {id[:200]!r}")
+    return found
 
 
 def _bytes(value: bytes | str) -> bytes:
@@ -146,13 +158,7 @@ async def result(request: Request, id: str) -> Response:
 
 @router.get("/subscriptions/{id:path}", **documented("One subscription"))
 async def show(request: Request, id: str) -> Response:
-    made = server(request)
-    _ = made.engine
-    assert made.store is not None
-    found = await made.store.subscription(id) if "\0" not in id else None
-    if found is None:
-        raise NotFoundError(f"there is no subscription {id[:200]!r}")
-    return answer(_public(found))
+    return answer(_public(await stored(server(request), id)))
 
 
 @router.delete("/subscriptions/{id:path}", **documented("Delete a subscription"))

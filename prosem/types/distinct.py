@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-import msgspec
-
 from cn.geometry import Box, Interval, Region, difference
 from cn.message import Message
 from prosem.errors import LanguageError
@@ -25,8 +23,8 @@ from prosem.model import Delta, JsonObject, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, RangeForm, Ranges, recognise_ranges
+from prosem.wire import encode
 
-_encode = msgspec.json.encode
 _NULL = (1, 0)  # the sort key of NULL: after all values
 
 
@@ -67,8 +65,8 @@ class DistinctForm(RangeForm):
         return {"values": cast(DistinctSpace, space).values(bound.topic, bound.place)}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
-        was = {_encode(value): value for value in before["values"]}
-        now = {_encode(value): value for value in after["values"]}
+        was = {encode(value): value for value in before["values"]}
+        now = {encode(value): value for value in after["values"]}
         change = {
             "add": [value for text, value in now.items() if text not in was],
             "remove": [value for text, value in was.items() if text not in now],
@@ -176,7 +174,7 @@ class DistinctSpace(PointSpace):
 
     def drafts(self, description: list[Gain]) -> list[Draft]:
         return [
-            Draft(kind, topic, region, payload=_encode(value)) for kind, topic, region, value in description
+            Draft(kind, topic, region, payload=encode(value)) for kind, topic, region, value in description
         ]
 
 

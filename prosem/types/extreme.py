@@ -11,21 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import msgspec
-
 from cn.message import Message
 from prosem.errors import LanguageError
 from prosem.index.a2b_tree import A2BTree
 from prosem.index.order import Descending
 from prosem.language.resolve import column
-from prosem.language.syntax import Aggregate, Query
+from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Key, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.extreme_rule import Piece, step
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import Codes, RangeForm, Ranges, recognise_ranges
+from prosem.types.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
+from prosem.wire import encode
 
-_encode = msgspec.json.encode
 _Description = list[tuple[bytes, Piece]]
 
 
@@ -158,7 +156,7 @@ class ExtremeSpace(PointSpace):
                 "change",
                 topic,
                 piece.region,
-                payload=_encode(form.result(None if piece.ref is None else rows[cast(Key, piece.ref)])),
+                payload=encode(form.result(None if piece.ref is None else rows[cast(Key, piece.ref)])),
             )
             for topic, piece in description
         ]
@@ -174,12 +172,8 @@ class ExtremeType:
     def recognise(
         self, query: Query, tables: Sequence[Table], notify: JsonObject | None
     ) -> ExtremeForm | None:
-        selection = query.selection
-        if (
-            not isinstance(selection, Aggregate)
-            or selection.function.upper() != self.function
-            or len(tables) != 1
-        ):
+        selection = aggregated(query, tables, self.function)
+        if selection is None:
             return None
         table = tables[0]
         assert selection.column is not None

@@ -115,7 +115,6 @@ class Field:
         self, tree: MinKdTree, x: Point, y: Code, limit: int, most_exposed: int, aside: Point | None
     ) -> None:
         seen = skyline(tree, x, y, 2 * len(x) * limit, most_exposed or -1)
-        self._x = x
         self._complete = seen.complete
         self._exposed = None if seen.high is None else sorted(seen.high, key=lambda entry: entry[0])
         points = [entry[1] for entry in seen.low]

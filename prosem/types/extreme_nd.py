@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-import msgspec
-
 from cn.geometry import Box
 from prosem.index.kd_tree import MinKdTree
 from prosem.model import Delta, Key
@@ -22,10 +20,10 @@ from prosem.types.extreme_boxes import settle, step
 from prosem.types.extreme_rule import Piece
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, around
+from prosem.wire import encode
 
 FEW = 64  # subscriptions up to which answering one by one is cheaper than describing regions
 SMALL_GROUP = 5_000  # subscriptions up to which it is worth asking how many see a row
-_encode = msgspec.json.encode
 _Spot = tuple[Codes, Any]  # coordinates, y
 
 
@@ -123,4 +121,4 @@ class BoxesSpace(PointSpace):
         ]
 
     def _payload(self, key: Any) -> bytes:
-        return _encode(self._form.result(None if key is None else self._rows[key]))
+        return encode(self._form.result(None if key is None else self._rows[key]))

@@ -24,9 +24,9 @@ from prosem.language.resolve import column, normal_form
 from prosem.language.syntax import Columns, Query, Star
 from prosem.model import Delta, JsonObject, Key, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
+from prosem.wire import encode
 
 Filters = tuple[dict[int, Extent], ...]
-_encode = msgspec.json.encode
 _decode_pair = msgspec.json.Decoder(list[list[Any] | None]).decode
 
 
@@ -73,7 +73,7 @@ class FilterForm:
         return change if any(change.values()) else None
 
     def _by_key(self, result: JsonObject) -> dict[bytes, JsonObject]:
-        return {_encode([row[name] for name in self.table.primary_key]): row for row in result["rows"]}
+        return {encode([row[name] for name in self.table.primary_key]): row for row in result["rows"]}
 
     def state(self, space: Space, bound: Bound) -> None:
         return None
@@ -107,7 +107,7 @@ def _row_change(payload: bytes, was: bool, now: bool, table: Table, columns: tup
         change["remove"] = [{names[at]: old[at] for at in table.key_positions}]
     else:
         return None
-    return _encode(change)
+    return encode(change)
 
 
 def holds(filters: Filters | None, vector: Sequence[Any]) -> bool:
@@ -191,7 +191,7 @@ class FilterSpace:
     def messages(self, description: Delta, plan: str) -> list[Draft]:
         old, new = description.old, description.new
         vectors = (codes(self._table, old), codes(self._table, new))
-        return [Draft("row", attributes=vectors, payload=_encode((old, new)))]
+        return [Draft("row", attributes=vectors, payload=encode((old, new)))]
 
 
 class FilterType:

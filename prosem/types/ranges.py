@@ -6,7 +6,7 @@ stands at (0, 0) and every row at x = 0, so that the same rules serve.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ from cn.geometry import BOTTOM, TOP, Box, Interval
 from prosem.columns import INT64_MAX, INT64_MIN, ColumnType
 from prosem.errors import LanguageError
 from prosem.language.resolve import column, conjunction
-from prosem.language.syntax import Parameter, Query
+from prosem.language.syntax import Aggregate, Parameter, Query
 from prosem.model import Row, Table
 from prosem.types.base import Bound
 
@@ -205,6 +205,14 @@ def around(point: Codes) -> Box:
 def topic_of(codes: list[Any]) -> bytes:
     """The equality values of a row or a subscription as one name."""
     return msgspec.json.encode(codes)
+
+
+def aggregated(query: Query, tables: Sequence[Table], function: str) -> Aggregate | None:
+    """The selection of a query over one table, if it is this aggregate."""
+    selection = query.selection
+    if len(tables) == 1 and isinstance(selection, Aggregate) and selection.function.upper() == function:
+        return selection
+    return None
 
 
 def recognise_ranges(query: Query, table: Table) -> Ranges:

@@ -22,14 +22,14 @@ from prosem.errors import LanguageError
 from prosem.index.kd_tree import SumKdTree
 from prosem.index.sum_tree import SumTree
 from prosem.language.resolve import column
-from prosem.language.syntax import Aggregate, Query
+from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import Codes, RangeForm, Ranges, around, recognise_ranges
+from prosem.types.ranges import Codes, RangeForm, Ranges, aggregated, around, recognise_ranges
+from prosem.wire import encode
 
-_encode = msgspec.json.encode
 _read_delta = msgspec.json.Decoder(tuple[int, str]).decode
 
 
@@ -112,7 +112,7 @@ class SumForm(RangeForm):
             return messages[-1].payload, state
         after = self._shifted(state, messages, 1)
         value = self.value(after)
-        return (None if self.value(state) == value else _encode({"value": value})), after
+        return (None if self.value(state) == value else encode({"value": value})), after
 
     def undo(self, messages: Sequence[Message], state: State) -> State:
         """The state before the messages."""
@@ -127,7 +127,7 @@ class SumForm(RangeForm):
         return State(number, total)
 
     def pack_state(self, state: State) -> bytes:
-        return _encode((state.number, pack_units(state.total)))
+        return encode((state.number, pack_units(state.total)))
 
     def unpack_state(self, packed: bytes) -> State:
         count, total = _read_delta(packed)
@@ -199,7 +199,7 @@ class SumSpace(PointSpace):
 
     def drafts(self, description: list[tuple[bytes, Region, int, int]]) -> list[Draft]:
         return [
-            Draft("delta", topic, region, payload=_encode((count, pack_units(total))))
+            Draft("delta", topic, region, payload=encode((count, pack_units(total))))
             for topic, region, count, total in description
         ]
 
@@ -237,12 +237,8 @@ class SumType:
         self.name = f"range-{function.lower()}"
 
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> SumForm | None:
-        selection = query.selection
-        if (
-            not isinstance(selection, Aggregate)
-            or selection.function.upper() != self.function
-            or len(tables) != 1
-        ):
+        selection = aggregated(query, tables, self.function)
+        if selection is None:
             return None
         table = tables[0]
         y = None if selection.column is None else column(query, table, selection.column)

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-import msgspec
-
 from cn.message import Message
 from prosem.columns import INT64_MAX, INT64_MIN
 from prosem.errors import LanguageError
-from prosem.index.ba_tree_ends import Radius
 from prosem.language.resolve import column, conjunction
 from prosem.language.syntax import Columns, Parameter, Query
 from prosem.model import JsonObject, Table
@@ -27,20 +24,13 @@ from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
 from prosem.types.value_many import ManyForm
 from prosem.types.value_measure import form_and_radius, measure_of
-from prosem.types.value_space import Items, ValueSpace
-
-_encode = msgspec.json.encode
+from prosem.types.value_space import ItemForm, Items, ValueSpace
+from prosem.wire import encode
 
 
 @dataclass(frozen=True)
-class ValueForm:
-    """`items.form` is how distances are taken; `notify` the name of the form that was asked for."""
-
-    query: Query
-    items: Items
-    notify: str
-    radius: Radius
-    type: str = "value"
+class ValueForm(ItemForm):
+    """Of one item."""
 
     @property
     def label(self) -> str:
@@ -51,18 +41,9 @@ class ValueForm:
         return f"VALUES OF {self._column} BY {self.items.form}{self._where}"
 
     @property
-    def _column(self) -> str:
-        return repr(self.items.table.names[self.items.y])
-
-    @property
     def _where(self) -> str:
-        table = self.items.table
-        keys = " AND ".join(f"{name!r} = ?" for name in table.primary_key)
-        return f" FROM {table.tenant}.{table.name!r}#{table.id} WHERE {keys}"
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.items.table,)
+        keys = " AND ".join(f"{name!r} = ?" for name in self.items.table.primary_key)
+        return f"{self._source} WHERE {keys}"
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         """The item and the radius; the label is the space's to give."""
@@ -107,7 +88,7 @@ class ValueForm:
 
     # -- the state at the edge: the value told last, as JSON -----------------------------------------------------
     def state(self, space: Space, bound: Bound) -> bytes:
-        return _encode(cast(ValueSpace, space).told(bound))
+        return encode(cast(ValueSpace, space).told(bound))
 
     def change(self, messages: Sequence[Message], bound: Bound, state: bytes) -> tuple[bytes | None, bytes]:
         message = messages[-1]

@@ -22,15 +22,13 @@ from cn.networks.base import Space as NetworkSpace
 from prosem.errors import LanguageError
 from prosem.index.ba_tree_ends import Radius
 from prosem.language.resolve import conjunction
-from prosem.language.syntax import Query
-from prosem.model import Delta, JsonObject, Mark, Table
+from prosem.model import Delta, JsonObject, Mark
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
-from prosem.types.value_space import Items
+from prosem.types.value_space import ItemForm, Items
+from prosem.wire import decode, encode
 
 MAX_KEYS = 10_000
-_encode = msgspec.json.encode
-_decode = msgspec.json.decode
 
 
 class Selected(NamedTuple):
@@ -49,12 +47,8 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ManyForm:
-    query: Query
-    items: Items
-    notify: str
-    radius: Radius
-    type: str = "value"
+class ManyForm(ItemForm):
+    """Of some items, or all."""
 
     @property
     def label(self) -> str:
@@ -65,19 +59,6 @@ class ManyForm:
     @property
     def space_label(self) -> str:
         return f"VALUES OF {self._column} BY {self.items.form}{self._source}, MANY"
-
-    @property
-    def _column(self) -> str:
-        return repr(self.items.table.names[self.items.y])
-
-    @property
-    def _source(self) -> str:
-        table = self.items.table
-        return f" FROM {table.tenant}.{table.name!r}#{table.id}"
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.items.table,)
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         """What is selected; where it stands is the space's to say."""
@@ -104,8 +85,8 @@ class ManyForm:
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
         """The items whose values differ: one as it is told after an event, several as a list."""
-        was = {_encode(item["key"]): item for item in before["items"]}
-        now = {_encode(item["key"]): item for item in after["items"]}
+        was = {encode(item["key"]): item for item in before["items"]}
+        now = {encode(item["key"]): item for item in after["items"]}
         changes = []
         for key in was | now:
             item = now.get(key) or was[key]
@@ -186,7 +167,7 @@ class ManySpace:
         names, kind = self._kind.table.primary_key, self._kind
         return [
             {"key": dict(zip(names, kind.key(topic), strict=True)), "value": kind.value(found[topic])}
-            for topic in sorted(found, key=_decode)
+            for topic in sorted(found, key=decode)
         ]
 
     def _told_to(self, sid: int) -> dict[bytes, Any]:
@@ -204,7 +185,7 @@ class ManySpace:
 
     def mark(self, sid: int) -> Mark:
         told = {
-            topic.decode(): msgspec.Raw(_encode(self._kind.value(number)))
+            topic.decode(): msgspec.Raw(encode(self._kind.value(number)))
             for topic, number in self._told_to(sid).items()
         }
         return Mark(b"", None, items=told)
@@ -242,7 +223,7 @@ class ManySpace:
             members.update(dict.fromkeys(fired, number))
         before: dict[Any, list[int]] = {}
         for sid, told in fired.items():
-            before.setdefault(_encode(self._kind.value(told)), []).append(sid)
+            before.setdefault(encode(self._kind.value(told)), []).append(sid)
         value = None if delta.new is None else delta.new[self._kind.y]
         return Told(topic, value, list(before.items()))
 
@@ -254,8 +235,8 @@ class ManySpace:
 
     def messages(self, description: Told, plan: str) -> list[Draft]:
         topic, value, before = description
-        key = _encode(dict(zip(self._kind.table.primary_key, self._kind.key(topic), strict=True)))
-        now = _encode(value)
+        key = encode(dict(zip(self._kind.table.primary_key, self._kind.key(topic), strict=True)))
+        now = encode(value)
         return [
             Draft(
                 "item",

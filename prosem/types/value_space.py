@@ -18,15 +18,15 @@ from prosem.index.b2_tree import B2Tree
 from prosem.index.ba_tree_ends import Radius
 from prosem.index.bw_tree import Arcs, Class
 from prosem.index.labels import ORIGIN, Label
+from prosem.language.syntax import Query
 from prosem.model import Delta, Key, Mark, Row, Table
 from prosem.types.base import Bound, Draft, Rows
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import topic_of
 from prosem.types.value_measure import Measure, value_of
+from prosem.wire import decode, encode
 
 Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
-_encode = msgspec.json.encode
-_decode = msgspec.json.decode
 
 
 class Plane(NamedTuple):
@@ -88,7 +88,7 @@ class Items:
         columns = self.table.columns
         return tuple(
             value_of(columns[at].type, code)
-            for at, code in zip(self.table.key_positions, _decode(topic), strict=True)
+            for at, code in zip(self.table.key_positions, decode(topic), strict=True)
         )
 
     def number(self, row: Row | None) -> Any:
@@ -101,7 +101,7 @@ class Items:
 
     def read(self, told: bytes) -> Any:
         """What was told, from JSON, as a number."""
-        plain = _decode(told)
+        plain = decode(told)
         if plain is None or self.measure is None:
             return plain
         return self.measure.number(self.table.columns[self.y].type.read(plain))
@@ -116,6 +116,30 @@ class Items:
         if self.measure is None:
             return Plain(number)
         return B2Tree.from_state(self.measure.ends(self.form), (number, radii or []))
+
+
+@dataclass(frozen=True)
+class ItemForm:
+    """The head of both forms. `items.form` is how distances are taken; `notify` names the form that was asked for."""
+
+    query: Query
+    items: Items
+    notify: str
+    radius: Radius
+    type: str = "value"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.items.table,)
+
+    @property
+    def _column(self) -> str:
+        return repr(self.items.table.names[self.items.y])
+
+    @property
+    def _source(self) -> str:
+        table = self.items.table
+        return f" FROM {table.tenant}.{table.name!r}#{table.id}"
 
 
 class ValueSpace(PointSpace):
@@ -148,7 +172,7 @@ class ValueSpace(PointSpace):
 
     def mark(self, sid: int) -> Mark:
         bound = self._places[sid]
-        return Mark(bound.topic, bound.place, msgspec.Raw(_encode(self.told(bound))))
+        return Mark(bound.topic, bound.place, msgspec.Raw(encode(self.told(bound))))
 
     def relabelled(self) -> list[int]:
         moved, self._relabelled = list(self._relabelled), {}
@@ -247,7 +271,7 @@ class ValueSpace(PointSpace):
 
     def drafts(self, description: Told) -> list[Draft]:
         topic, region, value = description
-        return [Draft("value", topic, region, payload=_encode(value))]
+        return [Draft("value", topic, region, payload=encode(value))]
 
     def check(self) -> None:
         """The invariants, in O(N)."""
