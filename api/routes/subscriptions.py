@@ -124,8 +124,8 @@ def _public(item: ListedSubscription) -> JsonObject:
         "type": item.type,
         "group": item.group,
         "sql": item.sql,
-        "params": msgspec.Raw(_bytes(item.params)),
-        "notify": None if item.notify is None else msgspec.Raw(_bytes(item.notify)),
+        "params": msgspec.Raw(item.params),
+        "notify": None if item.notify is None else msgspec.Raw(item.notify),
         "active": item.active,
         "durable": item.durable,
         "created_seq": item.created_seq,
@@ -140,10 +140,6 @@ async def stored(made: Server, id: str) -> ListedSubscription:
     if found is None:
         raise NotFoundError(f"there is no subscription {id[:200]!r}")
     return found
-
-
-def _bytes(value: bytes | str) -> bytes:
-    return value.encode() if isinstance(value, str) else value
 
 
 @router.get("/types", **documented("The supported subscription types"))
