@@ -16,6 +16,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     `region`; or, when `targets` is given, exactly the points named there; or, when `attributes` is given, the
     filters that hold one of these attribute vectors (the event is the point; None stands for no row). `part`
     numbers the messages of one `seq`. `payload` is opaque to the network.
+
+    `content` is the part of the payload that no condition looks at and that other messages may carry again, `digest` its
+    hash: a network that remembers contents may send the digest in its place.
     """
 
     seq: int
@@ -27,3 +30,5 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     targets: tuple[int, ...] | None = None
     attributes: tuple[tuple[Any, ...] | None, ...] | None = None
     payload: bytes = b""
+    content: bytes = b""
+    digest: bytes = b""

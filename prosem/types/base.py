@@ -43,6 +43,8 @@ class Draft(NamedTuple):
     targets: tuple[int, ...] | None = None
     attributes: tuple[Any, ...] | None = None
     payload: bytes = b""
+    content: bytes = b""
+    digest: bytes = b""
 
 
 class Space(Protocol):

@@ -77,9 +77,9 @@ class PointSpace:
             if draft.targets is not None:
                 addressed.append(draft)
                 continue
-            kind, payload = draft.kind, draft.payload
+            kind, rest = draft.kind, (None, draft.payload, draft.content, draft.digest)
             addressed += [
-                _new(Draft, (kind, b"", (), (sid,), None, payload))
+                _new(Draft, (kind, b"", (), (sid,), *rest))
                 for sid in self.points.find(draft.topic, draft.region).tolist()
             ]
         return addressed
