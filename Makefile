@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: install demo serve test check format stress bench acceptance lock clean
+.PHONY: install tools demo serve test check format stress bench acceptance lock clean
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml
@@ -19,7 +19,10 @@ demo: install            ## a live stock market on an embedded PostgreSQL
 serve: install           ## the server alone
 	$(BIN)/prosem serve
 
-test: install            ## everything that must hold, on real parts
+tools: install           ## what the tests need beside Python: a browser, Node.js
+	@tests/tools.sh $(BIN)/python
+
+test: tools              ## everything that must hold, on real parts
 	$(BIN)/python -m pytest
 
 check: install           ## style, types and layers
@@ -30,7 +33,7 @@ check: install           ## style, types and layers
 format: install
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-stress: install          ## the long checks, seeds printed
+stress: tools            ## the long checks, seeds printed
 	$(BIN)/python -m pytest -m "slow or not slow" --stress
 
 bench: install           ## every benchmark at full size
