@@ -17,9 +17,10 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from prosem import commands as c
+from prosem.batch import Batch
 from prosem.errors import BusyError, CommitError, ProsemError, RecoveringError
 from prosem.metrics import Metrics
-from prosem.state import Batch, State
+from prosem.state import State
 from prosem.store.log import WriteSet
 
 log = logging.getLogger("prosem.engine")

@@ -22,7 +22,7 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
         state.next_table = stored.counters.table
         groups.next_group, groups.next_statement = stored.counters.group, stored.counters.statement
         state.registry.reserve(stored.counters.sid)
-        state.moves = loaded.last_move()
+        state.marks.moves = loaded.last_move()
         for table in loaded.tables:
             tables.add(table)
             count = 0
@@ -46,6 +46,6 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
             count += len(chunk)
             if count % 100_000 < len(chunk):
                 tell("recovery: %d subscriptions", count)
-        state.restore_marked(loaded.marks())
+        state.marks.restore(loaded.marks())
     tell("recovery: done at seq %d with %d subscriptions, %.1f s", state.seq, count, time.monotonic() - start)
     return stored.retained_after

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,7 +20,9 @@ from prosem.commands import Hosted
 from prosem.edge import NOWHERE, Stream
 from prosem.metrics import Metrics
 from prosem.model import Mark, Row, Table
-from prosem.store.lookback import Lookback, Standing
+from prosem.replay_steps import Request, Step, retold
+from prosem.replayed_marks import ReplayedMarks, read_mark
+from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
 from prosem.types.base import Bound, MarkedForm, StatefulForm
@@ -29,21 +31,6 @@ from prosem.wire import decode_exact
 
 log = logging.getLogger("prosem.replay")
 _read_message = msgspec.msgpack.Decoder(Message).decode
-_read_mark = msgspec.json.Decoder(Mark).decode
-
-
-class Request(NamedTuple):
-    """Bring a stream from `after` to `upto`, where its place is `bound` and its edge state is `state`."""
-
-    stream: Stream
-    after: int
-    upto: int
-    bound: Bound
-    state: Any
-
-    def steps(self, steps: Sequence[Step]) -> list[Step]:
-        """Those that the stream is to be told."""
-        return [step for step in steps if self.after < step.seq <= self.upto]
 
 
 class Replayer:
@@ -127,19 +114,6 @@ class Replayer:
             await asyncio.sleep(0)
 
 
-class Step(NamedTuple):
-    """What happened to one subscription at one seq: messages, or a move that found the edge in a state.
-
-    `mark`: of a type that has marks, where the move took it and what it had been told by then.
-    """
-
-    seq: int
-    messages: list[Message]
-    bound: Bound
-    state: bytes | None = None
-    mark: Mark | None = None
-
-
 class Replay:
     """One pass: messages come in order, points move between them, changes go to the streams.
 
@@ -161,7 +135,7 @@ class Replay:
         self._moves: list[
             tuple[int, int, int, Bound, bytes | None, Mark | None]
         ] = []  # seq, part, sid, bound, state before, mark
-        self._marks = {sid: _marks(history.get(sid, [])) for sid in self._requests}
+        self._marks = ReplayedMarks(history)
         for sid, some in self._requests.items():
             self._plan(sid, min(r.after for r in some), history.get(sid, []))
         self._moves.sort(key=lambda move: move[:2], reverse=True)
@@ -172,7 +146,7 @@ class Replay:
         host = self._requests[sid][0].stream.host
         bound = NOWHERE if history else self._requests[sid][0].bound
         for seq, part, kind, params, state, marked in history:
-            mark = None if marked is None else _read_mark(marked)
+            mark = None if marked is None else read_mark(marked)
             if kind == "suspended":
                 place = NOWHERE
             elif mark is not None:
@@ -229,28 +203,8 @@ class Replay:
             self._metrics.replayed += 1
 
     def lookback(self, retained_after: int) -> Lookback:
-        """What must be looked up before the end: what was told before the first step, where that is a message."""
-        wanted: list[Standing] = []
-        self._looked_up: dict[int, Request] = {}
-        for sid, some in self._requests.items():
-            for request in some:
-                steps = request.steps(self._steps[sid])
-                if not isinstance(request.stream.host.form, MarkedForm) or not steps or not steps[0].messages:
-                    continue
-                number = len(self._looked_up)
-                self._looked_up[number] = request
-                since, mark = [entry for entry in self._marks[sid] if entry[0] <= request.after][-1]
-                if mark.place is not None:
-                    since = max(since, retained_after)
-                    wanted.append(Standing(number, since, request.after, mark.topic, mark.place))
-        return Lookback(wanted)
-
-    def _told_before(self, request: Request, found: Mapping[int, bytes]) -> bytes:
-        for number, other in self._looked_up.items():
-            if other is request and number in found:
-                return found[number]
-        marks = self._marks[request.stream.host.sid]
-        return bytes([mark.told for seq, mark in marks if seq <= request.after][-1])
+        """What must be looked up before the end."""
+        return self._marks.lookback(self._requests, self._steps, retained_after)
 
     def finish(self, found: Mapping[int, bytes]) -> None:
         """Everything was read, and `found` looked up: from now on the streams are live."""
@@ -261,41 +215,10 @@ class Replay:
                     for seq, body in retold(form, self._steps[sid], request):
                         self._tell(request, seq, body)
                 elif isinstance(form, MarkedForm):
-                    told = self._told_before(request, found)
-                    for seq, body in retold_from(form, request.steps(self._steps[sid]), told):
+                    for seq, body in self._marks.retold(form, self._steps[sid], request, found):
                         self._tell(request, seq, body)
                 if not request.stream.sink.is_lagging:
                     request.stream.catch_up()
-
-
-def retold(form: StatefulForm, steps: Sequence[Step], request: Request) -> list[tuple[int, bytes | None]]:
-    """The changes of a stateful subscription: back from the state at the end, which each move interrupts."""
-    state, told = request.state, []
-    for step in reversed(request.steps(steps)):
-        if not step.messages:
-            state = None if step.state is None else form.unpack_state(step.state)
-        elif step.messages[-1].kind == "change":
-            told.append((step.seq, step.messages[-1].payload))
-        else:
-            state = form.undo(step.messages, state)
-            told.append((step.seq, form.change(step.messages, step.bound, state)[0]))
-    return told[::-1]
-
-
-def retold_from(form: MarkedForm, steps: Sequence[Step], before: bytes) -> list[tuple[int, bytes | None]]:
-    """The changes of a subscription with marks: on from what it was told before; each mark says it again."""
-    state, told = form.marked_state(before), []
-    for step in steps:
-        if step.messages:
-            body, state = form.change(step.messages, step.bound, state)
-            told.append((step.seq, body))
-        elif step.mark is not None:
-            state = form.marked_state(bytes(step.mark.told))
-    return told
-
-
-def _marks(history: Sequence[HistoryRow]) -> list[tuple[int, Mark]]:
-    return [(entry[0], _read_mark(entry[5])) for entry in history if entry[5] is not None]
 
 
 def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:

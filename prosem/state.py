@@ -8,21 +8,22 @@ function of it, and is thrown away when a commit fails.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from cn.message import Message
 from optimizer.choose import Chooser
 from prosem import commands as c
+from prosem.batch import Batch
 from prosem.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.groups import Groups
 from prosem.language import resolve
 from prosem.language.parse import parse
+from prosem.marks import Marks, Unmarked
 from prosem.metrics import Metrics
-from prosem.model import Delta, Group, JsonObject, Key, Mark, Row, Table
+from prosem.model import Delta, Group, JsonObject, Key, Row, Table
 from prosem.registry import Registry
-from prosem.store.log import Counters, WriteSet
+from prosem.store.log import Counters
 from prosem.store.recovery import StoredSubscription
 from prosem.tables import Tables, cut
 from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, StatefulForm
@@ -30,19 +31,7 @@ from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact, pack
 
 MAX_ID_LENGTH = 200
-MARK_SEQS = 500_000  # a recovery looks back so far; with many marks, until there are four seqs to each
-MARKS_A_BATCH = 200
-Restored = tuple[Space, list[int], list[Bound]]
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
-
-
-class Batch:
-    """What one transaction will hold, and what happens after it."""
-
-    def __init__(self) -> None:
-        self.writes = WriteSet()
-        self.frames: list[c.Frame] = []
-        self.weight = 0
 
 
 class State:
@@ -58,15 +47,12 @@ class State:
         self._chooser, self._metrics = chooser, metrics
         self.retained_after = retained_after
         self.seq = 0
-        self.moves = 0  # numbers the history of points, whose seq may stand still
         self.next_table = 1
         self.table_store = Tables()
         self.registry = Registry()
+        self.marks = Marks(self.registry)
         self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes)
         self.batch = Batch()
-        self._unmarked: dict[int, Restored] = {}
-        self._marked: OrderedDict[int, int] = OrderedDict()  # sid → seq of its last mark, oldest first
-        self.mark_seqs = MARK_SEQS
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -94,7 +80,7 @@ class State:
 
     def begin(self) -> Batch:
         """Close the present batch and start another."""
-        self._renew_marks()
+        self.marks.renew(self.batch, self.seq, lambda sid: self._place(sid)[1])
         done, self.batch = self.batch, Batch()
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(
@@ -234,7 +220,7 @@ class State:
             ids.append(id)
         space.add(sids, bounds)
         if isinstance(space, MarkedSpace):
-            self._mark_new(sids, form, space)
+            self.marks.created(self.batch, self.seq, sids, form, space)
         self.group_store.join(group.id, statement.id, len(sids))
         self.batch.weight += len(sids)
         answer: JsonObject = {"group": group.name, "type": form.type, "seq": self.seq}
@@ -290,7 +276,7 @@ class State:
         statement = self.registry.statement(sid)
         if self.group_store.leave(self.registry.group(sid), statement, self.seq):
             self.batch.writes.unused_statements.append(statement)
-        self._marked.pop(sid, None)
+        self.marks.forget(sid)
         self.registry.remove(sid)
         self.batch.writes.deleted.append(sid)
         self.batch.frames.append(c.Gone(sid))
@@ -356,8 +342,9 @@ class State:
         if change is not None:
             self.seq += 1
             self._send(self.seq, 0, space, "address", Draft("change", targets=(sid,), payload=encode(change)))
-        mark = self._mark(space, sid if active else None)
-        self._record(sid, params, was_active, active, packed, mark)
+        kind = "suspended" if not active else "patched" if was_active else "resumed"
+        self.batch.writes.updates[sid] = (params, active, self.registry.frozen(sid))
+        self.marks.moved(self.batch, self.seq, sid, kind, params, packed, space)
         self.batch.weight += 1
         return {"id": command.id, "seq": self.seq, "result": after, "active": active}
 
@@ -375,72 +362,14 @@ class State:
         else:
             space.move(sid, before, after)
         if isinstance(space, MarkedSpace):
-            self._note_relabelled({sid}, form, space)
+            self.marks.relabelled(self.batch, self.seq, {sid}, form, space)
             after = None if after is None else space.locate(sid)
         self.batch.frames.append(c.Moved(sid, after, None if after is None else form.state(space, after)))
-
-    def _record(
-        self,
-        sid: int,
-        params: bytes,
-        was_active: bool,
-        active: bool,
-        state: bytes | None,
-        mark: bytes | None,
-    ) -> None:
-        kind = "suspended" if not active else "patched" if was_active else "resumed"
-        writes = self.batch.writes
-        writes.updates[sid] = (params, active, self.registry.frozen(sid))
-        self.moves += 1
-        writes.history.append((sid, self.seq, self.moves, kind, params, state, mark))
-        self._marked.pop(sid, None)
-        if active and mark is not None:
-            self._marked[sid] = self.seq
-
-    # -- places that spaces give ---------------------------------------------------------------------------------
-    def _mark(self, space: Space, sid: int | None) -> bytes | None:
-        """Where a subscription stands now (None: nowhere) and what it was told, if its space gives places."""
-        if not isinstance(space, MarkedSpace):
-            return None
-        return encode(Mark(b"", None) if sid is None else space.mark(sid))
-
-    def _mark_new(self, sids: Sequence[int], form: Form, space: MarkedSpace) -> None:
-        params = self.registry.params
-        self.batch.writes.history += [
-            (sid, self.seq, 0, "created", params(sid), None, encode(space.mark(sid))) for sid in sids
-        ]
-        self._marked.update(dict.fromkeys(sids, self.seq))
-        self._note_relabelled(set(sids), form, space)
-
-    def _note_relabelled(self, known: Set[int], form: Form, space: MarkedSpace) -> None:
-        """Those who were moved to make room stand elsewhere from here on in the order."""
-        for sid in space.relabelled():
-            if sid in known:
-                continue
-            bound = space.locate(sid)
-            self.batch.frames.append(c.Moved(sid, bound, form.state(cast(Space, space), bound)))
-            self._mark_again(sid, space)
-
-    def _mark_again(self, sid: int, space: MarkedSpace) -> None:
-        self.moves += 1
-        entry = (sid, self.seq, self.moves, "marked", self.registry.params(sid), None)
-        self.batch.writes.history.append((*entry, encode(space.mark(sid))))
-        self._marked[sid] = self.seq
-        self._marked.move_to_end(sid)
-
-    def _renew_marks(self) -> None:
-        """Write the oldest marks anew, some with each batch, so that nobody must look back far for what was told."""
-        latest = self.seq - max(self.mark_seqs, 4 * len(self._marked))
-        for _ in range(MARKS_A_BATCH):
-            sid, seq = next(iter(self._marked.items()), (0, self.seq))
-            if seq >= latest:
-                return
-            self._mark_again(sid, cast(MarkedSpace, self._place(sid)[1]))
 
     # -- recovery ------------------------------------------------------------------------------------------------
     def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
         """Take a chunk of stored subscriptions in: (sid, id, statement, group, params, active, durable, created, frozen)."""
-        points: dict[int, Restored] = {}
+        points: dict[int, Unmarked] = {}
         for sid, id, statement, group, params, active, durable, created, frozen in subscriptions:
             self.registry.put(
                 sid, id, group, statement, params, created, durable, None if active else frozen or b"{}"
@@ -454,22 +383,9 @@ class State:
                 bounds.append(form.bind(decode_exact(params)))
         for space, sids, bounds in points.values():
             if isinstance(space, MarkedSpace):
-                _, all_sids, all_bounds = self._unmarked.setdefault(space.network.id, (space, [], []))
-                all_sids += sids
-                all_bounds += bounds
+                self.marks.expect(space, sids, bounds)
             else:
                 space.add(sids, bounds)
-
-    def restore_marked(self, marks: Mapping[int, tuple[int, Mark]]) -> None:
-        """All subscriptions are known: those whose spaces give places come to stand where they stood.
-
-        Each mark comes with the seq from which on it was brought to the present.
-        """
-        for space, sids, bounds in self._unmarked.values():
-            cast(MarkedSpace, space).restore(sids, bounds, [marks[sid][1] for sid in sids])
-            self._marked.update((sid, marks[sid][0]) for sid in sids)
-        self._marked = OrderedDict(sorted(self._marked.items(), key=lambda item: item[1]))
-        self._unmarked = {}
 
 
 def _plain(answer: JsonObject) -> JsonObject:

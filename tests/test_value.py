@@ -119,7 +119,7 @@ class World:
 
     def _state(self) -> State:
         state = State(chooser(self.plan), Metrics())
-        state.mark_seqs = 10  # marks are renewed all the time
+        state.marks.seqs = 10  # marks are renewed all the time
         return state
 
     def run(self, command: Any) -> Any:
@@ -212,7 +212,7 @@ class World:
         """Another state from what was stored; it must go on as if nothing had happened."""
         old, self.state = self.state, self._state()
         self.run(c.CreateTable(self.definition))
-        self.state.seq, self.state.moves = old.seq, old.moves
+        self.state.seq, self.state.marks.moves = old.seq, old.marks.moves
         table = self.state.tables["t"]
         for row in old.rows[table.id].values():
             self.state.table_store.put(table, table.key_of(row), row)
@@ -229,7 +229,7 @@ class World:
             place = (registry.statement(sid), registry.group(sid), registry.params(sid))
             stored: Any = (sid, registry.id(sid), *place, True, True, registry.created(sid), None)
             self.state.restore([stored])
-        self.state.restore_marked(self._told_by_now(sids, old))
+        self.state.marks.restore(self._told_by_now(sids, old))
 
     def _told_by_now(self, sids: list[int], old: State) -> dict[int, tuple[int, Mark]]:
         found = {sid: self.marks[sid][1] for sid in sids}
@@ -292,7 +292,7 @@ def test_exactly_those_are_told_whose_value_moved_far_enough(kind: str, plan: st
 def test_relabelled_subscriptions_are_still_found() -> None:
     """So many told values of one radius that labels must move, each time where the last one stands."""
     world = World("integer")
-    world.state.mark_seqs = 10**6  # no mark is new for another reason
+    world.state.marks.seqs = 10**6  # no mark is new for another reason
     low, high = 0, 1 << 20
     world.set(1, low)
     world.subscribe(1, {"change": 1 << 22})
