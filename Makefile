@@ -2,16 +2,23 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
+DEV    := $(VENV)/.installed-dev
+LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url
 
 .PHONY: install tools demo serve test check format stress bench acceptance lock clean
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $(STAMP)
+	$(PIP) --require-hashes -r requirements.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(STAMP) requirements-dev.txt
+	$(PIP) --require-hashes -r requirements-dev.txt
+	@touch $@
 
 demo: install            ## a live stock market on an embedded PostgreSQL
 	$(BIN)/prosem demo
@@ -19,29 +26,29 @@ demo: install            ## a live stock market on an embedded PostgreSQL
 serve: install           ## the server alone
 	$(BIN)/prosem serve
 
-tools: install           ## what the tests need beside Python: a browser, Node.js
+tools: $(DEV)            ## what the tests need beside Python: a browser, Node.js
 	@tests/tools.sh $(BIN)/python
 
 test: tools              ## everything that must hold, on real parts
 	$(BIN)/python -m pytest
 
-check: install           ## style, types and layers
+check: $(DEV)            ## style, types and layers
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layers.py
 
-format: install
+format: $(DEV)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 stress: tools            ## the long checks, seeds printed
 	$(BIN)/python -m pytest -m "slow or not slow" --stress
 
-bench: install           ## every benchmark at full size
+bench: $(DEV)            ## every benchmark at full size
 	$(BIN)/prosem bench all
 
-lock:                    ## refresh requirements.txt (hashes, no registry address)
-	uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url \
-	    --extra dev pyproject.toml build-requirements.in -o requirements.txt
+lock:                    ## refresh the pinned requirements (hashes, no registry address)
+	$(LOCK) --extra nats pyproject.toml build-requirements.in -o requirements.txt
+	$(LOCK) --extra dev -c requirements.txt pyproject.toml build-requirements.in -o requirements-dev.txt
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis
