@@ -111,7 +111,11 @@ class Server:
         if not self._writer.is_open():
             self._writer.reconnect(url=url)
         state = State(
-            chooser(self.settings.plan), self.metrics, lambda: self._retained_after, self.settings.max_boxes
+            chooser(self.settings.plan),
+            self.metrics,
+            lambda: self._retained_after,
+            self.settings.max_boxes,
+            self.settings.plan,
         )
         self._retained_after = recover(
             url, state, log.info, restart=self._engine is None or self._engine.state is None

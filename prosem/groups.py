@@ -23,10 +23,12 @@ IDLE_SEQS = 100_000  # an empty space is closed after so many events
 
 
 class Groups:
-    """`locate` tells where a subscription stands; `max_boxes` limits the regions of one event."""
+    """`locate` tells where a subscription stands; `max_boxes` limits the regions of one event; `plan` as set."""
 
-    def __init__(self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int) -> None:
-        self._tables, self._locate, self._max_boxes = tables, locate, max_boxes
+    def __init__(
+        self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int, plan: str = "auto"
+    ) -> None:
+        self._tables, self._locate, self._max_boxes, self._plan = tables, locate, max_boxes, plan
         self.by_id: dict[int, Group] = {}
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
@@ -133,7 +135,7 @@ class Groups:
         space = self.spaces.get(group.space)
         if space is None:
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
-            surroundings = Surroundings(rows, self._locate, self._max_boxes)
+            surroundings = Surroundings(rows, self._locate, self._max_boxes, self._plan)
             space = self.spaces[group.space] = form.open_space(group.space, surroundings)
             for table in form.tables:
                 self._spaces_of_table.setdefault(table.id, []).append(group.space)

@@ -43,6 +43,7 @@ class State:
         metrics: Metrics,
         retained_after: Callable[[], int] = lambda: 0,
         max_boxes: int = 128,
+        plan: str = "auto",
     ) -> None:
         self._chooser, self._metrics = chooser, metrics
         self.retained_after = retained_after
@@ -51,7 +52,7 @@ class State:
         self.table_store = Tables()
         self.registry = Registry()
         self.marks = Marks(self.registry)
-        self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes)
+        self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes, plan)
         self.batch = Batch()
 
     @property

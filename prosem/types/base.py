@@ -27,11 +27,15 @@ class Bound(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What a space needs of the server: the rows of its tables, where a subscription stands, and limits."""
+    """What a space needs of the server: the rows of its tables, where a subscription stands, and limits.
+
+    `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name.
+    """
 
     rows: tuple[Rows, ...]
     locate: Callable[[int], Bound]
     max_boxes: int
+    plan: str = "auto"
 
 
 class Draft(NamedTuple):
