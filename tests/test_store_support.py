@@ -46,7 +46,7 @@ def url(database: str) -> str:
             " AND relkind IN ('r', 'p') AND relname <> 'alembic_version' ORDER BY relispartition DESC"
         ).fetchall()
         for name, is_partition in names:
-            action = "DROP TABLE {}" if is_partition else "TRUNCATE {}"
+            action = "DROP TABLE {}" if is_partition else "TRUNCATE {} CASCADE"
             connection.execute(sql.SQL(action).format(sql.Identifier("prosem", name)))
         connection.execute("INSERT INTO prosem.engine_state DEFAULT VALUES")
         connection.execute("DROP SCHEMA IF EXISTS tenant_default CASCADE")
