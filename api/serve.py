@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import signal
 import sys
 from types import FrameType
@@ -12,21 +11,13 @@ import uvicorn
 
 from api.app import make_app
 from api.frames import FrameProtocol
+from api.logs import configure_logging
 from api.settings import Settings
 from api.wiring import Server
 
 # A full collection walks every row and stream, which takes a tenth of a second and more, and finds next to nothing.
 COLLECT = (50_000, 20, 1_000)
 SWITCH_S = 0.001  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
-
-
-def configure_logging(level: str) -> None:
-    logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        datefmt="%Y-%m-%d %H:%M:%S",
-    )
-    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
 
 
 class Runner(uvicorn.Server):
@@ -40,7 +31,7 @@ class Runner(uvicorn.Server):
 
 def serve(settings: Settings) -> int:
     """Exit code 0 after a signal, 1 when the server could not start."""
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
     made = Server(settings)
