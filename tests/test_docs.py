@@ -156,7 +156,7 @@ def test_documented_options_and_variables_exist() -> None:
         for option in re.findall(r"`(--[a-z-]+)", text):
             assert option in options, f"{page}: {option}"
     variables = {f"PROSEM_{field.name.upper()}" for field in fields(Settings)} | {"PROSEM_URL"}
-    texts = PAGES | {path.name: path.read_text() for path in (ROOT / "docker").iterdir()}
+    texts = PAGES | {path.name: path.read_text() for path in (ROOT / "docker").rglob("*") if path.is_file()}
     for page, text in texts.items():
         assert set(re.findall(r"\bPROSEM_[A-Z_]+[A-Z]\b", text)) <= variables, page
 
