@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cn.geometry import Extent, Interval, contains, difference
+from cn.geometry import Extent, Interval, difference
 from cn.message import Message
 from cn.networks.base import Network, Place, Space
 from cn.networks.registry import NETWORKS, make_network
+from tests.network_driver import Hosted, concerned
 
 SPACES = {
     1: Space(1, 1, True),
@@ -28,7 +29,6 @@ TOPICS = [b"tech", b"tech", b""]
 numbers = st.integers(0, 3)
 words = st.sampled_from(["a", "b", "c"])
 ids = st.integers(1, 8)
-Hosted = dict[int, tuple[Space, bytes, Place | None]]
 Delivered = list[tuple[Message, list[int]] | int]
 
 
@@ -75,28 +75,6 @@ def contents(space: Space) -> st.SearchStrategy[dict[str, Any]]:
 PLACES = {space: places(space) for space in SPACES.values()}
 NAMES = st.fixed_dictionaries({"targets": st.lists(ids, max_size=4).map(tuple)})
 CONTENTS = {space: contents(space) for space in SPACES.values()}
-
-
-def concerned(hosted: Hosted, message: Message) -> list[int]:
-    """The contract in one function: who is to be told."""
-    found = []
-    for id, (space, topic, place) in sorted(hosted.items()):
-        if space.id != message.space:
-            continue
-        if message.targets is not None:
-            matches = id in message.targets
-        elif place is None:
-            matches = False
-        elif message.attributes is not None:
-            rows = [row for row in message.attributes if row is not None]
-            matches = any(
-                all(row[at] in extent for at, extent in one.items()) for one in place for row in rows
-            )
-        else:
-            matches = topic == message.topic and contains(message.region, place)
-        if matches:
-            found.append(id)
-    return found
 
 
 @pytest.mark.parametrize("name", NETWORKS)

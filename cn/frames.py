@@ -1,0 +1,123 @@
+"""What passes over a link, and its bytes.
+
+Everything that the server decides has a *position* in its one order: messages, moves of places, marks. A position is
+never used twice within one life of the server. Frames of the order come first, those of single networks after them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cn.geometry import Extent, Filters, Point
+from cn.message import Message
+from cn.networks.base import Place, Space
+
+Route = tuple[str, ...]  # the brokers still to pass, the last one hosts
+
+
+class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
+    """A message. `route` is what a network needs to carry it on, if its content alone does not say it."""
+
+    position: int
+    message: Message
+    route: bytes = b""
+
+
+class Placed(msgspec.Struct, frozen=True, array_like=True, tag="place"):
+    """An id stands at a place from this position on, hosted by the last broker of the route; or it is nowhere.
+
+    A broker takes itself off the route before it passes the frame on: with an empty route it has arrived.
+    """
+
+    position: int
+    route: Route
+    space: Space
+    id: int
+    topic: bytes = b""
+    point: Point | None = None
+    filters: tuple[dict[int, Extent], ...] | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return self.filters if self.point is None else self.point
+
+
+class Left(msgspec.Struct, frozen=True, array_like=True, tag="left"):
+    """An id is no longer hosted by the last broker of the route."""
+
+    position: int
+    route: Route
+    id: int
+
+
+class Direct(msgspec.Struct, frozen=True, array_like=True, tag="direct"):
+    """Something opaque for the edge of the last broker of the route, in order with the messages."""
+
+    position: int
+    route: Route
+    body: bytes
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True, tag="mark"):
+    """Everything up to this position, and so every message up to `seq`, has been sent on this link."""
+
+    position: int
+    seq: int
+
+
+class Join(msgspec.Struct, frozen=True, array_like=True, tag="join"):
+    """The last broker of the route (the server, if there is none) has a new neighbour below it."""
+
+    position: int
+    route: Route
+    broker: str
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+    """The last broker of the route has lost the first of these neighbours, and with it all of them."""
+
+    position: int
+    route: Route
+    brokers: tuple[str, ...]
+
+
+Frame = Data | Placed | Left | Direct | Mark | Join | Leave
+Ordered = Data | Placed | Left | Direct | Mark  # what an edge is given
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
+_many: msgspec.msgpack.Decoder[list[Frame]] = msgspec.msgpack.Decoder(list[Frame])
+
+
+def placed(position: int, route: Route, space: Space, id: int, topic: bytes, place: Place | None) -> Placed:
+    """The frame for a place of either kind."""
+    if place is None:
+        return Placed(position, route, space, id, topic)
+    if space.dimensions:
+        return Placed(position, route, space, id, topic, point=place)
+    filters: Filters = place
+    return Placed(position, route, space, id, topic, filters=tuple([dict(one) for one in filters]))
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame on a link.
+
+    >>> decode(encode(Mark(7, 3)))
+    Mark(position=7, seq=3)
+    """
+    return _encoder.encode(frame)
+
+
+def decode(data: bytes) -> Frame:
+    return _decoder.decode(data)
+
+
+def encode_many(frames: list[Any]) -> bytes:
+    """Several frames in one packet."""
+    return _encoder.encode(frames)
+
+
+def decode_many(data: bytes) -> list[Frame]:
+    return _many.decode(data)

@@ -1,0 +1,199 @@
+"""The logic of one broker in one network: frames in, frames out, no I/O and no clock of its own.
+
+The server's node is the root. It gives everything a position in one order, and whatever changes the tables of brokers
+travels down the tree in that order with the messages: a broker's table is right for every message that it sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from cn.frames import Data, Direct, Frame, Join, Leave, Left, Mark, Placed, Route, placed
+from cn.message import Message
+from cn.networks.base import Place, Space
+
+Out = tuple[str, Frame]  # to a neighbour; to the node's own name: for its own edge, in order
+Options = Mapping[str, Any]
+Parents = dict[str, str]  # of each broker
+
+
+class Node(Protocol):
+    """A broker: what it sends when it is sent something, and when time passes."""
+
+    name: str
+
+    def receive(self, sender: str, frame: Frame) -> Iterable[Out]: ...
+
+    def tick(self, now: float) -> Iterable[Out]: ...
+
+
+class Root(Node, Protocol):
+    """The server's node: where everything gets its position. All methods say what is to be sent."""
+
+    position: int
+
+    def join(self, broker: str, parent: str) -> Iterable[Out]: ...
+
+    def leave(self, broker: str) -> Iterable[Out]: ...
+
+    def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]: ...
+
+    def left(self, host: str, id: int) -> Iterable[Out]: ...
+
+    def direct(self, host: str, body: bytes) -> Iterable[Out]: ...
+
+    def inject(self, message: Message) -> Iterable[Out]: ...
+
+    def mark(self, seq: int) -> Iterable[Out]: ...
+
+
+class Scheme(NamedTuple):
+    """A network as the registry knows it: how to make its nodes, and who is whose neighbour.
+
+    `exact`: a link with no match below it carries no Data frame.
+    """
+
+    name: str
+    root: Callable[[str, Options], Root]
+    node: Callable[[str, Options, int], Node]  # the position at which it joins
+    overlay: Callable[[str, Sequence[str], Options], Parents]
+    exact: bool = True
+
+
+class TreeNode:
+    """A broker of a tree: routes what belongs to one broker, and leaves messages to the network.
+
+    What it hosts itself it does not index: its own edge gets every message that comes here and matches it. A message
+    costs what `carry` costs, any other frame O(1) and what `widen` costs.
+    """
+
+    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
+        self.name, self.options = name, options or {}
+        self.since = since  # the position at which it joined; what is older was meant for a former life
+        self.children: dict[str, None] = {}  # in the order in which they joined
+
+    # -- what a network decides --------------------------------------------------------------------------------
+    def carry(self, frame: Data) -> Iterable[Out]:
+        """Pass a message on to neighbours; the own edge has it already."""
+        raise NotImplementedError
+
+    def widen(self, hop: str, frame: Placed) -> None:
+        """An id below a link stands at a place from now on. Its old place is given up in the same step."""
+
+    def narrow(self, hop: str, frame: Left) -> None:
+        """An id below a link is gone."""
+
+    def forget(self, hop: str, frame: Leave) -> None:
+        """Brokers below a link are lost, with everything they host."""
+
+    def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
+        """A frame of this network's own."""
+        raise TypeError(f"{self.name} was sent a {type(frame).__name__} by {sender}")
+
+    # -- what all trees do -------------------------------------------------------------------------------------
+    def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if frame.position <= self.since:
+            return ()
+        if isinstance(frame, Data):
+            return [(self.name, frame), *self.carry(frame)]
+        if isinstance(frame, Mark):
+            return [(name, frame) for name in (*self.children, self.name)]
+        if isinstance(frame, Placed | Left | Direct | Join | Leave):
+            return self._route(frame)
+        return self.answer(sender, frame)
+
+    def tick(self, now: float) -> Iterable[Out]:
+        return ()
+
+    def _route(self, frame: Placed | Left | Direct | Join | Leave) -> Iterable[Out]:
+        if not frame.route:
+            return self._arrived(frame)
+        hop, *rest = frame.route
+        if isinstance(frame, Placed):
+            self.widen(hop, frame)
+        elif isinstance(frame, Left):
+            self.narrow(hop, frame)
+        elif isinstance(frame, Leave):
+            self.forget(hop, frame)
+        return [(hop, replace(frame, route=tuple(rest)))]
+
+    def _arrived(self, frame: Placed | Left | Direct | Join | Leave) -> Iterable[Out]:
+        if isinstance(frame, Join):
+            self.children[frame.broker] = None
+            return ()
+        if isinstance(frame, Leave):
+            self.forget(frame.brokers[0], frame)
+            self.children.pop(frame.brokers[0], None)
+            return ()
+        return [(self.name, frame)]
+
+
+class TreeRoot(TreeNode):
+    """The server's node in a tree: gives positions, and knows the way to every broker."""
+
+    def __init__(self, name: str, options: Options | None = None) -> None:
+        super().__init__(name, options)
+        self.position = 0
+        self.parents: Parents = {}
+
+    def join(self, broker: str, parent: str) -> Iterable[Out]:
+        """A broker joins below a parent, empty."""
+        if broker in self.parents or broker == self.name:
+            raise ValueError(f"{broker!r} is in the network already")
+        route = self.route(parent)
+        self.parents[broker] = parent
+        return self.receive("", Join(self._next(), route, broker))
+
+    def leave(self, broker: str) -> Iterable[Out]:
+        """A broker is lost, with all brokers below it and all they host; they may join again, empty."""
+        route = self.route(self.parents[broker])
+        lost = [one for one in self.parents if broker in self.route(one)]
+        lost.sort(key=lambda one: len(self.route(one)))
+        for one in lost:
+            del self.parents[one]
+        return self.receive("", Leave(self._next(), route, tuple(lost)))
+
+    def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]:
+        """An id of this host stands at a place from now on; the same id may be hosted by others too."""
+        check_place(space, place)
+        return self.receive("", placed(self._next(), self.route(host), space, id, topic, place))
+
+    def left(self, host: str, id: int) -> Iterable[Out]:
+        """A host has this id no longer."""
+        return self.receive("", Left(self._next(), self.route(host), id))
+
+    def direct(self, host: str, body: bytes) -> Iterable[Out]:
+        """Something for the edge of a host, in order with everything else."""
+        return self.receive("", Direct(self._next(), self.route(host), body))
+
+    def inject(self, message: Message) -> Iterable[Out]:
+        return self.receive("", Data(self._next(), message))
+
+    def mark(self, seq: int) -> Iterable[Out]:
+        return self.receive("", Mark(self._next(), seq))
+
+    def route(self, broker: str) -> Route:
+        """The brokers from here (without the server) to this one; KeyError if it is not in the network."""
+        way = []
+        while broker != self.name:
+            way.append(broker)
+            broker = self.parents[broker]
+        return tuple(reversed(way))
+
+    def _next(self) -> int:
+        self.position += 1
+        return self.position
+
+
+def check_place(space: Space, place: Place | None) -> None:
+    """Refuse a place that its space cannot hold, before anything is sent."""
+    if place is not None and space.dimensions and len(place) != space.dimensions:
+        raise ValueError(f"a point of {len(place)} dimensions in a space of {space.dimensions}")
+
+
+def star(root: str, brokers: Sequence[str], options: Options) -> Parents:
+    """Every broker is a neighbour of the server."""
+    return dict.fromkeys(brokers, root)

@@ -1,0 +1,100 @@
+"""What a node knows about the places beyond its links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cn.message import Message
+from cn.networks.base import Place, Space
+from cn.networks.local import LocalNetwork
+
+
+class PlaceTable:
+    """The places of hosted ids with an owner each: the link (or the host) by which they are reached.
+
+    An id may be hosted by several brokers; each (host, id) has a number, and one index holds them all. A message costs
+    one search and a few vector operations on what it found, whatever the number of links.
+    """
+
+    def __init__(self) -> None:
+        self._index = LocalNetwork(self._found_ids, lambda seq: None)
+        self._hosts: dict[str, dict[int, int]] = {}  # host → id → number
+        self._numbers: dict[int, dict[str, int]] = {}  # id → host → number
+        self._spaces: dict[int, int] = {}  # of each number
+        self._owner = np.zeros(16, np.int32)  # of each number
+        self._owners: dict[str, int] = {}
+        self._names: list[str] = []
+        self._free: list[int] = []
+        self._found: Sequence[int] | NDArray[np.int64] = ()
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def put(self, owner: str, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> None:
+        """An id of a host stands at a place from now on; O(log N)."""
+        number = self._hosts.get(host, {}).get(id)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._spaces)
+            self._hosts.setdefault(host, {})[id] = number
+            self._numbers.setdefault(id, {})[host] = number
+            if number >= len(self._owner):
+                self._owner = np.concatenate([self._owner, np.zeros_like(self._owner)])
+        self._spaces[number] = space.id
+        self._owner[number] = self._owners.setdefault(owner, len(self._owners))
+        if len(self._names) < len(self._owners):
+            self._names.append(owner)
+        self._index.register(space, number, topic, place)
+
+    def take(self, host: str, id: int) -> None:
+        """An id of a host is gone; nothing if it is not there."""
+        number = self._hosts.get(host, {}).pop(id, None)
+        if number is None:
+            return
+        if not self._hosts[host]:
+            del self._hosts[host]
+        del self._numbers[id][host]
+        if not self._numbers[id]:
+            del self._numbers[id]
+        del self._spaces[number]
+        self._index.remove(number)
+        self._free.append(number)
+
+    def forget(self, hosts: Iterable[str]) -> None:
+        """Everything of these hosts is gone."""
+        for host in hosts:
+            for id in [*self._hosts.get(host, ())]:
+                self.take(host, id)
+
+    def owners(self, message: Message) -> list[str]:
+        """The owners of the places that a message concerns, each once."""
+        if message.targets is not None:
+            numbers: Sequence[int] | NDArray[np.int64] = [
+                number
+                for id in message.targets
+                for number in self._numbers.get(id, {}).values()
+                if self._spaces[number] == message.space
+            ]
+        else:
+            self._found = ()
+            self._index.inject(message)
+            numbers = self._found
+        if not len(numbers):
+            return []
+        return [self._names[owner] for owner in np.unique(self._owner[np.asarray(numbers)])]
+
+    def _found_ids(self, message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
+        self._found = ids
+
+    def check(self) -> None:
+        """Assert that both directions agree and that the index holds every number."""
+        pairs = {(host, id): number for host, ids in self._hosts.items() for id, number in ids.items()}
+        assert pairs == {
+            (host, id): number for id, hosts in self._numbers.items() for host, number in hosts.items()
+        }
+        assert sorted(pairs.values()) == sorted(self._spaces)
+        assert len(self._index) == len(pairs)
+        assert not set(self._free) & set(pairs.values())
+        self._index.check()
