@@ -154,8 +154,8 @@ def other_form(tree: B2Tree) -> None:
             tree._as_arrays(tree._told)
 
 
-def play(form: Form, steps: list[tuple[str, int]], every: int = 1) -> B2Tree:
-    oracle = Oracle(form, form.values[0])
+def play(form: Form, steps: list[tuple[str, int]], every: int = 1, kind: type[Oracle] = Oracle) -> B2Tree:
+    oracle = kind(form, form.values[0])
     tree = B2Tree(form.ends, form.values[0])
     for number, (step, choice) in enumerate(steps):
         if step == "add":

@@ -12,6 +12,7 @@ from prosem.index.ba_tree_ends import Ends, Radius, Value
 from prosem.index.ba_tree_radii import SEVERAL
 from prosem.index.ba_tree_scan import UnfitError
 from prosem.index.bw_tree import Arcs, BWTree, Class, Classes
+from prosem.index.bw_tree_loose import LooseBWTree
 from prosem.index.bw_tree_scattered import ScatteredClasses
 from prosem.index.labels import ORIGIN, Label
 
@@ -51,6 +52,8 @@ class B2Tree(RadiusTree):
     def __init__(self, ends: Ends, value: Value | None = None) -> None:
         super().__init__(ends, value)
         self._classes: type[Classes] = BWTree if ends.circular else ScatteredClasses
+        if ends.loose:
+            self._classes = LooseBWTree
 
     # -- subscriptions ---------------------------------------------------------------------------------------
     def add(self, radius: Radius) -> tuple[Label, Relabelled]:

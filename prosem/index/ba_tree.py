@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from prosem.index.ba_tree_ends import Ends, Radius, Value
+from prosem.index.ba_tree_loose import LooseRuns
 from prosem.index.ba_tree_radii import SEVERAL, Part, Radii, Ranges, Run
 from prosem.index.ba_tree_runs import RadiusRuns
 from prosem.index.ba_tree_scan import RadiusArrays, UnfitError
 from prosem.index.radius_block import RadiusBlocks
+from prosem.index.radius_pairs import RadiusPairs
 
 MANY = 1024  # radii from which on arrays may be quicker than a tree
 NOBODY: tuple[Ranges, list[Part]] = ([], []), []
@@ -31,11 +33,11 @@ class RadiusTree:
         self.value = value
         self._count = 0
         self._visits = 0  # of what stood in place of `_told` before
-        self._order = RadiusBlocks()
+        self._order = self._blocks()
         self._held: dict[Radius, Any] = {}
-        self._told: Radii = RadiusRuns(ends, self._order, self._held)
+        self._told: Radii = self._runs()
         self._regret = 0.0  # microseconds lost so far by not using the other form
-        self._fit = True  # whether arrays may be tried
+        self._fit = not ends.loose  # whether arrays may be tried
 
     def __len__(self) -> int:
         return self._count
@@ -58,9 +60,9 @@ class RadiusTree:
                 runs[-1] = Run(runs[-1].low, radius, centre)
             else:
                 runs.append(Run(radius, radius, centre))
-        self._order = RadiusBlocks(radius for radius, _ in told)
+        self._order = self._blocks(radius for radius, _ in told)
         if len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
-            self._told = RadiusRuns(self.ends, self._order, self._held, runs)
+            self._told = self._runs(runs)
 
     # -- events ----------------------------------------------------------------------------------------------
     def _fire(self, d: Value | None) -> tuple[Ranges, list[Part]]:
@@ -115,12 +117,19 @@ class RadiusTree:
         return False
 
     def _as_runs(self) -> Radii:
-        return self._swap(RadiusRuns(self.ends, self._order, self._held, self._told))
+        return self._swap(self._runs(self._told))
 
     def _swap(self, told: Radii) -> Radii:
         self._visits += self._told.visits
         self._told = told
         return told
+
+    def _blocks(self, radii: Iterable[Radius] = ()) -> RadiusBlocks:
+        return RadiusPairs(radii) if self.ends.loose else RadiusBlocks(radii)
+
+    def _runs(self, runs: Iterable[Run] = ()) -> RadiusRuns:
+        kind = LooseRuns if self.ends.loose else RadiusRuns
+        return kind(self.ends, self._order, self._held, runs)
 
     # -- radii -----------------------------------------------------------------------------------------------
     def _at(self, value: Value | None) -> Value:

@@ -26,6 +26,7 @@ class Ends(ABC):
     """
 
     circular: ClassVar[bool] = True
+    loose: ClassVar[bool] = False  # whether a radius leaves a choice, see `MayMust`
 
     def __init__(self, *, exact: bool = True) -> None:
         self.exact = exact
@@ -91,6 +92,29 @@ class Change(Ends):
 
     def _outward(self, c: Any, radii: Array) -> tuple[Array, Array]:
         return radii + c, radii - c
+
+
+class MayMust(Change):
+    """A radius is a pair: at `must` a subscription is always told, below `may` never. Thesis 4.6.1.
+
+    The ends are those of `must`: a value inside all of them fires nobody. `may` says whether somebody can be told besides.
+
+    >>> ends = MayMust()
+    >>> ends.right(10, (2, 5)), ends.left(10, (2, 5)), [ends.may(10, (2, 5), d) for d in (10, 11, 12, 8)]
+    (15, 5, [False, False, True, True])
+    """
+
+    loose = True
+
+    def right(self, c: Value, r: Radius) -> Value:
+        return super().right(c, r[1])
+
+    def left(self, c: Value, r: Radius) -> Value:
+        return super().left(c, r[1])
+
+    def may(self, c: Value, r: Radius, d: Value) -> bool:
+        """Whether one that was told `c` may be told `d`, in either direction."""
+        return bool(d >= super().right(c, r[0]) or d <= super().left(c, r[0]))
 
 
 class Percent(Ends):

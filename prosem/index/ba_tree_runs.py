@@ -30,17 +30,17 @@ class RadiusRuns(RunNodes):
         super().__init__(self._leaf(list(runs)))
 
     def _leaf(self, runs: list[Run]) -> Node:
-        both = [self._ends_of(run.low, run.centre) for run in runs]
+        both = [self._ends_of(*run) for run in runs]
         leaf = Node([run.low for run in runs], ([end for end, _ in both], [end for _, end in both]), [])
         leaf.items, leaf.highs = [run.centre for run in runs], [run.high for run in runs]
         return leaf
 
-    def _ends_of(self, radius: Radius, centre: Value) -> tuple[Value, Value]:
-        """The nearest right end of a radius, and its nearest negated left end."""
+    def _ends_of(self, low: Radius, high: Radius, centre: Value) -> tuple[Value, Value]:
+        """The nearest right end of a run, and its nearest negated left end."""
         if centre is SEVERAL:
-            right, left = self._held[radius].near()
+            right, left = self._held[low].near()
             return right, -left
-        return self._ends.right(centre, radius), -self._ends.left(centre, radius)
+        return self._ends.right(centre, low), -self._ends.left(centre, low)
 
     def __iter__(self) -> Iterator[Run]:
         for leaf in self._leaves(self._top, self._levels):
@@ -121,7 +121,7 @@ class RadiusRuns(RunNodes):
                 shift += 1
                 at += 1
             lows[at] = cut[1]
-            rights[at], minus_lefts[at] = self._ends_of(cut[1], centre)
+            rights[at], minus_lefts[at] = self._ends_of(cut[1], high, centre)
 
     def _fire_classes(self, leaf: Node, at: int, d: Value, parts: list[Part]) -> bool:
         """Let the classes of a radius decide; whether all of them fire."""
@@ -133,7 +133,7 @@ class RadiusRuns(RunNodes):
         parts.append((radius, arcs))
         if len(classes) == 1:
             leaf.items[at] = d  # the others had been told d before
-        leaf.ends[0][at], leaf.ends[1][at] = self._ends_of(radius, leaf.items[at])
+        leaf.ends[0][at], leaf.ends[1][at] = self._ends_of(radius, radius, leaf.items[at])
         return False
 
     def _cut(self, centre: Value, d: Value, side: int, x: Value) -> tuple[Radius, Radius]:
@@ -163,7 +163,7 @@ class RadiusRuns(RunNodes):
             self._replace(path, radius, centre)
             return
         for held, entry in zip(
-            leaf.lists(), (radius, *self._ends_of(radius, centre), centre, radius), strict=True
+            leaf.lists(), (radius, *self._ends_of(radius, radius, centre), centre, radius), strict=True
         ):
             held.insert(at + 1, entry)
         self._mend_path(path)
@@ -178,7 +178,8 @@ class RadiusRuns(RunNodes):
             leaf.highs[at] = self._radii.previous(radius)
         elif leaf.lows[at] == radius:
             leaf.lows[at] = self._radii.next(radius)
-            leaf.ends[0][at], leaf.ends[1][at] = self._ends_of(leaf.lows[at], leaf.items[at])
+            run = leaf.lows[at], leaf.highs[at], leaf.items[at]
+            leaf.ends[0][at], leaf.ends[1][at] = self._ends_of(*run)
         self._mend_path(path)
 
     def set_centre(self, radius: Radius, centre: Value) -> None:
@@ -199,7 +200,12 @@ class RadiusRuns(RunNodes):
             runs.insert(0, Run(low, self._radii.previous(radius), before))
         if radius < high:
             runs.append(Run(self._radii.next(radius), high, before))
-        both = [self._ends_of(run.low, run.centre) for run in runs]
+        self._put(leaf, at, runs)
+        self._mend_path(path)
+
+    def _put(self, leaf: Node, at: int, runs: list[Run]) -> None:
+        """Let runs stand in the place of one."""
+        both = [self._ends_of(*run) for run in runs]
         fresh = (
             [run.low for run in runs],
             *zip(*both, strict=True),
@@ -208,7 +214,6 @@ class RadiusRuns(RunNodes):
         )
         for held, entries in zip(leaf.lists(), fresh, strict=True):
             held[at : at + 1] = entries
-        self._mend_path(path)
 
     def check(self) -> None:
         """The invariants, in O(N)."""
@@ -223,7 +228,7 @@ class RadiusRuns(RunNodes):
             before = high
         assert before == (self._radii.last if len(self._radii) else None), "runs go to the last radius"
         for leaf in self._leaves(self._top, self._levels):
-            both = [self._ends_of(low, centre) for low, centre in zip(leaf.lows, leaf.items, strict=True)]
+            both = list(map(self._ends_of, leaf.lows, leaf.highs, leaf.items))
             assert both == list(zip(*leaf.ends, strict=True)), "ends are those of the centres"
         self._check_node(self._top, self._levels)
         assert self.root == [min(ends, default=math.inf) for ends in self._top.ends], (

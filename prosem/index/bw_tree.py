@@ -128,26 +128,30 @@ class BWTree:
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value) -> Arcs | None:
         """The labels of those who are told `d`, and are from now on in one class; None if they are all."""
-        count, boundary, centres = len(self.starts), self.boundary, self.centres
-        fired = 0
-        if d > centres[boundary]:
-            right = self.ends.right
-            while fired < count and right(centres[(boundary + fired) % count], self.radius) <= d:
-                fired += 1
-            first = boundary
-        if not fired:
-            left = self.ends.left
-            while fired < count and left(centres[boundary - 1 - fired], self.radius) >= d:
-                fired += 1
-            first = (boundary - fired) % count
+        count, (first, fired) = len(self.starts), self._fired(d)
         if fired == count:
             self.recentre(d)
             return None
         if not fired:
             return ()
         arcs = self._arcs(self.starts[first], self.labels.previous(self.starts[(first + fired) % count]))
-        self._merge(first, fired, d, rising=first == boundary)
+        self._merge(first, fired, d, rising=first == self.boundary)
         return arcs
+
+    def _fired(self, d: Value) -> tuple[int, int]:
+        """The place of the first class that is told `d`, and how many are from there on."""
+        count, boundary, centres = len(self.starts), self.boundary, self.centres
+        fired, first = 0, boundary
+        if d > centres[boundary]:
+            right = self.ends.right
+            while fired < count and right(centres[(boundary + fired) % count], self.radius) <= d:
+                fired += 1
+        if not fired:
+            left = self.ends.left
+            while fired < count and left(centres[boundary - 1 - fired], self.radius) >= d:
+                fired += 1
+            first = (boundary - fired) % count
+        return first, fired
 
     def recentre(self, d: Value) -> None:
         """All are told `d`; the boundary label is kept."""

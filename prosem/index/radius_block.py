@@ -29,6 +29,10 @@ class RadiusBlocks:
         self._blocks = [ordered[at : at + step] for at in range(0, len(ordered), step)]
         self._firsts = [block[0] for block in self._blocks]
         self._count = len(ordered)
+        self._renewed(0, 0, len(self._blocks))
+
+    def _renewed(self, at: int, before: int, after: int) -> None:
+        """So many blocks from a place on have become so many others: whoever keeps figures of blocks counts anew."""
 
     def __len__(self) -> int:
         return self._count
@@ -89,6 +93,7 @@ class RadiusBlocks:
         self._count += 1
         if not self._blocks:
             self._blocks, self._firsts = [[radius]], [radius]
+            self._renewed(0, 0, 1)
             return
         at = max(0, bisect_right(self._firsts, radius) - 1)
         block = self._blocks[at]
@@ -98,6 +103,9 @@ class RadiusBlocks:
             half = len(block) // 2
             self._blocks[at : at + 1] = [block[:half], block[half:]]
             self._firsts.insert(at + 1, block[half])
+            self._renewed(at, 1, 2)
+        else:
+            self._renewed(at, 1, 1)
 
     def remove(self, radius: Radius) -> None:
         """Take a radius out that is there."""
@@ -107,14 +115,17 @@ class RadiusBlocks:
         del block[bisect_left(block, radius)]
         if not block:
             del self._blocks[at], self._firsts[at]
+            self._renewed(at, 1, 0)
             return
         self._firsts[at] = block[0]
+        self._renewed(at, 1, 1)
         if len(block) < BLOCK // 4 and len(self._blocks) > 1:
             left = max(0, at - 1)
             both = self._blocks[left] + self._blocks[left + 1]
             if len(both) <= BLOCK * 3 // 4:
                 self._blocks[left : left + 2] = [both]
                 del self._firsts[left + 1]
+                self._renewed(left, 2, 1)
 
     def check(self) -> None:
         """The invariants, in O(N)."""
