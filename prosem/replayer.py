@@ -25,7 +25,7 @@ from prosem.replayed_marks import ReplayedMarks, read_mark
 from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
-from prosem.types.base import Bound, MarkedForm, StatefulForm
+from prosem.types.base import LOGGED_ONLY, Bound, MarkedForm, StatefulForm
 from prosem.types.filter import codes
 from prosem.wire import decode_exact
 
@@ -107,7 +107,7 @@ class Replayer:
         """What had been told before, from the messages before."""
         async for chunk in self._store.messages_back(space, look.after, look.upto):
             for _, _, kind, body in chunk:
-                if kind == "value" and body is not None:
+                if kind in ("value", LOGGED_ONLY) and body is not None:
                     look.take(_read_message(body))
             if look.is_done:
                 return

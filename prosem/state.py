@@ -26,7 +26,7 @@ from prosem.registry import Registry
 from prosem.store.log import Counters
 from prosem.store.recovery import StoredSubscription
 from prosem.tables import Tables, cut
-from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, StatefulForm
+from prosem.types.base import LOGGED_ONLY, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space, StatefulForm
 from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact, pack
 
@@ -181,10 +181,12 @@ class State:
 
     def _send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> None:
         message = Message(seq, part, space.network.id, *draft)
-        body = None if message.kind == "row" else pack(message)
-        self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
-        self.batch.frames.append(message)
-        self._metrics.messages[plan] += 1
+        if message.kind != SENT_ONLY:
+            body = None if message.kind == "row" else pack(message)
+            self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
+        if message.kind != LOGGED_ONLY:
+            self.batch.frames.append(message)
+            self._metrics.messages[plan] += 1
 
     def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
         if idempotency.first_seq is not None:

@@ -26,8 +26,8 @@ _MARKS = (
     " WHERE h.mark IS NOT NULL AND h.seq <= {upto} ORDER BY h.sid, h.seq DESC, h.part DESC"
 )
 _MESSAGES = (
-    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'item') AND seq > {after} AND seq <= {upto}"
-    " ORDER BY seq DESC, part DESC"
+    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'decision', 'item')"
+    " AND seq > {after} AND seq <= {upto} ORDER BY seq DESC, part DESC"
 )
 _read_mark = msgspec.json.Decoder(Mark).decode
 _read_message = msgspec.msgpack.Decoder(Message).decode

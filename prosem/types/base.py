@@ -17,6 +17,8 @@ from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Key, Mark, Row, Table
 
 Rows = Mapping[Key, Row]  # the content of one table
+LOGGED_ONLY = "decision"  # kind of a message that is stored for replays and recovery, and not sent
+SENT_ONLY = "relaxed"  # kind of one that is sent in its place: to more than it concerns, and the edge decides
 
 
 class Bound(NamedTuple):

@@ -20,11 +20,11 @@ from prosem.errors import LanguageError
 from prosem.language.resolve import column, conjunction
 from prosem.language.syntax import Columns, Parameter, Query
 from prosem.model import JsonObject, Table
-from prosem.types.base import Bound, Rows, Space, Surroundings
+from prosem.types.base import SENT_ONLY, Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
 from prosem.types.value_many import ManyForm
-from prosem.types.value_measure import form_and_radius, measure_of
-from prosem.types.value_space import ItemForm, Items, ValueSpace
+from prosem.types.value_measure import FINE, form_and_radius, measure_of
+from prosem.types.value_space import FreeSpace, ItemForm, Items, ValueSpace
 from prosem.wire import encode
 
 
@@ -76,7 +76,8 @@ class ValueForm(ItemForm):
         return [given[name] for name in self.items.table.primary_key]
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
-        return ValueSpace(self.items, space_id, surroundings.rows[0])
+        kind = FreeSpace if self.items.form == "may" else ValueSpace
+        return kind(self.items, space_id, surroundings.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         return {"value": cast(ValueSpace, space).told(bound)}
@@ -94,7 +95,13 @@ class ValueForm(ItemForm):
         message = messages[-1]
         if message.kind == "change":  # a move of the point: the state came with it
             return message.payload, state
+        if message.kind == SENT_ONLY and not self._is_told(state, message.payload):
+            return None, state
         return b'{"value":%b,"previous":%b}' % (message.payload, state), message.payload
+
+    def _is_told(self, before: bytes, now: bytes) -> bool:
+        """Whether a relaxed message concerns a subscription that was told this."""
+        return self.items.is_told(self.radius, self.items.read(before), self.items.read(now))
 
     def marked_state(self, told: bytes) -> bytes:
         return told
@@ -116,7 +123,9 @@ class ValueType:
         is_one = self._is_one(query, table)
         measure = measure_of(y.type)
         form, radius = form_and_radius(measure, notify, y.name)
-        name = "every change" if notify is None else " and ".join(sorted(notify))
+        name = (
+            "every change" if notify is None else FINE * form.startswith(FINE) + " and ".join(sorted(notify))
+        )
         items = Items(table, table.position[y.name], form, measure)
         return (ValueForm if is_one else ManyForm)(query, items, name, radius)
 
@@ -151,13 +160,18 @@ class ValueType:
                 '`{"change": r}`: from told + r or told - r on (a duration for dates and timestamps)',
                 '`{"percent": p}`: the same with r = |told| * p / 100',
                 '`{"factor": f}`: from told * f or told / f on',
-                '`{"may": r1, "must": r2}`: from r2 on, never below r1',
+                '`{"may": r1, "must": r2}`: from r2 on, never below r1; between them where that makes fewer messages',
             ],
             "messages": [
                 {
                     "name": "value",
                     "region": "ranges of radii with all labels, or one radius and arcs of its labels, at the item",
                     "payload": "the new value",
+                },
+                {
+                    "name": "relaxed",
+                    "region": "all radii up to the largest affected one, at the item",
+                    "payload": "the new value; the edge applies the condition to the value told before",
                 },
                 {
                     "name": "item",

@@ -2,8 +2,8 @@
 
 Integers and decimals are whole numbers of units (10⁻ˢ of a numeric), dates are days, timestamps microseconds; doubles are
 themselves. A radius is a number of the same kind, rounded up to whole units (which no value notices); a percentage or a
-factor of an exact column is a whole number of millionths. What has no distances (text, boolean, jsonb, bytea) has no
-measure: every change of it is told.
+factor of an exact column is a number of millionths, and a whole one unless it has more decimals (a *fine* form). What has
+no distances (text, boolean, jsonb, bytea) has no measure: every change of it is told.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from typing import Any
 
 from prosem.columns import Code, ColumnType, Value
 from prosem.errors import InputError, LanguageError, pointer
-from prosem.index.ba_tree_ends import Change, Ends, Factor, Percent, Radius
+from prosem.index.ba_tree_ends import Change, Ends, Factor, MayMust, Percent, Radius
 from prosem.language.notify import duration
 
 MILLION = 10**6  # relative radii of exact columns are counted in millionths
+FINE = "fine "  # before the name of a relative form of an exact column with more decimals than that
+DIGITS = 30  # of a relative radius, on either side of the point
 _FAR = 1 << 62  # farther than two values of a column with 64-bit radii can be apart
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
@@ -70,7 +72,9 @@ class Measure:
     def ends(self, form: str) -> Ends:
         if form == "change":
             return Change(exact=not self.is_double)
-        kind = Percent if form == "percent" else Factor
+        if form == "may":
+            return MayMust(exact=not self.is_double)
+        kind = Percent if form.removeprefix(FINE) == "percent" else Factor
         return kind(exact=False) if self.is_double else kind(scale=MILLION)
 
     def radius(self, form: str, name: str, size: Any) -> Radius:
@@ -90,10 +94,31 @@ class Measure:
         if form == "change":
             far = _FAR if self.int64 else 10 ** (self._width - 1)
             return min(far, math.ceil(exact * 10**self.kind.scale))
+        if exact >= 10**DIGITS or 10**DIGITS % exact.denominator:
+            raise InputError(f"{name} has at most {DIGITS} digits on either side of the point", at)
         exact *= MILLION
-        if exact.denominator != 1 or exact > _FAR:
-            raise InputError(f"{name} of a {self.kind.name} column has at most six decimals and 4·10¹²", at)
-        return int(exact)
+        return int(exact) if exact.denominator == 1 and exact <= _FAR else exact
+
+    def fine_code(self, radius: Radius) -> str:
+        """A relative radius of any size and any number of decimals as a coordinate.
+
+        >>> from prosem.columns import column_type
+        >>> measure = Measure(column_type("integer"))
+        >>> radius = measure.radius("percent", "percent", "0.12345678")
+        >>> measure.fine_code(radius)[-10:], Fraction(measure.fine_code(radius)) == radius
+        ('0123456.78', True)
+        """
+        whole, rest = divmod(Fraction(radius), 1)
+        decimals = str(int(rest * 10**DIGITS)).zfill(DIGITS).rstrip("0")
+        return str(whole).zfill(DIGITS + 6) + ("." + decimals if decimals else "")
+
+    def pair_code(self, radius: Radius) -> str:
+        """Two radii, may and must, as one coordinate that keeps their order."""
+        return "".join(str(self.code(one)).zfill(self._width) for one in radius)
+
+    def pair_of(self, code: str) -> Radius:
+        halves = code[: self._width], code[self._width :]
+        return tuple(self.radius_of(int(half) if self.is_double else half) for half in halves)
 
     def code(self, radius: Radius) -> Code:
         """The radius as a coordinate.
@@ -126,9 +151,9 @@ def measure_of(kind: ColumnType) -> Measure | None:
 def form_and_radius(
     measure: Measure | None, notify: Mapping[str, Any] | None, name: str
 ) -> tuple[str, Radius]:
-    """How a subscription wants to be told: change (an absolute radius), percent or factor, and its radius.
+    """How a subscription wants to be told: change (an absolute radius), may (a pair of them), percent or factor.
 
-    Without `notify` every change is told: a radius of zero. Between `may` and `must` we are free, and tell nothing.
+    Without `notify` every change is told: a radius of zero.
     """
     if notify is None:
         return "change", 0.0 if measure is not None and measure.is_double else 0
@@ -137,11 +162,13 @@ def form_and_radius(
             f"notify needs a column of numbers, dates or timestamps; leave it out, and every change of {name} is told",
             "/notify",
         )
-    given = "must" if "must" in notify else next(iter(notify))
-    form = given if given in ("percent", "factor") else "change"
     if "may" in notify:
-        measure.radius(form, "may", notify["may"])  # it must fit too
-    return form, measure.radius(form, given, notify[given])
+        return "may", tuple(measure.radius("change", given, notify[given]) for given in ("may", "must"))
+    ((given, size),) = notify.items()
+    form = given if given in ("percent", "factor") else "change"
+    radius = measure.radius(form, given, size)
+    is_fine = form != "change" and not measure.is_double and type(radius) is not int
+    return FINE * is_fine + form, radius
 
 
 def _fraction(name: str, size: Any) -> Fraction:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, cast
 
 import msgspec
 
 from cn.geometry import EVERYTHING, Box, Interval, Region
 from prosem.index.b2_tree import B2Tree
-from prosem.index.ba_tree_ends import Radius
+from prosem.index.ba_tree_ends import Ends, Radius
 from prosem.index.bw_tree import Arcs, Class
 from prosem.index.labels import ORIGIN, Label
 from prosem.language.syntax import Query
 from prosem.model import Delta, Key, Mark, Row, Table
-from prosem.types.base import Bound, Draft, Rows
+from prosem.types.base import LOGGED_ONLY, SENT_ONLY, Bound, Draft, Rows
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import topic_of
-from prosem.types.value_measure import Measure, value_of
+from prosem.types.value_measure import FINE, Measure, value_of
 from prosem.wire import decode, encode
 
 Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
@@ -106,16 +108,42 @@ class Items:
             return plain
         return self.measure.number(self.table.columns[self.y].type.read(plain))
 
+    @property
+    def int64(self) -> bool:
+        """Whether radii are 64-bit integers as coordinates; else they are texts."""
+        if self.measure is None:
+            return True
+        return self.measure.int64 and self.form != "may" and not self.form.startswith(FINE)
+
     def radius(self, code: Any) -> Radius:
-        return code if self.measure is None else self.measure.radius_of(code)
+        if self.measure is None:
+            return code
+        if self.form == "may":
+            return self.measure.pair_of(code)
+        return Fraction(code) if self.form.startswith(FINE) else self.measure.radius_of(code)
 
     def code(self, radius: Radius) -> Any:
-        return radius if self.measure is None else self.measure.code(radius)
+        if self.measure is None:
+            return radius
+        if self.form == "may":
+            return self.measure.pair_code(radius)
+        return (self.measure.fine_code if self.form.startswith(FINE) else self.measure.code)(radius)
+
+    @cached_property
+    def ends(self) -> Ends:
+        assert self.measure is not None
+        return self.measure.ends(self.form)
+
+    def is_told(self, radius: Radius, before: Any, now: Any) -> bool:
+        """The condition: whether one that was told a number is told another."""
+        if before is None or now is None or self.measure is None:
+            return bool(before != now)
+        return bool(now >= self.ends.right(before, radius) or now <= self.ends.left(before, radius))
 
     def tree(self, number: Any, radii: list[tuple[Radius, list[Class]]] | None = None) -> B2Tree | Plain:
         if self.measure is None:
             return Plain(number)
-        return B2Tree.from_state(self.measure.ends(self.form), (number, radii or []))
+        return B2Tree.from_state(self.ends, (number, radii or []))
 
 
 @dataclass(frozen=True)
@@ -143,10 +171,17 @@ class ItemForm:
 
 
 class ValueSpace(PointSpace):
-    """The places of all subscriptions are kept here: the constants alone do not say the label."""
+    """The places of all subscriptions are kept here: the constants alone do not say the label.
+
+    Relaxation sends the value to all radii up to the largest affected one, and the edge, which knows what was told, applies
+    the condition: one range instead of many (the first of thesis 4.2.3's existing solutions). It wins where centres are
+    fragmented, and loses where it wakes many for nothing. What the tree decided is logged all the same.
+    """
+
+    plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate", "relax")
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
-        super().__init__(Plane(items.measure is None or items.measure.int64), space_id)
+        super().__init__(Plane(items.int64), space_id)
         self._kind, self._rows = items, rows
         self._items: dict[bytes, B2Tree | Plain] = {}
         self._places: dict[int, Bound] = {}
@@ -273,6 +308,17 @@ class ValueSpace(PointSpace):
         topic, region, value = description
         return [Draft("value", topic, region, payload=encode(value))]
 
+    def messages(self, description: Told, plan: str) -> list[Draft]:
+        if plan != "relax":
+            return super().messages(description, plan)
+        topic, region, value = description
+        (radii, _), payload = region[-1], encode(value)
+        everybody = ((Interval(None, radii.high), EVERYTHING),)
+        return [
+            Draft(LOGGED_ONLY, topic, region, payload=payload),
+            Draft(SENT_ONLY, topic, everybody, payload=payload),
+        ]
+
     def check(self) -> None:
         """The invariants, in O(N)."""
         self.points.check()
@@ -284,6 +330,12 @@ class ValueSpace(PointSpace):
             assert item.value == self._present(topic), "an item knows its value"
             if isinstance(item, B2Tree):
                 item.check()
+
+
+class FreeSpace(ValueSpace):
+    """Of may and must: the tree's choice is told, which no edge could repeat."""
+
+    plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate")
 
 
 def classes(labels: dict[Label, tuple[Any, int]]) -> list[Class]:
