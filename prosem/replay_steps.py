@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from cn.message import Message
 from prosem.edge import Stream
-from prosem.model import Mark
+from prosem.model import Mark, Row, Table
 from prosem.types.base import Bound, StatefulForm
 
 Told = list[tuple[int, bytes | None]]  # changes by seq; None where the answer stayed
@@ -52,3 +54,14 @@ def retold(form: StatefulForm, steps: Sequence[Step], request: Request) -> Told:
             state = form.undo(step.messages, state)
             told.append((step.seq, form.change(step.messages, step.bound, state)[0]))
     return told[::-1]
+
+
+def read_row(table: Table, encoded: bytes | None) -> Row | None:
+    """A stored row as the table sees it (the row of a table that extends it has more columns)."""
+    if encoded is None:
+        return None
+    values = msgspec.json.decode(encoded)
+    return tuple(
+        None if value is None else column.type.read(value)
+        for value, column in zip(values, table.columns, strict=False)
+    )

@@ -20,12 +20,13 @@ from prosem.commands import Hosted
 from prosem.edge import NOWHERE, Stream
 from prosem.metrics import Metrics
 from prosem.model import Mark, Row, Table
-from prosem.replay_steps import Request, Step, retold
+from prosem.replay_steps import Request, Step, read_row, retold
+from prosem.replayed_log import retell
 from prosem.replayed_marks import ReplayedMarks, read_mark
 from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
-from prosem.types.base import LOGGED_ONLY, Bound, MarkedForm, StatefulForm
+from prosem.types.base import LOGGED_ONLY, Bound, LoggedForm, MarkedForm, StatefulForm
 from prosem.types.filter import codes
 from prosem.wire import decode_exact
 
@@ -72,12 +73,15 @@ class Replayer:
                     for request in some:  # the engine decides which of them need a snapshot
                         request.stream.sink.lag()
                 except Exception as error:
-                    log.warning("a replay failed and starts again: %s", error)
+                    log.warning("a replay failed and starts again: %r", error)
                     for request in some:
                         request.stream.sink.lag()
                     await asyncio.sleep(0.2)
 
     async def _serve(self, requests: Sequence[Request]) -> None:
+        if isinstance(requests[0].stream.host.form, LoggedForm):
+            await retell(self._store, requests, self._metrics)
+            return
         after, upto = min(r.after for r in requests), max(r.upto for r in requests)
         retained_after = await self._store.retained_after()  # before the history: that is not older then
         run = Replay(
@@ -91,7 +95,7 @@ class Replayer:
             for seq, part, kind, body in chunk:
                 if kind == "row":
                     run.take(
-                        _row_message(space, seq, part, table, *(_read_row(table, text) for text in rows[seq]))
+                        _row_message(space, seq, part, table, *(read_row(table, text) for text in rows[seq]))
                     )
                 else:
                     assert body is not None
@@ -224,14 +228,3 @@ class Replay:
 def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:
     vectors = (codes(table, old), codes(table, new))
     return Message(seq, part, space, "row", attributes=vectors, payload=msgspec.json.encode((old, new)))
-
-
-def _read_row(table: Table, encoded: bytes | None) -> Row | None:
-    """A stored row as the table sees it (the row of a table that extends it has more columns)."""
-    if encoded is None:
-        return None
-    values = msgspec.json.decode(encoded)
-    return tuple(
-        None if value is None else column.type.read(value)
-        for value, column in zip(values, table.columns, strict=False)
-    )

@@ -26,7 +26,17 @@ from prosem.registry import Registry
 from prosem.store.log import Counters
 from prosem.store.recovery import StoredSubscription
 from prosem.tables import Tables, cut
-from prosem.types.base import LOGGED_ONLY, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space, StatefulForm
+from prosem.types.base import (
+    LOGGED_ONLY,
+    RETOLD,
+    SENT_ONLY,
+    Bound,
+    Draft,
+    Form,
+    MarkedSpace,
+    Space,
+    StatefulForm,
+)
 from prosem.validate import effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact, pack
 
@@ -182,7 +192,7 @@ class State:
     def _send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> None:
         message = Message(seq, part, space.network.id, *draft)
         if message.kind != SENT_ONLY:
-            body = None if message.kind == "row" else pack(message)
+            body = None if message.kind in RETOLD else pack(message)
             self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
         if message.kind != LOGGED_ONLY:
             self.batch.frames.append(message)

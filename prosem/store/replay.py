@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import psycopg
 
 from prosem.errors import BusyError
 from prosem.store.log import IDEMPOTENCY_S
+from prosem.store.past import Past
 from prosem.store.recovery import register_loaders
 
 CHUNK = 2000
@@ -181,6 +183,24 @@ class Replay:
         """What this key stands for: the answer, whether the request is done, how many lines are committed."""
         (rows,) = await self._fetch((_IDEMPOTENCY, [key_hash, float(age_s)]))
         return rows[0] if rows else None
+
+    @asynccontextmanager
+    async def view(self) -> AsyncIterator[Past]:
+        """One consistent view of rows and log; its connection is in use as long as it is open."""
+        connection = await self._free.get()
+        try:
+            if connection is None or connection.closed:
+                connection = await self._connect()
+            async with connection.transaction():
+                past = Past(connection)
+                await past.begin()
+                yield past
+        except BaseException:  # also a broken connection: the next reader opens another
+            if connection is not None:
+                await connection.close()
+            raise
+        finally:
+            self._free.put_nowait(connection)
 
     # -- connections -----------------------------------------------------------------------------------------
     async def _kept(self, after: int, text: str, values: list[Any]) -> list[Any]:

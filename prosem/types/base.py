@@ -15,10 +15,14 @@ from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
 from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Key, Mark, Row, Table
+from prosem.types.join_shape import JoinShape
 
 Rows = Mapping[Key, Row]  # the content of one table
 LOGGED_ONLY = "decision"  # kind of a message that is stored for replays and recovery, and not sent
 SENT_ONLY = "relaxed"  # kind of one that is sent in its place: to more than it concerns, and the edge decides
+RETOLD = frozenset(
+    {"row", "upsert", "drop", "lose", "joined"}
+)  # kinds without a body: the event log tells them again
 
 
 class Bound(NamedTuple):
@@ -117,6 +121,16 @@ class MarkedForm(Protocol):
     def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
     def marked_state(self, told: bytes) -> Any:
         """The state at the edge of a subscription that was told this."""
+
+
+@runtime_checkable
+class LoggedForm(Protocol):
+    """A form whose changes are found again from rows and the event log, since its messages cannot be undone."""
+
+    @property
+    def shape(self) -> JoinShape: ...
+    def told(self, added: Sequence[tuple[Row, ...]], removed: Sequence[tuple[Row, ...]]) -> bytes | None:
+        """The change that tells of joined rows that came and that went."""
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 | kind | payload | content |
 | --- | --- | --- |
 | `upsert` | [table, values of its key, join and condition columns] | the values of its other columns |
-| `remove` | [table, primary key] | |
+| `drop` | [table, primary key] | |
 | `lose` | [table, classes, their values]: every row with these values goes | |
 | `joined` | [rows added, rows removed], each a list of one row a table | |
 
@@ -80,7 +80,7 @@ class JoinCodec:
         self, table: int, row: Row, region: Region = (), targets: tuple[int, ...] | None = None
     ) -> Draft:
         key = self._shape.tables[table].key_of(row)
-        return Draft("remove", b"", region, targets, None, encode((table, key)))
+        return Draft("drop", b"", region, targets, None, encode((table, key)))
 
     def lose(
         self,
@@ -117,7 +117,7 @@ class JoinCodec:
                     row[at] = self._value(table, at, value)
             whole = tuple(row)
             return Upsert(table, own.key_of(whole), whole)
-        if kind == "remove":
+        if kind == "drop":
             return Remove(
                 table,
                 tuple(

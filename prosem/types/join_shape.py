@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from cn.geometry import Point
+from cn.geometry import EVERYTHING, Box, Interval, Point
 from prosem.model import Row, Table
 
 MODES: Mapping[str, tuple[str, ...]] = {
@@ -126,11 +127,18 @@ class JoinShape:
 
     def key_of(self, table: int, classes: Sequence[int]) -> Callable[[Row], JoinKey]:
         """A function that gives a row's values of these classes."""
-        positions = [self.classes[number][table] for number in classes]
-        if len(positions) == 1:
-            (only,) = positions
-            return lambda row: (row[only],)
-        return lambda row: tuple([row[at] for at in positions])
+        place = table, tuple(classes)
+        known = self._keys_of.get(place)
+        if known is None:
+            positions = [self.classes[number][table] for number in classes]
+            known = self._keys_of[place] = (
+                itemgetter(*positions) if len(positions) > 1 else _single(*positions)
+            )
+        return known
+
+    @cached_property
+    def _keys_of(self) -> dict[tuple[int, tuple[int, ...]], Callable[[Row], JoinKey]]:
+        return {}
 
     # -- rows ----------------------------------------------------------------------------------------------------
     def placer(self, table: int) -> Callable[[Row], Codes | None]:
@@ -167,6 +175,14 @@ class JoinShape:
 
         return holds
 
+    def around(self, table: int, codes: Codes) -> Box:
+        """The subscriptions whose own conditions on the table admit a row with these codes."""
+        box = [EVERYTHING] * self.dimensions
+        for at, code in zip(self.ranged[table], codes, strict=True):
+            low, high = self.sides(table, at)
+            box[low], box[high] = Interval(None, code), Interval(code, None)
+        return tuple(box)
+
     def columns(self, table: int) -> tuple[int, ...]:
         """The positions of key columns, join columns and columns with a condition, ascending."""
         own = self.tables[table]
@@ -187,3 +203,7 @@ class JoinShape:
             for members in self.classes
         ]
         return f"{' JOIN '.join(names)} ON {' AND '.join(equal)}"
+
+
+def _single(position: int) -> Callable[[Row], JoinKey]:
+    return lambda row: (row[position],)

@@ -170,7 +170,13 @@ class RangeForm:
         return self.shape.binder(self.query)
 
 
-_SHIFTS = {">=": (True, 0), ">": (True, 1), "<=": (False, 0), "<": (False, -1)}
+_SHIFTS = {
+    ">=": ((True, 0),),
+    ">": ((True, 1),),
+    "<=": ((False, 0),),
+    "<": ((False, -1),),
+    "=": ((True, 0), (False, 0)),
+}  # of each operator: whether it is a lower end, and the shift
 
 
 def _short_way(shape: Ranges, query: Query) -> list[tuple[str, int, bool, int]] | None:
@@ -184,7 +190,7 @@ def _short_way(shape: Ranges, query: Query) -> list[tuple[str, int, bool, int]] 
         is_integer = shape.table.columns[at].type.name in ("integer", "bigint")
         if atom.op not in _SHIFTS or not isinstance(term, Parameter) or not is_integer:
             return None
-        found.append((term.name, at, *_SHIFTS[atom.op]))
+        found += [(term.name, at, *side) for side in _SHIFTS[atom.op]]
     return found
 
 

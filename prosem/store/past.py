@@ -1,0 +1,123 @@
+"""One consistent view of rows and of the events that led to them: rows as of `last_seq`, and the log before it.
+
+Everything is read in one repeatable-read transaction, in chunks from server-side cursors. Whoever reads the log back from
+`last_seq` and undoes it has the rows as they were at any seq that is still kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from prosem.columns import Value
+from prosem.model import Row, Table
+from prosem.store import catalog
+
+CHUNK = 2000
+Span = tuple[Value, Value]  # least and greatest value, None without such an end
+Boxes = Sequence[Mapping[int, Span]]  # column position → span; a row must lie in one of them
+_BEGIN = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+_STATE = "SELECT last_seq, retained_after FROM prosem.engine_state"
+_HISTORY = (
+    "SELECT sid, seq, part, kind, params, state, mark FROM prosem.history"
+    " WHERE sid = ANY(%s::bigint[]) ORDER BY sid, seq, part"
+)
+_EVENTS = (
+    "SELECT seq, table_id, old, new FROM prosem.event_log"
+    " WHERE table_id = ANY($1::integer[]) AND seq > $2 AND seq <= $3 ORDER BY seq"
+)
+_CHANGES = (
+    "SELECT seq, body FROM prosem.outbox"
+    " WHERE space = %s AND seq > %s AND seq <= %s AND kind = 'change' ORDER BY seq"
+)
+
+
+class Logged(NamedTuple):
+    """One event: the row before and after it as JSON text."""
+
+    seq: int
+    table_id: int
+    old: bytes | None
+    new: bytes | None
+
+
+class Past:
+    """Made by `Replay.view`; ends with it."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+        self._cursors = count()
+        self.last_seq = self.retained_after = 0
+
+    async def begin(self) -> None:
+        """The first statements of the transaction, which fix what it sees."""
+        await self._connection.execute(_BEGIN)
+        await self._connection.execute("SET LOCAL timezone = 'UTC'")
+        ((self.last_seq, self.retained_after),) = await self._all(_STATE, [])
+
+    async def history(self, sids: Sequence[int]) -> dict[int, list[Any]]:
+        """What happened to these points, in order; a point without an entry has an empty list."""
+        found: dict[int, list[Any]] = {sid: [] for sid in sids}
+        for sid, *entry in await self._all(_HISTORY, [list(found)]):
+            found[sid].append(tuple(entry))
+        return found
+
+    async def tables(self) -> list[Table]:
+        """All tables there are."""
+        known: list[Table] = []
+        text = "SELECT id, tenant, definition FROM prosem.tenant_table ORDER BY id"
+        for number, tenant, definition in await self._all(text, []):
+            known.append(catalog.table_from(number, tenant, msgspec.json.decode(definition), known))
+        return known
+
+    async def rows(self, table: Table, boxes: Boxes) -> AsyncIterator[list[Row]]:
+        """The rows of a table, and of those that extend it, in one of the boxes."""
+        text, values = selection(table, boxes)
+        async for chunk in self._chunks(text, values):
+            yield chunk
+
+    async def events(self, table_ids: Sequence[int], after: int, upto: int) -> AsyncIterator[list[Logged]]:
+        """The events of these tables with `after < seq <= upto`, in order."""
+        async for chunk in self._chunks(sql.SQL(_EVENTS), [list(table_ids), after, upto]):
+            yield list(map(Logged._make, chunk))
+
+    async def changes(self, space: int, after: int, upto: int) -> list[tuple[int, bytes]]:
+        """The messages that told moves of points."""
+        return await self._all(_CHANGES, [space, after, upto])
+
+    async def _all(self, text: str, values: Sequence[Any]) -> list[Any]:
+        cursor = await self._connection.execute(text, values, binary=True)
+        return await cursor.fetchall()
+
+    async def _chunks(self, text: sql.Composable, values: Sequence[Any]) -> AsyncIterator[list[Any]]:
+        name = f"prosem_{next(self._cursors)}"  # raw: a column's name may hold a per cent sign
+        async with psycopg.AsyncRawServerCursor(self._connection, name) as cursor:
+            await cursor.execute(text, values, binary=True)  # type: ignore[arg-type]  # SQL or Composed
+            while rows := await cursor.fetchmany(CHUNK):
+                yield rows
+
+
+def selection(table: Table, boxes: Boxes) -> tuple[sql.Composed, list[Value]]:
+    """The query for the rows in one of the boxes, with its values; without a box for none."""
+    names = catalog.column_names(table)
+    values: list[Value] = []
+    alternatives = []
+    for box in boxes:
+        sides: list[sql.Composable] = []
+        for at, ends in box.items():
+            for sign, end in zip((">=", "<="), ends, strict=True):
+                if end is not None:
+                    values.append(end)
+                    place = sql.SQL(f"${len(values)}")
+                    sides.append(sql.SQL("{} {} {}").format(names[at], sql.SQL(sign), place))
+        alternatives.append(sql.SQL(" AND ").join(sides) if sides else sql.SQL("true"))
+    where = sql.SQL(" OR ").join([sql.SQL("({})").format(one) for one in alternatives])
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+        sql.SQL(", ").join(names), catalog.relation(table), where if alternatives else sql.SQL("false")
+    )
+    return query, values
