@@ -11,12 +11,14 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from api.settings import Settings
+from api.tracing import tracer
 from cn.networks.registry import make_network
 from optimizer.choose import chooser
 from prosem import commands as c
 from prosem.edge import Edge
 from prosem.engine import Engine
 from prosem.errors import ProsemError, RecoveringError, SetupError
+from prosem.journey import Trace
 from prosem.metrics import Metrics
 from prosem.recovery import recover
 from prosem.replayer import Replayer
@@ -50,6 +52,8 @@ class Server:
         self.edge = Edge(self.metrics)
         self.edge.network = make_network("local", self.edge.deliver, self.edge.watermark)
         self._replayer: Replayer | None = None
+        self._trace: Trace | None = None
+        self._stop_tracing: Callable[[], None] = lambda: None
         self.on_failure: Callable[[], None] = lambda: None
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -60,6 +64,8 @@ class Server:
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         try:
+            if self.settings.otlp:
+                self._trace, self._stop_tracing = tracer(self.settings.otlp)
             url = await asyncio.to_thread(self._open_database)
             self.store = ReplayStore(url)
             self._replayer = Replayer(self.store, self.metrics)
@@ -77,6 +83,7 @@ class Server:
                 max_backlog=self.settings.max_backlog,
                 max_batch=self.settings.max_batch,
                 idle=self._retire,
+                trace=self._trace,
             )
             self._engine.start()
         except ProsemError as error:
@@ -148,6 +155,7 @@ class Server:
             await asyncio.gather(self._starting, return_exceptions=True)
         if self._engine is not None:
             await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self._stop_tracing)
         if self._replayer is not None:
             await self._replayer.close()
         if self.store is not None:
@@ -183,12 +191,12 @@ class Server:
             raise SetupError("the server does not serve yet")
         return state
 
-    def submit(self, command: c.Command) -> Future[Any]:
-        return self.engine.submit(command)
+    def submit(self, command: c.Command, parent: str = "") -> Future[Any]:
+        return self.engine.submit(command, parent)
 
-    async def call(self, command: c.Command) -> Any:
-        """Carry a command out; returns after its commit."""
-        return await asyncio.wrap_future(self.submit(command))
+    async def call(self, command: c.Command, parent: str = "") -> Any:
+        """Carry a command out; returns after its commit. `parent`: the trace it belongs to."""
+        return await asyncio.wrap_future(self.submit(command, parent))
 
     def subscriber(self) -> Subscriber:
         return Subscriber(self.edge, self.submit, self.metrics, self.settings.queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prosem.commands import Frame
+from prosem.journey import Journey
 from prosem.store.log import WriteSet
 
 
@@ -13,3 +14,4 @@ class Batch:
         self.writes = WriteSet()
         self.frames: list[Frame] = []
         self.weight = 0
+        self.journeys: list[Journey] = []

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from prosem import commands as c
 from prosem.batch import Batch
 from prosem.errors import BusyError, CommitError, ProsemError, RecoveringError
+from prosem.journey import Journey, Trace, now
 from prosem.metrics import Metrics
 from prosem.state import State
 from prosem.store.log import WriteSet
@@ -46,7 +47,8 @@ class Outlet(Protocol):
 
 class Engine:
     """`recover` makes the state from PostgreSQL; `post` runs a callable on the thread that owns the network side;
-    `idle` is called by the committer after each batch, for housekeeping."""
+    `idle` is called by the committer after each batch, for housekeeping; `trace` is told of every command's way, on
+    the thread of the network side."""
 
     def __init__(
         self,
@@ -59,11 +61,13 @@ class Engine:
         max_backlog: int = 50_000,
         max_batch: int = 2_000,
         idle: Callable[[int], None] = lambda seq: None,
+        trace: Trace | None = None,
     ) -> None:
         self._store, self._recover, self._post, self._outlet = store, recover, post, outlet
         self.metrics = metrics
         self._max_backlog, self._max_batch, self._idle = max_backlog, max_batch, idle
-        self._queue: deque[tuple[c.Command, Future[Any], int]] = deque()
+        self._trace = trace
+        self._queue: deque[tuple[c.Command, Future[Any], int, Journey | None]] = deque()
         self._change = threading.Condition()
         self.backlog = 0  # events and subscriptions that wait
         self._committing: tuple[Batch, list[Reply]] | None = None
@@ -92,8 +96,11 @@ class Engine:
                 thread.join(30)
 
     # -- the rim's side ------------------------------------------------------------------------------------------
-    def submit(self, command: c.Command) -> Future[Any]:
-        """Put a command into the order. BusyError when the buffer is full: nothing was taken."""
+    def submit(self, command: c.Command, parent: str = "") -> Future[Any]:
+        """Put a command into the order. BusyError when the buffer is full: nothing was taken.
+
+        `parent` is the trace that the command belongs to.
+        """
         weight = _weight(command)
         with self._change:
             if self._closing:
@@ -105,7 +112,8 @@ class Engine:
                     f"{self.backlog} events wait; send again after a second, or in smaller requests"
                 )
             future: Future[Any] = Future()
-            self._queue.append((command, future, weight))
+            journey = None if self._trace is None else Journey(type(command).__name__, weight, parent)
+            self._queue.append((command, future, weight, journey))
             self.backlog += weight
             self._change.notify_all()
         return future
@@ -158,17 +166,24 @@ class Engine:
             with self._change:
                 if not self._queue or self._stands_alone(bool(replies)) or self._failure is not None:
                     return
-                command, future, weight = self._queue.popleft()
+                command, future, weight, journey = self._queue.popleft()
                 self.backlog -= weight
+            if journey is not None:
+                journey.started = now()
+                self.state.batch.journeys.append(journey)
             try:
                 replies.append((future, self.state.execute(command)))
             except ProsemError as error:
                 replies.append((future, error))
+                if journey is not None:
+                    journey.error = error.detail
             except Exception as error:
                 log.exception("a command failed in a way it should not: %r", type(command).__name__)
                 self._failure = error  # the state may be half changed: rebuild it
                 replies.append((future, CommitError(f"internal error: {error!r}; nothing was applied")))
                 return
+            if journey is not None:
+                journey.processed = now()
             if self.state.batch.weight >= self._max_batch:
                 return
 
@@ -222,7 +237,9 @@ class Engine:
                 self._post(lambda b=batch, r=replies: self._deliver(b, r))  # type: ignore[misc]
             else:
                 error = CommitError(f"the transaction was not committed ({failure}); send the request again")
-                self._post(lambda r=replies, e=error: _answer([(future, e) for future, _ in r]))  # type: ignore[misc]
+                for journey in batch.journeys:
+                    journey.error = journey.error or error.detail
+                self._post(lambda b=batch, r=replies, e=error: self._failed(b, r, e))  # type: ignore[misc]
             with self._change:
                 self._committing = None
                 self._failure = failure or self._failure
@@ -232,11 +249,15 @@ class Engine:
         if batch.writes.is_empty():
             return None
         start = time.perf_counter()
+        for journey in batch.journeys:
+            journey.commit = now()
         try:
             self._store.write(batch.writes)
         except Exception as error:
             log.error("commit of %d events failed: %s", len(batch.writes.events), error)
             return error
+        for journey in batch.journeys:
+            journey.committed = now()
         self.metrics.commits += 1
         self.metrics.commit_seconds += time.perf_counter() - start
         try:
@@ -248,6 +269,16 @@ class Engine:
     def _deliver(self, batch: Batch, replies: list[Reply]) -> None:
         _answer(replies)
         self._outlet.release(batch.frames, batch.writes.last_seq)
+        if self._trace is not None:
+            for journey in batch.journeys:
+                journey.delivered = now()
+                self._trace(journey)
+
+    def _failed(self, batch: Batch, replies: list[Reply], error: CommitError) -> None:
+        _answer([(future, error) for future, _ in replies])
+        if self._trace is not None:
+            for journey in batch.journeys:
+                self._trace(journey)
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
@@ -256,7 +287,7 @@ class Engine:
             log.critical("%s stopped: %s", threading.current_thread().name, error, exc_info=True)
             with self._change:
                 self.ready, self.problem = False, str(error)
-                waiting = [future for _, future, _ in self._queue]
+                waiting = [future for _, future, _, _ in self._queue]
                 self._queue.clear()
             stopped = CommitError(f"the engine stopped: {error}")
             self._post(lambda: _answer([(future, stopped) for future in waiting]))

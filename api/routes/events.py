@@ -39,7 +39,8 @@ async def publish(request: Request, table: str) -> Response:
             return await _ndjson(made, request, table, key, stored[0] if stored else None)
         given = decode(await body(request, made.settings.max_body_mb << 20))
         idempotency = c.Idempotency(key) if key else None
-        return answer(await made.call(c.Publish(table, _events(given), idempotency)))
+        command = c.Publish(table, _events(given), idempotency)
+        return answer(await made.call(command, request.headers.get("traceparent", "")))
 
 
 def _events(given: Any) -> list[Any]:
