@@ -1,0 +1,144 @@
+"""Stabbing sets: every interval holds an anchor, and there are at most twice as many as a greedy optimum needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cn.geometry import BOTTOM, TOP
+from prosem.index.interval_blocks import IntervalBlocks
+from prosem.index.stabbing_set import StabbingSet
+
+CODE = st.integers(0, 24)
+INTERVAL = st.tuples(CODE, CODE).map(lambda ends: (min(ends), max(ends)))
+
+
+def fewest(intervals: list[tuple[int, int]]) -> int:
+    """The least number of points that stab all: by upper ends, each time one is missed."""
+    count, last = 0, None
+    for low, high in sorted(intervals, key=lambda interval: interval[1]):
+        if last is None or low > last:
+            count, last = count + 1, high
+    return count
+
+
+def small(int64: bool = True) -> StabbingSet:
+    return StabbingSet(int64, intervals=IntervalBlocks(int64, block_size=4))
+
+
+class Changes(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = small()
+        self.held: Counter[tuple[int, int]] = Counter()
+
+    @rule(interval=INTERVAL)
+    def add(self, interval: tuple[int, int]) -> None:
+        self.index.add(*interval)
+        self.held[interval] += 1
+
+    @rule(intervals=st.lists(INTERVAL, max_size=12))
+    def add_many(self, intervals: list[tuple[int, int]]) -> None:
+        self.index.add_many(intervals)
+        self.held.update(intervals)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        gone = data.draw(st.sampled_from(sorted(self.held)))
+        self.index.remove(*gone)
+        self.held[gone] -= 1
+        self.held = +self.held
+
+    @invariant()
+    def near_the_least(self) -> None:
+        self.index.check()
+        everything = list(self.held.elements())
+        assert len(self.index) == len(everything)
+        least = fewest(everything)
+        assert least <= len(self.index.anchors) <= 2 * least
+        for low in range(0, 24, 5):
+            for high in range(low, 25, 4):
+                if not self.index.any_between(low, high):
+                    assert not any(low < a and b < high for a, b in everything)
+
+
+Changes.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
+TestChanges = Changes.TestCase
+
+
+@given(st.lists(INTERVAL, max_size=60), st.lists(st.one_of(st.none(), CODE), max_size=8))
+def test_the_interval_that_ends_first(intervals: list[tuple[int, int]], afters: list[int | None]) -> None:
+    blocks = IntervalBlocks(True, block_size=4)
+    for interval in intervals[::2]:
+        blocks.add(*interval)
+    blocks.add_many(intervals[1::2])
+    for interval in intervals[::3]:
+        blocks.remove(*interval)
+    blocks.check()
+    left = Counter(intervals) - Counter(intervals[::3])
+    assert Counter(blocks) == left
+    for after in afters:
+        rest = [one for one in left if after is None or one[0] > after]
+        found = blocks.first_end(after)
+        assert (found is None) == (not rest)
+        if found is not None:
+            assert found in rest
+            assert found[1] == min(high for _, high in rest)
+
+
+@given(st.lists(INTERVAL, max_size=60))
+def test_a_batch_has_the_least_number(intervals: list[tuple[int, int]]) -> None:
+    index = small()
+    index.add_many(intervals)
+    index.check()
+    assert len(index.anchors) == fewest(intervals)
+
+
+def test_codes_that_are_no_integers() -> None:
+    index = small(int64=False)
+    index.add_many([("b", "d"), (BOTTOM, "a"), ("c", TOP)])
+    index.add("x", "x")
+    index.check()
+    assert index.anchors == ["a", "d", "x"]
+    index.remove("b", "d")
+    index.check()
+    assert index.anchors == ["a", "x"]
+
+
+def test_what_is_not_there() -> None:
+    index = small()
+    with pytest.raises(KeyError):
+        index.remove(1, 2)
+    index.add(1, 3)
+    with pytest.raises(KeyError):
+        index.remove(1, 2)
+    index.check()
+
+
+@pytest.mark.parametrize("count", [20_000])
+def test_many(count: int) -> None:
+    """Blocks of the usual size, a batch, single changes, and everything out again."""
+    random = np.random.default_rng(3)
+    low = random.integers(0, 100_000, count)
+    intervals = np.column_stack([low, low + np.abs(random.normal(6_000, 5_000, count)).astype(np.int64)])
+    index = StabbingSet(int64=True)
+    index.add_many(intervals[: count // 2])
+    for one in intervals[count // 2 :].tolist():
+        index.add(*one)
+    index.check()
+    order = random.permutation(count)
+    for at in order[: count - 500].tolist():
+        index.remove(*intervals[at].tolist())
+    index.check()
+    rest = [(a, b) for a, b in intervals[order[count - 500 :]].tolist()]
+    assert len(index.anchors) <= 2 * fewest(rest)
+    for one in rest:
+        index.remove(*one)
+    index.check()
+    assert index.anchors == []
