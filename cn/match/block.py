@@ -78,43 +78,51 @@ class Block:
         return bisect_left(self.columns[ID], entry[ID], start, bisect_right(order, code, start, end))
 
     def select(
-        self, spans: Sequence[Span], outside: Sequence[int], sorting: int, few: list[int], many: list[Ids]
+        self,
+        spans: Sequence[Span],
+        outside: Sequence[int],
+        sorting: int,
+        few: list[Any],
+        many: list[Ids],
+        wanted: int = ID,
     ) -> bool:
-        """Add the ids of the points within all spans to `few` or to `many` and say whether there are any.
+        """Add the ids (or another column) of the points within all spans to `few` or to `many`; whether there are any.
 
         `spans` has one span a column, the topic's being one number; of the other columns only the sorting
         column and those of `outside` may hold codes outside their span. O(log n) and the points of the topic
         within the sorting column's span.
         """
         columns, (low, high, _) = self.columns, spans[sorting]
-        ids, order = columns[ID], columns[sorting]
+        taken, order = columns[wanted], columns[sorting]
         start, end = self._run(spans[TOPIC][0])
         start = bisect_left(order, low, start, end)
         end = bisect_right(order, high, start, end)
         if end - start > FEW and isinstance(order, array):
-            masked = self._masked(spans, outside, start, end)
+            masked = self._masked(spans, outside, start, end, wanted)
             if not len(masked):
                 return False
             many.append(masked)
             return True
         if not outside:
-            few.extend(ids[start:end])
+            few.extend(taken[start:end])
             return start < end
         found: Sequence[int] = range(start, end)
         for at in outside:
             column, (low, high, _) = columns[at], spans[at]
             found = [entry for entry in found if low <= column[entry] <= high]
-        few.extend([ids[entry] for entry in found])
+        few.extend([taken[entry] for entry in found])
         return bool(found)
 
-    def _masked(self, spans: Sequence[Span], outside: Sequence[int], start: int, end: int) -> Ids:
-        ids = as_vector(self.columns[ID])[start:end]
+    def _masked(
+        self, spans: Sequence[Span], outside: Sequence[int], start: int, end: int, wanted: int
+    ) -> Ids:
+        taken = as_vector(self.columns[wanted])[start:end]
         mask = None
         for at in outside:
             column, (low, high, _) = as_vector(self.columns[at])[start:end], spans[at]
             inside = (column >= low) & (column <= high)
             mask = inside if mask is None else mask & inside
-        return ids.copy() if mask is None else ids[mask]
+        return taken.copy() if mask is None else taken[mask]
 
     def bounds(self) -> Iterator[tuple[Code, Code]]:
         """The least and the greatest code of every dimension (the block must not be empty)."""

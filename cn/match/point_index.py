@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cn.geometry import Box, Point, Region
-from cn.match.block import Column, Ids, lexicographic
+from cn.match.block import FIRST, ID, Column, Ids, lexicographic
 from cn.match.slabs import Slabs
 from cn.match.span import Span, integer_span, object_span
 from cn.match.topics import Topics
@@ -118,20 +118,28 @@ class PointIndex:
     # -- questions -----------------------------------------------------------------------------------------
     def find(self, topic: bytes, region: Region) -> Ids:
         """The ids of the points under the topic in one of the (disjoint) boxes, in no order."""
-        few: list[int] = []
-        many: list[Ids] = []
-        number = self._topics.number(topic)
-        if number is None:
-            return NOBODY
-        for box in region:
-            spans = self._spans(number, box)
-            if spans is not None:
-                self._slabs.collect(spans, few, many, first_only=False)
+        few, many = self._collect(topic, region, ID)
         if not many:
             return np.array(few, np.int64) if few else NOBODY
         if few:
             many.append(np.array(few, np.int64))
         return np.concatenate(many) if len(many) > 1 else many[0]
+
+    def codes(self, topic: bytes, region: Region, dimension: int) -> Ids | list[Any]:
+        """One coordinate of each point that `find` gives, in the same order for every dimension."""
+        few, many = self._collect(topic, region, FIRST + dimension)
+        return np.concatenate([*many, np.array(few, np.int64)]) if self.int64 else few
+
+    def _collect(self, topic: bytes, region: Region, wanted: int) -> tuple[list[Any], list[Ids]]:
+        few: list[Any] = []
+        many: list[Ids] = []
+        number = self._topics.number(topic)
+        if number is not None:
+            for box in region:
+                spans = self._spans(number, box)
+                if spans is not None:
+                    self._slabs.collect(spans, few, many, wanted=wanted)
+        return few, many
 
     def count(self, topic: bytes, region: Region) -> int:
         """How many points `find` gives."""

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -127,8 +128,16 @@ class Slabs:
         self._replace(0, len(self.blocks), fresh)
 
     # -- search --------------------------------------------------------------------------------------------
-    def collect(self, spans: Sequence[Span], few: list[int], many: list[Ids], *, first_only: bool) -> bool:
-        """Add the ids of the points within all spans to the two lists and say whether there are any.
+    def collect(
+        self,
+        spans: Sequence[Span],
+        few: list[Any],
+        many: list[Ids],
+        *,
+        first_only: bool = False,
+        wanted: int = ID,
+    ) -> bool:
+        """Add the ids (or another column) of the points within all spans to the two lists; whether there are any.
 
         `spans` has one span a column (that of the ids is not looked at). With `first_only` the search ends
         with the first block that has such a point.
@@ -147,7 +156,7 @@ class Slabs:
                 low, high, _ = spans[column]
                 if lows[at] < low or highs[at] > high:
                     outside.append(column)
-            if self.blocks[at].select(spans, outside, sorting, few, many):
+            if self.blocks[at].select(spans, outside, sorting, few, many, wanted):
                 found = True
                 if first_only:
                     break

@@ -85,7 +85,7 @@ class JoinKeys:
                 raise KeyError(wanted)
             del self._held[key]
         else:
-            at = _bisect(held, wanted)
+            at = place_of(held, wanted)
             if at == len(held) or held[at][:2] != wanted:
                 raise KeyError(wanted)
             del held[at]
@@ -106,7 +106,7 @@ class JoinKeys:
     def neighbours(self, key: Hashable, code: Code) -> tuple[Code | None, Code | None] | None:
         """The nearest codes on each side (None: there is none); None alone if an entry has the code itself."""
         held = self.at(key)
-        at = _bisect(held, (code,))
+        at = place_of(held, (code,))
         if at < len(held) and held[at][0] == code:
             return None
         return held[at - 1][0] if at else None, held[at][0] if at < len(held) else None
@@ -114,8 +114,8 @@ class JoinKeys:
     def span(self, key: Hashable, low: Code | None, high: Code | None) -> tuple[int, int]:
         """Where in `at(key)` the entries with `low <= code <= high` (None: no end) start and stop."""
         held = self.at(key)
-        start = 0 if low is None else _bisect(held, (low,))
-        return start, len(held) if high is None else _bisect(held, (high, HIGHEST))
+        start = 0 if low is None else place_of(held, (low,))
+        return start, len(held) if high is None else place_of(held, (high, HIGHEST))
 
     def within(self, key: Hashable, low: Code | None, high: Code | None) -> Iterator[Entry]:
         """The entries of a key with `low <= code <= high`; to be used up before the next change."""
@@ -146,6 +146,6 @@ def _order(entry: Entry) -> Entry:
     return entry[:2]
 
 
-def _bisect(held: Sequence[Entry], wanted: Entry) -> int:
+def place_of(held: Sequence[Entry], wanted: Entry) -> int:
     """Where the first entry that is not before `wanted` stands: O(log n) also in a sorted list of lists."""
     return held.bisect_left(wanted) if isinstance(held, SortedList) else bisect_left(held, wanted)

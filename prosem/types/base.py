@@ -9,7 +9,7 @@ a `Bound`: the subscription's place in the group's space. The server side of a s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
@@ -61,7 +61,10 @@ class Space(Protocol):
     """The server's side of one space: it owns indexes, knows all active points, and holds no subscription."""
 
     network: NetworkSpace
-    plans: ClassVar[tuple[str, ...]]
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """The ways to make messages, from the most to the least promising; all tell every subscriber the same."""
 
     @property
     def visits(self) -> int:

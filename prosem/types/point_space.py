@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 from cn.match.point_index import PointIndex
 from cn.networks.base import Space as NetworkSpace
@@ -31,7 +31,7 @@ class PointSpace:
     subscriptions than it has regions; it is the way of a server without a content-driven network.
     """
 
-    plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate")
+    plans: tuple[str, ...] = ("reformulate", "enumerate")
 
     def __init__(self, shape: Shape, space_id: int) -> None:
         self.network = NetworkSpace(space_id, shape.dimensions, shape.int64)

@@ -1,0 +1,264 @@
+"""The semijoin mode of select-joins: an edge holds of each table the rows that join with a row of its partner.
+
+Each table T has a partner P(T), a neighbour in the join graph. A subscription holds X^T: the rows of T that satisfy its
+conditions on T and join with a row of P(T) whose routing column is in its range. An event on T, all relative to the table
+*without* its row (algorithms §4, thesis 5.3 and 5.4.1):
+
+- X^T: the old row goes from `V_o`, the new one comes to `V_n`: those who select the row and lie under the skyline of P(T)'s
+  rows of its key.
+- X^U of each U whose partner is T: who held the old row alone among those of its key, `L`, loses every row of U with that
+  key, in one message without rows; who holds the new row alone, `G`, gains the rows of U with its key, a message
+  each. If the key stays, `L` without `G` loses and `G` without `L` gains.
+
+Loses to whole selections where nearly every row joins, and to joined rows where keys are unique on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cn.geometry import Box, Interval, Point, Region, difference
+from prosem.index.join_keys import NOTHING, Entry
+from prosem.index.stabbing_set import StabbingSet
+from prosem.model import Row
+from prosem.types.base import Draft
+from prosem.types.join_model import Change, JoinModel
+from prosem.types.join_table import Classes, JoinTable, Placed, Sides
+from prosem.types.skyline import (
+    Skyline,
+    cluster_skyline,
+    merged_skyline,
+    staircase,
+    subscription_skyline,
+    tuple_skyline,
+)
+
+Decomposition = tuple[int, ...]  # the partner of each table
+
+
+class Shift(NamedTuple):
+    """Rows of `table` with a join key that some subscriptions lose or gain as a whole."""
+
+    table: JoinTable
+    classes: Classes
+    row: Row  # of the event's table: it has the key
+    region: Region
+    gained: bool
+
+
+class Described(NamedTuple):
+    """`old` and `new` where somebody may see them."""
+
+    table: JoinTable
+    old: Placed | None
+    new: Placed | None
+    shifts: list[Shift]
+
+
+class SemijoinMode:
+    """The decomposition, and anchors for the ranges on every table that is somebody's partner."""
+
+    def __init__(self, model: JoinModel, decomposition: Decomposition) -> None:
+        self._model, self.decomposition = model, decomposition
+        shape, tables = model.shape, model.tables
+        self._followers: list[list[int]] = [[] for _ in tables]
+        orders: list[set[Classes]] = [set() for _ in tables]
+        for number, partner in enumerate(decomposition):
+            classes = shape.shared(number, partner)
+            assert classes, "partners share a join column"
+            self._followers[partner].append(number)
+            orders[number].add(classes)
+            orders[partner].add(classes)
+        for table, wanted in zip(tables, orders, strict=True):
+            table.hold(wanted)
+        self.clusters = {
+            number: StabbingSet(shape.int64)
+            for number in set(decomposition)
+            if tables[number].routing is not None
+        }
+        self.came([place for _, _, place in model.points.items()])
+
+    # -- points --------------------------------------------------------------------------------------------------
+    def came(self, places: Sequence[Point]) -> None:
+        for number, clusters in self.clusters.items():
+            low, high = self._model.tables[number].routing or (0, 1)
+            if len(places) == 1:
+                clusters.add(places[0][low], places[0][high])
+            elif self._model.shape.int64:
+                clusters.add_many(np.array([(place[low], place[high]) for place in places], np.int64))
+            else:
+                clusters.add_many([(place[low], place[high]) for place in places])
+
+    def went(self, place: Point) -> None:
+        for number, clusters in self.clusters.items():
+            low, high = self._model.tables[number].routing or (0, 1)
+            clusters.remove(place[low], place[high])
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def describe(self, change: Change) -> Described | None:
+        table, old, new, stays = change
+        shifts = [] if stays else [*self._shifts(table, old, new)]
+        seen = Described(
+            table, None if stays else self._joining(table, old), self._joining(table, new), shifts
+        )
+        return seen if seen.old or seen.new or shifts else None
+
+    def _partner(self, table: JoinTable) -> tuple[JoinTable, Classes]:
+        partner = self.decomposition[table.number]
+        return self._model.tables[partner], self._model.shape.shared(table.number, partner)
+
+    def _joining(self, table: JoinTable, placed: Placed | None) -> Placed | None:
+        """The row, if it joins with one of the partner and somebody selects it."""
+        if placed is None:
+            return None
+        partner, classes = self._partner(table)
+        if table.key(classes, placed.row) not in partner.by(classes):
+            return None
+        return placed if self._model.anybody(table.around(placed.codes)) else None
+
+    def _shifts(self, table: JoinTable, old: Placed | None, new: Placed | None) -> Iterator[Shift]:
+        model = self._model
+        for number in self._followers[table.number]:
+            other = model.tables[number]
+            classes = model.shape.shared(number, table.number)
+            lost = self._alone(table, other, classes, old)
+            gained = self._alone(table, other, classes, new)
+            regions: list[Region] = [() if lost is None else (lost,), () if gained is None else (gained,)]
+            keys = {table.key(classes, placed.row) for placed in (old, new) if placed is not None}
+            if lost and gained and len(keys) == 1:
+                regions = [tuple(difference(lost, gained)), tuple(difference(gained, lost))]
+            for placed, region, is_gain in zip((old, new), regions, (False, True), strict=True):
+                if placed is not None and region and model.points.any(b"", region):
+                    yield Shift(other, classes, placed.row, region, is_gain)
+
+    def _alone(
+        self, table: JoinTable, other: JoinTable, classes: Classes, placed: Placed | None
+    ) -> Box | None:
+        """The box of those who hold this row alone of its key, and reach between the other table's rows of that key."""
+        rows = NOTHING if placed is None else other.by(classes).at(table.key(classes, placed.row))
+        sides = table.alone(classes, placed) if placed is not None and rows else None
+        return None if sides is None else self._model.box(sides, other.reach(rows[0], rows[-1]))
+
+    # -- messages ------------------------------------------------------------------------------------------------
+    def messages(self, description: Described, plan: str) -> list[Draft]:
+        drafts = self._drafts(description, "ref-sj-clu" if plan == "enum-sj" else plan)
+        if plan != "enum-sj":
+            return drafts
+        find = self._model.points.find
+        return [
+            draft._replace(region=(), targets=(sid,))
+            for draft in drafts
+            for sid in find(b"", draft.region).tolist()
+        ]
+
+    def _drafts(self, description: Described, plan: str) -> list[Draft]:
+        table, old, new, shifts = description
+        codec, drafts = self._model.codec, []
+        if old is not None and (region := self.visible(table, old, plan)):
+            drafts.append(codec.remove(table.number, old.row, region))
+        if new is not None and (region := self.visible(table, new, plan)):
+            drafts.append(codec.upsert(table.number, new.row, region))
+        for shift in shifts:
+            key = table.key(shift.classes, shift.row)
+            if not shift.gained:
+                drafts.append(codec.lose(shift.table.number, shift.classes, key, shift.region))
+                continue
+            rows = shift.table.by(shift.classes).at(key)
+            for entry, region in self._exposed(shift.table, rows, shift.region):
+                drafts.append(codec.upsert(shift.table.number, entry[2], region))
+        return drafts
+
+    def visible(self, table: JoinTable, placed: Placed, plan: str) -> Region:
+        """Who sees a row: selects it, and holds the code of a joining row; nothing if nobody does."""
+        own = table.around(placed.codes)
+        partner, _ = self._partner(table)
+        if partner.routing is None:
+            return (self._model.box(own),)
+        region = self._under(self.skyline(table, placed, plan), partner.routing, own)
+        return region if self._model.points.any(b"", region) else ()
+
+    def _under(self, skyline: Skyline, routing: tuple[int, int], own: Sides) -> Region:
+        low, high = routing
+        return tuple(self._model.box(own, {low: x, high: y}) for x, y in staircase(skyline))
+
+    def skyline(self, table: JoinTable, placed: Placed, plan: str) -> Skyline:
+        """The descriptive skyline of a row, of the flavour that the plan names."""
+        partner, classes = self._partner(table)
+        rows, routing = partner.by(classes).at(table.key(classes, placed.row)), partner.routing
+        assert routing is not None, "a table without conditions has no skyline"
+        if plan == "ref-sj-tup":
+            return tuple_skyline(rows)
+        clusters, own = self.clusters[partner.number], table.around(placed.codes)
+        low, high = routing
+        if plan == "ref-sj-clu+":
+            return merged_skyline(
+                rows,
+                clusters,
+                lambda q, r: self._model.anybody(
+                    own, {low: Interval(q, r, True, True), high: Interval(q, r, True, True)}
+                ),
+            )
+        skyline = cluster_skyline(rows, clusters)
+        if plan == "ref-sj-sub":
+            region = self._under(skyline, routing, own)
+            lows, highs = (self._model.points.codes(b"", region, dimension) for dimension in routing)
+            return subscription_skyline(lows, highs)
+        return skyline
+
+    def _exposed(
+        self, table: JoinTable, rows: Sequence[Entry], region: Region
+    ) -> Iterator[tuple[Entry, Region]]:
+        """The rows that somebody in the region selects, each with those who do.
+
+        Halves in which nobody's range lies are left out at once: O(e log s) lookups for e of s rows.
+        """
+        todo = [(0, len(rows))]
+        while todo:
+            start, stop = todo.pop()
+            if stop - start > 1:
+                reach = _within(region, table.reach(rows[start], rows[stop - 1]))
+                if table.routing is None or self._model.points.any(b"", reach):
+                    middle = (start + stop) // 2
+                    todo += [(middle, stop), (start, middle)]
+                continue
+            placed = table.placed(rows[start][2])
+            assert placed is not None, "absent rows have no entry"
+            inside = _within(region, table.around(placed.codes))
+            if self._model.points.any(b"", inside):
+                yield rows[start], inside
+
+    # -- what an edge holds --------------------------------------------------------------------------------------
+    def held(self, point: Point) -> list[list[Row]]:
+        """X^T of each table, from the side with fewer rows in the subscription's range."""
+        return [[entry[2] for entry in self._semijoin(table, point)] for table in self._model.tables]
+
+    def _semijoin(self, table: JoinTable, point: Point) -> Iterator[Entry]:
+        partner, classes = self._partner(table)
+        own, other = table.range_of(point), partner.range_of(point)
+        mine, its = table.by(classes), partner.by(classes)
+        counts = []
+        for one, ends in ((table, own), (partner, other)):
+            start, stop = one.by(()).span((), *ends)
+            counts.append(stop - start)
+        if counts[0] <= counts[1]:
+            for entry in table.by(()).within((), *own):
+                if its.any_within(table.key(classes, entry[2]), *other) and table.admits(point, entry):
+                    yield entry
+            return
+        keys = dict.fromkeys(partner.key(classes, entry[2]) for entry in partner.by(()).within((), *other))
+        for key in keys:
+            yield from (entry for entry in mine.within(key, *own) if table.admits(point, entry))
+
+    def check(self) -> None:
+        """Assert that the anchors stand for the points there are."""
+        for number, clusters in self.clusters.items():
+            clusters.check()
+            assert len(clusters) == len(self._model.points), f"every point has a range on table {number}"
+
+
+def _within(region: Region, sides: Sides) -> Region:
+    """The region's boxes with these sides, which lie within its own."""
+    return tuple(tuple(sides.get(at, side) for at, side in enumerate(box)) for box in region)

@@ -1,0 +1,101 @@
+"""The server's side of a select-join: rows of all its tables, all points, and the mode that says what edges hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cn.geometry import Point
+from prosem.model import Delta, Row
+from prosem.types.base import Bound, Draft, Surroundings
+from prosem.types.join_model import Change, JoinModel, Mode
+from prosem.types.join_plain import JoinedMode, SelectionMode
+from prosem.types.join_semijoin import Decomposition, SemijoinMode
+from prosem.types.join_shape import MODES, JoinShape
+from prosem.types.point_space import PointSpace
+
+
+class JoinSpace(PointSpace):
+    """One space for all subscriptions of a select-join.
+
+    The rows are indexed when it is opened, O(N log N) for each order that the mode asks for. An event costs
+    O(log N) for each order of its table, and then what the mode's plan says: by the semijoins a few lookups, whatever
+    the number of subscriptions.
+    """
+
+    def __init__(
+        self,
+        shape: JoinShape,
+        space_id: int,
+        surroundings: Surroundings,
+        decomposition: Decomposition,
+        mode: str = "semijoin",
+    ) -> None:
+        super().__init__(shape, space_id)
+        self.plans = MODES[mode]
+        self.model = JoinModel(shape, self.points, surroundings.rows)
+        self.decomposition = decomposition
+        self._mode: Mode = (
+            SemijoinMode(self.model, decomposition)
+            if mode == "semijoin"
+            else JoinedMode(self.model)
+            if mode == "join"
+            else SelectionMode(self.model)
+        )
+        self.events = [0] * len(shape.tables)  # counted for the cost of a decomposition
+
+    # -- points --------------------------------------------------------------------------------------------------
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        super().add(sids, bounds)
+        self._mode.came([bound.place for bound in bounds if bound.place is not None])
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        super().move(sid, before, after)
+        if before.place is not None and after.place is not None:  # else it went and came
+            self._mode.went(before.place)
+            self._mode.came([after.place])
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        super().remove(sid, bound)
+        if bound.place is not None:
+            self._mode.went(bound.place)
+
+    def redecompose(self, decomposition: Decomposition) -> None:
+        """Give tables other partners: what edges hold is another from here on. O(rows + points)."""
+        self.decomposition = decomposition
+        if isinstance(self._mode, SemijoinMode):
+            self._mode = SemijoinMode(self.model, decomposition)
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def step(self, delta: Delta) -> Any | None:
+        number = self.model.shape.index[delta.table.id]
+        self.events[number] += 1
+        table = self.model.tables[number]
+        old, new = table.placed(delta.old), table.placed(delta.new)
+        if delta.old == delta.new or (old is None and new is None):
+            return None
+        if old is not None:
+            table.remove(old)
+        stays = old is not None and new is not None and table.same_place(old, new)
+        description = self._mode.describe(Change(table, old, new, stays)) if len(self.points) else None
+        if new is not None:
+            table.add(new)
+        return description
+
+    def messages(self, description: Any, plan: str) -> list[Draft]:
+        return self._mode.messages(description, plan)
+
+    def drafts(self, description: Any) -> list[Draft]:
+        return self._mode.messages(description, self.plans[0])
+
+    # -- what edges hold -----------------------------------------------------------------------------------------
+    def semijoins(self, point: Point) -> list[list[Row]]:
+        """The rows of each table that the edge must hold for a subscription under the present mode, in no order."""
+        return self._mode.held(point)
+
+    def check(self) -> None:
+        """Assert the invariants of rows, points and anchors."""
+        self.points.check()
+        for table in self.model.tables:
+            table.check()
+        self._mode.check()

@@ -1,0 +1,239 @@
+"""Whom an event on a select-join concerns: every plan of every mode, folded by hand, against all rows and subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cn.geometry import BOTTOM, TOP, Point, contains
+from prosem.columns import column_type
+from prosem.model import Column, Delta, Key, Row, Table
+from prosem.types.base import Bound, Draft, Surroundings
+from prosem.types.join_message import JoinCodec, JoinedRows, Lose, Remove, Upsert
+from prosem.types.join_shape import MODES, JoinShape
+from prosem.types.join_space import JoinSpace
+
+MAX = 3  # range columns hold 0..3, join columns 0..1, payloads 0..1
+Held = list[dict[Key, Row]]
+
+
+class Case(NamedTuple):
+    """A shape, and the decompositions it can have."""
+
+    shape: JoinShape
+    decompositions: tuple[tuple[int, ...], ...]
+
+
+def table(number: int, name: str, columns: str, kind: str = "integer") -> Table:
+    kinds = [kind if column in "ac" else "integer" for column in columns]
+    made = [Column(one, column_type(of)) for one, of in zip(columns, kinds, strict=True)]
+    return Table(number + 1, name, (Column("k", column_type("integer"), False), *made), ("k",))
+
+
+def case(
+    tables: str, conditions: str, decompositions: tuple[tuple[int, ...], ...], kind: str = "integer"
+) -> Case:
+    """`rabp sbcp`: tables r(k, a, b, p) and s(k, b, c, p). `a c`: conditions on r.a and s.c; the last one routes.
+
+    Join columns are those with a name of b, d, e.
+    """
+    made = tuple(table(number, name[0], name[1:], kind) for number, name in enumerate(tables.split()))
+    classes = [{n: t.position[name] for n, t in enumerate(made) if name in t.position} for name in "bde"]
+    ranged = tuple(
+        tuple(sorted(t.position[name] for name in some.strip("-")))
+        for t, some in zip(made, conditions.split(), strict=True)
+    )
+    routing = tuple(some[-1] if some else None for some in ranged)
+    shape = JoinShape(made, tuple(one for one in classes if len(one) > 1), ranged, routing)
+    return Case(shape, decompositions)
+
+
+CASES = {
+    "two tables": case("rabp sbcp", "a c", ((1, 0),)),
+    "text routing": case("rabp sbcp", "a c", ((1, 0),), "text"),
+    "composite key, two conditions": case("rabdp sbdcx", "a cx", ((1, 0),)),
+    "condition on one side": case("rabp sbp", "a -", ((1, 0),)),
+    "no condition": case("rbp sbp", "- -", ((1, 0),)),
+    "condition on the join column": case("rabp sbcp", "a b", ((1, 0),)),
+    "chain": case("rabp sbxd tdcp", "a x c", ((1, 0, 1), (1, 2, 1))),
+    "star": case("rabp sbdex tdcp uey", "a x c y", ((1, 0, 1, 1), (1, 2, 1, 1), (1, 3, 1, 1))),
+    "cycle": case("rabd sbex tdec", "a x c", ((1, 2, 0), (2, 0, 1), (1, 0, 0))),
+    "one class": case("rabp sbcp ubx", "a c x", ((1, 2, 0), (2, 2, 0))),
+}
+
+
+class Oracle:
+    """All rows, and what they say by nested loops."""
+
+    def __init__(self, shape: JoinShape, decomposition: tuple[int, ...]) -> None:
+        self.shape, self.decomposition = shape, decomposition
+        self.rows: Held = [{} for _ in shape.tables]
+
+    def selected(self, number: int, point: Point) -> dict[Key, Row]:
+        place, holds = self.shape.placer(number), self.shape.holder(number)
+        return {
+            key: row
+            for key, row in self.rows[number].items()
+            if (codes := place(row)) is not None and holds(point, codes)
+        }
+
+    def semijoin(self, number: int, point: Point) -> dict[Key, Row]:
+        partner = self.decomposition[number]
+        classes = self.shape.shared(number, partner)
+        place, at = self.shape.placer(partner), self.shape.routing[partner]
+        keys = set()
+        for row in self.rows[partner].values():
+            codes = place(row)
+            if codes is None:
+                continue
+            if at is not None:
+                low, high = self.shape.sides(partner, at)
+                code = codes[self.shape.ranged[partner].index(at)]
+                if not point[low] <= code <= point[high]:
+                    continue
+            keys.add(self.shape.key_of(partner, classes)(row))
+        own = self.shape.key_of(number, classes)
+        return {key: row for key, row in self.selected(number, point).items() if own(row) in keys}
+
+    def joined(self, point: Point) -> set[tuple[Row, ...]]:
+        selected = [self.selected(number, point).values() for number in range(len(self.rows))]
+        return {
+            rows
+            for rows in product(*selected)
+            if all(
+                len({rows[number][at] for number, at in members.items()}) == 1
+                for members in self.shape.classes
+            )
+        }
+
+    def held(self, mode: str, point: Point) -> Held:
+        numbers = range(len(self.rows))
+        if mode == "selection":
+            return [self.selected(number, point) for number in numbers]
+        return [self.semijoin(number, point) if mode == "semijoin" else {} for number in numbers]
+
+
+def told(drafts: list[Draft], sid: int, point: Point) -> list[tuple[str, bytes, bytes]]:
+    return [
+        (draft.kind, draft.payload, draft.content)
+        for draft in drafts
+        if (sid in draft.targets if draft.targets is not None else contains(draft.region, point))
+    ]
+
+
+def fold(codec: JoinCodec, held: Held, messages: list[tuple[str, bytes, bytes]], shape: JoinShape) -> None:
+    for message in messages:
+        body = codec.read(*message)
+        if isinstance(body, Upsert):
+            held[body.table][body.key] = body.row
+        elif isinstance(body, Remove):
+            del held[body.table][body.key]
+        else:
+            assert isinstance(body, Lose)
+            own = shape.key_of(body.table, body.classes)
+            for key in [key for key, row in held[body.table].items() if own(row) == body.values]:
+                del held[body.table][key]
+
+
+def values(shape: JoinShape, number: int) -> st.SearchStrategy[Row]:
+    """A row without its key. NULLs are rare."""
+    columns = []
+    for column in shape.tables[number].columns[1:]:
+        most = 1 if column.name in "bdep" else MAX
+        some: Any = st.integers(0, most)
+        if column.type.name == "text":
+            some = some.map(lambda value: "abcd"[value])
+        columns.append(st.one_of(*[some] * 9, st.none()))
+    return st.tuples(*columns)
+
+
+def points(shape: JoinShape, random: Random, count: int) -> list[Point]:
+    """Subscriptions of a small domain, each range a part of it; some without an end."""
+    sides: list[list[tuple[Any, Any]]] = []
+    for number, ranged in enumerate(shape.ranged):
+        for at in ranged:
+            kind = shape.tables[number].columns[at].type
+            codes: list[Any] = [kind.code(v) for v in ("abcd" if kind.name == "text" else range(MAX + 1))]
+            least, most = (-(2**63), 2**63 - 1) if shape.int64 else (BOTTOM, TOP)
+            ends = [(low, high) for low in codes for high in codes if low <= high]
+            sides.append([*ends, (least, codes[1]), (codes[2], most), (least, most)])
+    if not sides:
+        return [(0, 0)]
+    drawn = {tuple(end for side in sides for end in random.choice(side)) for _ in range(count)}
+    return sorted(drawn, key=repr)
+
+
+def events(one: Case) -> st.SearchStrategy[list[tuple[int, int, Row | None]]]:
+    def event(number: int) -> st.SearchStrategy[tuple[int, int, Row | None]]:
+        row = values(one.shape, number)
+        return st.tuples(st.just(number), st.integers(0, 3), st.one_of(row, row, row, st.none()))
+
+    return st.lists(st.one_of([event(number) for number in range(len(one.shape.tables))]), max_size=14)
+
+
+def deltas(oracle: Oracle, happened: list[tuple[int, int, Row | None]]) -> Iterator[Delta]:
+    """The events one by one; the oracle's rows are changed before each is given."""
+    for seq, (number, key, rest) in enumerate(happened):
+        new = None if rest is None else (key, *rest)
+        old = oracle.rows[number].get((key,))
+        if new is None:
+            oracle.rows[number].pop((key,), None)
+        else:
+            oracle.rows[number][key,] = new
+        yield Delta(seq, oracle.shape.tables[number], (key,), old, new)
+
+
+def as_rows(held: list[list[Row]], shape: JoinShape) -> Held:
+    keyed = [{one.key_of(row): row for row in rows} for one, rows in zip(shape.tables, held, strict=True)]
+    assert [len(some) for some in keyed] == [len(rows) for rows in held], "no row twice"
+    return keyed
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
+    one = CASES[name]
+    shape = one.shape
+    decomposition = data.draw(st.sampled_from(one.decompositions))
+    oracle = Oracle(shape, decomposition)
+    *_, _ = *deltas(oracle, data.draw(events(one), label="before")), None
+    random = Random(data.draw(st.integers(0, 9)))
+    subscriptions = dict(enumerate(points(shape, random, 40), 1))
+    rows = tuple(dict(some) for some in oracle.rows)
+    space = JoinSpace(shape, 1, Surroundings(rows, lambda sid: Bound(b"", None), 64), decomposition, mode)
+    space.add([*subscriptions], [Bound(b"", point) for point in subscriptions.values()])
+    space.check()
+    codec = JoinCodec(shape)
+    held = {sid: oracle.held(mode, point) for sid, point in subscriptions.items()}
+    joined = {sid: oracle.joined(point) for sid, point in subscriptions.items()}
+    for delta in deltas(oracle, data.draw(events(one), label="events")):
+        description = space.step(delta)
+        plans = [[] if description is None else space.messages(description, plan) for plan in space.plans]
+        space.check()
+        for sid, point in subscriptions.items():
+            messages, *others = [sorted(told(drafts, sid, point)) for drafts in plans]
+            for plan, other in zip(space.plans[1:], others, strict=True):
+                if plan != "enum-j":
+                    assert other == messages, plan
+            before, joined[sid] = joined[sid], oracle.joined(point)
+            if mode == "join":
+                for drafts in plans:
+                    bodies = [codec.read(*message) for message in told(drafts, sid, point)]
+                    added = [row for body in bodies if isinstance(body, JoinedRows) for row in body.added]
+                    removed = [row for body in bodies if isinstance(body, JoinedRows) for row in body.removed]
+                    assert sorted(added) == sorted(joined[sid] - before)
+                    assert sorted(removed) == sorted(before - joined[sid])
+                assert space.semijoins(point) == [[] for _ in shape.tables]
+                continue
+            fold(codec, held[sid], told(plans[0], sid, point), shape)
+            expected = oracle.held(mode, point)
+            assert held[sid] == expected
+            assert as_rows(space.semijoins(point), shape) == expected
