@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -178,7 +178,7 @@ class ValueSpace(PointSpace):
     fragmented, and loses where it wakes many for nothing. What the tree decided is logged all the same.
     """
 
-    plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate", "relax")
+    plans: tuple[str, ...] = ("reformulate", "enumerate", "relax")
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
         super().__init__(Plane(items.int64), space_id)
@@ -335,7 +335,7 @@ class ValueSpace(PointSpace):
 class FreeSpace(ValueSpace):
     """Of may and must: the tree's choice is told, which no edge could repeat."""
 
-    plans: ClassVar[tuple[str, ...]] = ("reformulate", "enumerate")
+    plans: tuple[str, ...] = ("reformulate", "enumerate")
 
 
 def classes(labels: dict[Label, tuple[Any, int]]) -> list[Class]:
