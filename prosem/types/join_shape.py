@@ -131,9 +131,7 @@ class JoinShape:
         known = self._keys_of.get(place)
         if known is None:
             positions = [self.classes[number][table] for number in classes]
-            known = self._keys_of[place] = (
-                itemgetter(*positions) if len(positions) > 1 else _single(*positions)
-            )
+            known = self._keys_of[place] = _getter(positions)
         return known
 
     @cached_property
@@ -205,5 +203,11 @@ class JoinShape:
         return f"{' JOIN '.join(names)} ON {' AND '.join(equal)}"
 
 
-def _single(position: int) -> Callable[[Row], JoinKey]:
-    return lambda row: (row[position],)
+def _getter(positions: Sequence[int]) -> Callable[[Row], JoinKey]:
+    """A function that takes these values out of a row, as a tuple however many they are."""
+    if not positions:
+        return lambda row: ()
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    (only,) = positions
+    return lambda row: (row[only],)
