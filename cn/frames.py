@@ -83,7 +83,14 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
     brokers: tuple[str, ...]
 
 
-Frame = Data | Placed | Left | Direct | Mark | Join | Leave
+class Summary(msgspec.Struct, frozen=True, array_like=True, tag="summary"):
+    """What is asked for at and below the sender, in these spaces, as of a position it has come to."""
+
+    position: int
+    spaces: tuple[tuple[int, tuple[dict[int, Extent], ...]], ...]
+
+
+Frame = Data | Placed | Left | Direct | Mark | Join | Leave | Summary
 Ordered = Data | Placed | Left | Direct | Mark  # what an edge is given
 
 _encoder = msgspec.msgpack.Encoder()

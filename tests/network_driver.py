@@ -84,7 +84,7 @@ class Driver:
             latency=lambda a, b: latencies.setdefault(frozenset((a, b)), 0.5 + random.Random(a + b).random()),
         )
         self.host_of = self.network._host_of
-        self.exact = scheme_of(name).exact
+        self.exact = scheme_of(name).exact and not (options or {}).get("lub")
         self.below: dict[str, set[str]] = {
             name: {one for one in names if name in self.network._way(one)} for name in names
         }

@@ -77,44 +77,56 @@ NAMES = st.fixed_dictionaries({"targets": st.lists(ids, max_size=4).map(tuple)})
 CONTENTS = {space: contents(space) for space in SPACES.values()}
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_exactly_the_matching_places_each_once_in_order(name: str, data: st.DataObject) -> None:
-    record, hosted, expected = Record(), Hosted(), Delivered()
-    network = make_network(name, record.deliver, record.release)
+Step = tuple[Any, ...]
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[list[Step], Delivered]:
+    """Calls of a network in a row, and what it is to tell."""
+    steps, hosted, expected = list[Step](), Hosted(), Delivered()
     seq, part = 1, 0
-    spaces = st.sampled_from(data.draw(st.lists(st.sampled_from([*SPACES.values()]), min_size=1, max_size=2)))
-    for action in ["register"] * 6 + data.draw(st.lists(st.sampled_from(ACTIONS), min_size=20, max_size=40)):
-        id, space = data.draw(ids), data.draw(spaces)
-        topic = data.draw(st.sampled_from(TOPICS)) if space.dimensions else b""
-        place = space, topic, None if action == "nowhere" else data.draw(PLACES[space])
+    spaces = st.sampled_from(draw(st.lists(st.sampled_from([*SPACES.values()]), min_size=1, max_size=2)))
+    for action in ["register"] * 6 + draw(st.lists(st.sampled_from(ACTIONS), min_size=20, max_size=40)):
+        id, space = draw(ids), draw(spaces)
+        topic = draw(st.sampled_from(TOPICS)) if space.dimensions else b""
+        place = space, topic, None if action == "nowhere" else draw(PLACES[space])
         if action == "register":
-            network.register(place[0], id, *place[1:])
+            steps.append(("register", place[0], id, *place[1:]))
             hosted[id] = place
         elif action in ("move", "nowhere"):
-            network.move(place[0], id, *place[1:])
+            steps.append(("move", place[0], id, *place[1:]))
             if id in hosted:
                 hosted[id] = place
         elif action == "again" and id in hosted:
-            network.register(hosted[id][0], id, *hosted[id][1:])
+            steps.append(("register", hosted[id][0], id, *hosted[id][1:]))
         elif action == "remove":
-            network.remove(id)
+            steps.append(("remove", id))
             hosted.pop(id, None)
         elif action in ("content", "names"):
-            whom = data.draw(NAMES if action == "names" else CONTENTS[space])
+            whom = draw(NAMES if action == "names" else CONTENTS[space])
             message = Message(seq, part, space.id, "some", **whom)
-            network.inject(message)
+            steps.append(("inject", message))
             part += 1
             if found := concerned(hosted, message):
                 expected.append((message, found))
         elif action == "mark":
-            network.watermark(seq)
+            steps.append(("watermark", seq))
             expected.append(seq)
             seq, part = seq + 1, 0
-        getattr(network, "check", lambda: None)()
-    network.watermark(seq)
-    assert record.told == [*expected, seq]
+    return [*steps, ("watermark", seq)], [*expected, seq]
+
+
+@settings(max_examples=40, deadline=None)
+@given(scripts())
+def test_exactly_the_matching_places_each_once_in_order(script: tuple[list[Step], Delivered]) -> None:
+    steps, expected = script
+    for name in NETWORKS:
+        record = Record()
+        network = make_network(name, record.deliver, record.release)
+        for call, *arguments in steps:
+            getattr(network, call)(*arguments)
+            getattr(network, "check", lambda: None)()
+        assert record.told == expected, name
 
 
 @pytest.fixture(params=sorted(NETWORKS))

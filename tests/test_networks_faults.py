@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cn.networks.registry import SCHEMES
 from cn.transport.memory import Faults
 from tests.network_driver import Driver
 
+CASES = {
+    **{name: (name, {"fan_out": 3}) for name in SCHEMES},
+    "cbn-lub": ("cbn", {"fan_out": 3, "lub": True, "threshold": 2}),
+    "cbn-disjunction": ("cbn", {"fan_out": 3, "lub": True, "threshold": 10**6}),
+}
 BAD = {"drop": 0.15, "duplicate": 0.15, "delay": 5.0}
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+def make(case: str, seed: int, **settings: Any) -> Driver:
+    name, options = CASES[case]
+    return Driver(name, seed, options=options, **settings)
+
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(4))
-def test_messages_in_flight(name: str, seed: int) -> None:
-    driver = Driver(name, seed)
+def test_messages_in_flight(case: str, seed: int) -> None:
+    driver = make(case, seed)
     driver.steps(250)
     driver.finish()
     assert any(not isinstance(one, int) for one in driver.told)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(4))
-def test_links_that_drop_repeat_reorder_and_break(name: str, seed: int) -> None:
-    driver = Driver(name, seed, faults=Faults(seed, **BAD))
+def test_links_that_drop_repeat_reorder_and_break(case: str, seed: int) -> None:
+    driver = make(case, seed, faults=Faults(seed, **BAD))
     for _ in range(5):
         driver.steps(40)
         driver.cut()
     driver.finish()
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("faults", [False, True])
 def test_brokers_that_die_come_back_and_miss_only_what_lies_between(
-    name: str, seed: int, faults: bool
+    case: str, seed: int, faults: bool
 ) -> None:
-    driver = Driver(name, seed, faults=Faults(seed, **BAD) if faults else None)
+    driver = make(case, seed, faults=Faults(seed, **BAD) if faults else None)
     for _ in range(4):
         driver.steps(50)
         driver.crash()
@@ -45,11 +57,11 @@ def test_brokers_that_die_come_back_and_miss_only_what_lies_between(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_many_brokers_and_all_faults(name: str, seed: int) -> None:
+def test_many_brokers_and_all_faults(case: str, seed: int) -> None:
     print("seed", seed)
-    driver = Driver(name, seed, brokers=60, ids=800, faults=Faults(seed, **BAD))
+    driver = make(case, seed, brokers=60, ids=800, faults=Faults(seed, **BAD))
     for _ in range(40):
         driver.steps(60)
         driver.cut()

@@ -89,6 +89,9 @@ class TreeNode:
     def forget(self, hop: str, frame: Leave) -> None:
         """Brokers below a link are lost, with everything they host."""
 
+    def joined(self, hop: str, frame: Join) -> None:
+        """There is a new broker at or below a link."""
+
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
         """A frame of this network's own."""
         raise TypeError(f"{self.name} was sent a {type(frame).__name__} by {sender}")
@@ -118,11 +121,14 @@ class TreeNode:
             self.narrow(hop, frame)
         elif isinstance(frame, Leave):
             self.forget(hop, frame)
+        elif isinstance(frame, Join):
+            self.joined(hop, frame)
         return [(hop, replace(frame, route=tuple(rest)))]
 
     def _arrived(self, frame: Placed | Left | Direct | Join | Leave) -> Iterable[Out]:
         if isinstance(frame, Join):
             self.children[frame.broker] = None
+            self.joined(frame.broker, frame)
             return ()
         if isinstance(frame, Leave):
             self.forget(frame.brokers[0], frame)
@@ -134,9 +140,9 @@ class TreeNode:
 class TreeRoot(TreeNode):
     """The server's node in a tree: gives positions, and knows the way to every broker."""
 
-    def __init__(self, name: str, options: Options | None = None) -> None:
-        super().__init__(name, options)
-        self.position = 0
+    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
+        super().__init__(name, options, since)
+        self.position = since
         self.parents: Parents = {}
 
     def join(self, broker: str, parent: str) -> Iterable[Out]:
@@ -192,6 +198,24 @@ def check_place(space: Space, place: Place | None) -> None:
     """Refuse a place that its space cannot hold, before anything is sent."""
     if place is not None and space.dimensions and len(place) != space.dimensions:
         raise ValueError(f"a point of {len(place)} dimensions in a space of {space.dimensions}")
+
+
+FAN_OUT = 10  # children of a broker, where nothing else is said
+
+
+def balanced(root: str, brokers: Sequence[str], options: Options) -> Parents:
+    """A tree that fills level by level, unless the options give `parents` (a cluster tree, say) or a `fan_out`.
+
+    >>> balanced("server", "abcd", {"fan_out": 2})
+    {'a': 'server', 'b': 'server', 'c': 'a', 'd': 'a'}
+    """
+    given: Mapping[str, str] | None = options.get("parents")
+    if given is not None:
+        return {broker: given[broker] for broker in brokers}
+    width = options.get("fan_out", FAN_OUT)
+    return {
+        broker: root if at < width else brokers[(at - width) // width] for at, broker in enumerate(brokers)
+    }
 
 
 def star(root: str, brokers: Sequence[str], options: Options) -> Parents:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from cn.networks.base import Deliver, Factory, Network, Release
+from cn.networks.cbn import CBN
 from cn.networks.local import LocalNetwork
+from cn.networks.multicast import MULTICAST
 from cn.networks.node import Scheme
 from cn.networks.simulated import Simulated
 from cn.networks.unicast import UNICAST
 
-SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST,)}
+SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST, MULTICAST, CBN)}
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cn.frames import Data, Leave, Left, Placed
-from cn.networks.node import Out, Scheme, TreeNode, TreeRoot, star
+from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, star
 from cn.networks.place_table import PlaceTable
 
 
@@ -16,8 +16,8 @@ class UnicastRoot(TreeRoot):
     brokers concerned.
     """
 
-    def __init__(self, name: str, options: object = None) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, options: Options | None = None) -> None:
+        super().__init__(name, options)
         self.table = PlaceTable()
 
     def carry(self, frame: Data) -> Iterable[Out]:
