@@ -237,3 +237,64 @@ def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
             expected = oracle.held(mode, point)
             assert held[sid] == expected
             assert as_rows(space.semijoins(point), shape) == expected
+
+
+@pytest.mark.parametrize("name", ["chain", "cycle", "text routing"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_points_and_partners_change_between_events(name: str, data: st.DataObject) -> None:
+    """Points come, move, go and come back, and the tables get other partners: the next event concerns the right ones."""
+    one = CASES[name]
+    shape = one.shape
+    oracle = Oracle(shape, one.decompositions[0])
+    *_, _ = *deltas(oracle, data.draw(events(one), label="before")), None
+    random = Random(data.draw(st.integers(0, 9)))
+    places: dict[int, Point] = {}
+    rows = tuple(dict(some) for some in oracle.rows)
+    space = JoinSpace(shape, 1, Surroundings(rows, lambda sid: Bound(b"", None), 64), one.decompositions[0])
+    codec = JoinCodec(shape)
+    for delta in deltas(oracle, data.draw(events(one), label="events")):
+        for sid, point in enumerate(points(shape, random, 25)):
+            before, after = places.pop(sid, None), random.choice([point, point, None])
+            if before is None:
+                space.add([sid], [Bound(b"", after)])
+            elif random.random() < 0.5:
+                space.move(sid, Bound(b"", before), Bound(b"", after))
+            else:
+                space.remove(sid, Bound(b"", before))
+                after = None
+            if after is not None:
+                places[sid] = after
+        oracle.decomposition = random.choice(one.decompositions)
+        space.redecompose(oracle.decomposition)
+        space.check()
+        held = {sid: as_rows(space.semijoins(point), shape) for sid, point in places.items()}
+        description = space.step(delta)
+        drafts = [] if description is None else space.messages(description, random.choice(space.plans))
+        for sid, point in places.items():
+            fold(codec, held[sid], told(drafts, sid, point), shape)
+            assert held[sid] == oracle.held("semijoin", point)
+
+
+def test_an_event_that_nobody_sees_is_not_described() -> None:
+    shape = CASES["two tables"].shape
+    one, other = shape.tables
+    rows = ({(1,): (1, 2, 0, 0)}, {(7,): (7, 0, 3, 0)})
+    space = JoinSpace(shape, 1, Surroundings(rows, lambda sid: Bound(b"", None), 64), (1, 0))
+    unseen = Delta(1, one, (2,), None, (2, 1, 0, 0))
+    assert space.step(unseen) is None, "no subscription at all"
+    space.add([1], [Bound(b"", (2, 3, 0, 3))])
+    assert space.step(Delta(2, one, (3,), None, (3, 1, 0, 0))) is None, "nobody selects it"
+    assert space.step(Delta(3, one, (4,), None, (4, 2, 1, 0))) is None, "nothing joins"
+    assert space.step(Delta(4, one, (5,), None, (5, None, 0, 0))) is None, "a NULL keeps it out"
+    assert space.step(Delta(5, one, (1,), rows[0][1,], rows[0][1,])) is None, "the same row"
+    seen = space.step(Delta(6, other, (8,), None, (8, 0, 1, 0)))
+    assert [draft.kind for draft in space.messages(seen, "ref-sj-clu+")] == ["upsert"]
+    gone = space.step(Delta(7, one, (1,), rows[0][1,], None))
+    assert [draft.kind for draft in space.messages(gone, "ref-sj-clu+")] == ["drop", "lose"]
+    back = space.step(Delta(8, one, (1,), None, (1, 3, 0, 0)))
+    assert [draft.kind for draft in space.messages(back, "ref-sj-tup")] == ["upsert"] * 3
+    note = space.step(Delta(9, one, (1,), (1, 3, 0, 0), (1, 3, 0, 1)))
+    (only,) = space.messages(note, "ref-sj-clu")
+    assert (only.kind, only.content) == ("upsert", b"[1]"), "only the payload changed"
+    space.check()

@@ -44,8 +44,7 @@ class JoinTable:
         self._joins = shape.key_of(number, shape.classes_of(number))
         self._keys: dict[Classes, tuple[Callable[[Row], JoinKey], JoinKeys]] = {}
         placed = (self.placed(row) for row in rows.values())
-        whole = shape.key_of(number, ())
-        self._keys[()] = whole, JoinKeys(((), one.entry) for one in placed if one is not None)
+        self._keys[()] = _whole, JoinKeys(((), one.entry) for one in placed if one is not None)
 
     def __len__(self) -> int:
         return len(self._keys[()][1])
@@ -151,6 +150,10 @@ class JoinTable:
             held = [(key, entry) for key in index for entry in index.at(key)]
             assert all(key == key_of(entry[2]) for key, entry in held), "entries stand under their keys"
             assert sorted((entry for _, entry in held), key=lambda entry: entry[:2]) == everything
+
+
+def _whole(row: Row) -> JoinKey:
+    return ()
 
 
 def box(dimensions: int, *parts: Sides) -> Box:
