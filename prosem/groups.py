@@ -15,7 +15,7 @@ from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.model import Group, JsonObject, Statement, Table
 from prosem.tables import Tables
-from prosem.types.base import Bound, Form, Space, Surroundings
+from prosem.types.base import Bound, Form, KeepingSpace, Space, Surroundings
 from prosem.types.registry import recognise
 from prosem.wire import encode
 
@@ -33,6 +33,7 @@ class Groups:
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
         self.spaces: dict[int, Space] = {}
+        self.keeping: dict[int, KeepingSpace] = {}  # those of them that keep something of items
         self.next_group = self.next_statement = self._next_space = 1
         self._of_label: dict[str, Group] = {}
         self._statement_of_text: dict[tuple[str, bytes], Statement] = {}
@@ -137,6 +138,8 @@ class Groups:
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
             surroundings = Surroundings(rows, self._locate, self._max_boxes, self._plan)
             space = self.spaces[group.space] = form.open_space(group.space, surroundings)
+            if isinstance(space, KeepingSpace):
+                self.keeping[group.space] = space
             for table in form.tables:
                 self._spaces_of_table.setdefault(table.id, []).append(group.space)
         return space
@@ -152,6 +155,7 @@ class Groups:
             self._close(space)
 
     def _close(self, space: int) -> None:
+        self.keeping.pop(space, None)
         if self.spaces.pop(space, None) is not None:
             for others in self._spaces_of_table.values():
                 others[:] = [at for at in others if at != space]

@@ -50,7 +50,7 @@ class Marks:
         self.moves += 1
         batch.writes.history.append((sid, seq, self.moves, kind, params, state, mark))
         self._marked.pop(sid, None)
-        if is_active and mark is not None:
+        if is_active and isinstance(space, MarkedSpace) and space.looks_back:
             self._marked[sid] = seq
 
     def _mark(self, space: Space, sid: int | None) -> bytes | None:
@@ -65,7 +65,8 @@ class Marks:
         batch.writes.history += [
             (sid, seq, 0, "created", params(sid), None, encode(space.mark(sid))) for sid in sids
         ]
-        self._marked.update(dict.fromkeys(sids, seq))
+        if space.looks_back:
+            self._marked.update(dict.fromkeys(sids, seq))
         self.relabelled(batch, seq, set(sids), form, space)
 
     def relabelled(self, batch: Batch, seq: int, known: Set[int], form: Form, space: MarkedSpace) -> None:
@@ -110,7 +111,9 @@ class Marks:
         Each mark comes with the seq from which on it was brought to the present.
         """
         for space, sids, bounds in self._unmarked.values():
-            cast(MarkedSpace, space).restore(sids, bounds, [marks[sid][1] for sid in sids])
-            self._marked.update((sid, marks[sid][0]) for sid in sids)
+            marked = cast(MarkedSpace, space)
+            marked.restore(sids, bounds, [marks[sid][1] for sid in sids])
+            if marked.looks_back:
+                self._marked.update((sid, marks[sid][0]) for sid in sids)
         self._marked = OrderedDict(sorted(self._marked.items(), key=lambda item: item[1]))
         self._unmarked = {}

@@ -111,7 +111,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     topic: bytes
     place: tuple[int | str, ...] | None
     told: msgspec.Raw = msgspec.Raw(b"null")
-    items: dict[str, msgspec.Raw] | None = None  # of many items: what was told of each, by its key's codes
+    is_birth: bool = False  # the place says when it came; what it was told since is kept with the items
 
 
 @dataclass(frozen=True, slots=True)

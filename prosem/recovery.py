@@ -47,5 +47,8 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
             if count % 100_000 < len(chunk):
                 tell("recovery: %d subscriptions", count)
         state.marks.restore(loaded.marks())
+        for space, kept in loaded.items().items():
+            if space in groups.keeping:
+                groups.keeping[space].restore_items(kept)
     tell("recovery: done at seq %d with %d subscriptions, %.1f s", state.seq, count, time.monotonic() - start)
     return stored.retained_after

@@ -92,6 +92,9 @@ class State:
     def begin(self) -> Batch:
         """Close the present batch and start another."""
         self.marks.renew(self.batch, self.seq, lambda sid: self._place(sid)[1])
+        for space, keeping in self.group_store.keeping.items():
+            for topic, kept in keeping.changed_items().items():
+                self.batch.writes.items[space, topic] = kept
         done, self.batch = self.batch, Batch()
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(

@@ -110,6 +110,7 @@ class World:
         self.edge.network = LocalNetwork(self.edge.deliver, self.edge.watermark)
         self.messages: list[Message] = []
         self.marks: dict[int, tuple[int, Mark]] = {}
+        self.kept: dict[tuple[int, bytes], bytes | None] = {}
         self.rows: dict[int, Any] = {}
         self.subs: dict[str, tuple[int, Any, Any]] = {}  # id → key, notify, told
         self.run(c.CreateTable(self.definition))
@@ -132,6 +133,8 @@ class World:
         for sid, seq, _, _, _, _, mark in batch.writes.history:
             assert mark is not None
             self.marks[sid] = seq, msgspec.json.decode(mark, type=Mark)
+        for place, kept in batch.writes.items.items():
+            self.kept[place] = kept
         self.edge.release(batch.frames, self.state.seq)
         return answer
 
@@ -232,6 +235,9 @@ class World:
             stored: Any = (sid, registry.id(sid), *place, True, True, registry.created(sid), None)
             self.state.restore([stored])
         self.state.marks.restore(self._told_by_now(sids, old))
+        for at, keeping in groups.keeping.items():
+            stored = [kept for (space, _), kept in self.kept.items() if space == at and kept is not None]
+            keeping.restore_items(stored)
 
     def _told_by_now(self, sids: list[int], old: State) -> dict[int, tuple[int, Mark]]:
         found = {sid: self.marks[sid][1] for sid in sids}

@@ -106,9 +106,12 @@ class LooseRuns(RadiusRuns):
 
     def _tell(self, told: list[Run], rest: Run | None, d: Value) -> None:
         """Make one run at `d` of neighbouring ones, less what is left of the last."""
+        end = told[-1].high if rest is None else self._radii.previous(rest.low)
         for run in told:
             if run.centre is SEVERAL:
                 self._held[run.low].recentre(d)
+            if self.pieces is not None:
+                self.pieces.append(Run(run.low, min(run.high, end), run.centre))
         for run in told[1:]:
             path = self._path(run.low)
             leaf, at = path[-1]
@@ -118,7 +121,7 @@ class LooseRuns(RadiusRuns):
         first = told[0].low
         path = self._path(first)
         leaf, at = path[-1]
-        runs = [Run(first, told[-1].high if rest is None else self._radii.previous(rest.low), d)]
+        runs = [Run(first, end, d)]
         self._put(leaf, at, runs if rest is None else [*runs, rest])
         self._mend_path(path)
 

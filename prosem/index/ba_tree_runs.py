@@ -21,12 +21,15 @@ class RadiusRuns(RunNodes):
     O(m log N), and nothing is touched but what fires. Loses to the scan of arrays when hundreds of ranges fire.
     """
 
-    __slots__ = ("_ends", "_held", "_radii", "visits", "work", "work_elsewhere")
+    __slots__ = ("_ends", "_held", "_radii", "pieces", "visits", "work", "work_elsewhere")
 
     def __init__(self, ends: Ends, radii: RadiusBlocks, held: Held, runs: Iterable[Run] = ()) -> None:
         self._ends, self._radii, self._held = ends, radii, held
         self.visits = 0
         self.work = self.work_elsewhere = 0.0
+        self.pieces: list[Run] | None = (
+            None  # if a list: what fires is noted there with what it was told before
+        )
         super().__init__(self._leaf(list(runs)))
 
     def _leaf(self, runs: list[Run]) -> Node:
@@ -45,6 +48,11 @@ class RadiusRuns(RunNodes):
     def __iter__(self) -> Iterator[Run]:
         for leaf in self._leaves(self._top, self._levels):
             yield from map(Run, leaf.lows, leaf.highs, leaf.items)
+
+    @property
+    def last(self) -> Radius:
+        """The largest radius."""
+        return self._radii.last
 
     # -- events ----------------------------------------------------------------------------------------------
     def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
@@ -96,6 +104,8 @@ class RadiusRuns(RunNodes):
             if centre is not SEVERAL and low != high and sign * end_of(centre, high) > x:
                 cut = self._cut(centre, d, side, x)
             last = high if cut is None else cut[0]
+            if self.pieces is not None:
+                self.pieces.append(Run(low, last, centre))
             if joins == at:
                 range_highs[-1] = highs[at - 1] = last
                 if cut is None:

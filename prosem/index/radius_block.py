@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from itertools import chain, pairwise
+from typing import Self
 
 from prosem.index.ba_tree_ends import Radius
 
@@ -86,6 +88,15 @@ class RadiusBlocks:
         if place < len(block):
             return block[place - 1], block[place]
         return block[-1], self._firsts[at + 1] if at + 1 < len(self._firsts) else None
+
+    def shared(self, radius: Radius) -> Self:
+        """A copy to which this radius can be added; all blocks are shared but the one where it goes."""
+        copied = copy(self)
+        copied._blocks, copied._firsts = list(self._blocks), list(self._firsts)
+        if copied._blocks:
+            at = max(0, bisect_right(self._firsts, radius) - 1)
+            copied._blocks[at] = list(self._blocks[at])
+        return copied
 
     # -- changes -------------------------------------------------------------------------------------------
     def add(self, radius: Radius) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import Self
 
 from prosem.index.ba_tree_ends import Radius
 from prosem.index.radius_block import RadiusBlocks
@@ -28,6 +29,11 @@ class RadiusPairs(RadiusBlocks):
 
     def _renewed(self, at: int, before: int, after: int) -> None:
         self._leasts[at : at + before] = [min(map(_must, block)) for block in self._blocks[at : at + after]]
+
+    def shared(self, radius: Radius) -> Self:
+        copied = super().shared(radius)
+        copied._leasts = list(self._leasts)
+        return copied
 
     def least_must(self, low: Radius, high: Radius) -> Radius:
         """The least `must` from one pair to another; O(block + blocks)."""

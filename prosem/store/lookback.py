@@ -6,16 +6,11 @@ found once and then taken out, so a pass costs a search a message and O(log N) a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
-
-import msgspec
 
 from cn.match.point_index import PointIndex
 from cn.message import Message
-from prosem.model import Mark
-
-_read_value = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Standing(NamedTuple):
@@ -77,31 +72,3 @@ class Lookback:
             self._looking.update((standing.sid, standing) for standing in fresh)
             sids, _, _, topics, places = zip(*fresh, strict=True)
             self._points.insert_many(sids, topics, places)
-
-
-class ManyLookback:
-    """The same for subscriptions of many items: what was told of each item after `since`, by messages that name them."""
-
-    def __init__(self, since: Mapping[int, int]) -> None:
-        self._since = since
-        self.after = min(since.values(), default=2**62)
-        self.told: dict[int, dict[str, bytes]] = {}
-
-    @property
-    def is_done(self) -> bool:
-        return not self._since
-
-    def take(self, message: Message) -> None:
-        """The next message, which comes before all that were taken."""
-        value, item = bytes(_read_value(message.payload)["value"]), message.topic.decode()
-        for sid in message.targets or ():
-            if message.seq > self._since.get(sid, message.seq):
-                self.told.setdefault(sid, {}).setdefault(item, value)
-
-    def mark(self, sid: int, mark: Mark) -> Mark:
-        """The mark with what was told since; an item told as NULL is none any more."""
-        since = {item: msgspec.Raw(value) for item, value in self.told.get(sid, {}).items()}
-        told = {**(mark.items or {}), **since}
-        return Mark(
-            mark.topic, mark.place, items={item: v for item, v in told.items() if bytes(v) != b"null"}
-        )

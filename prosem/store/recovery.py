@@ -104,6 +104,14 @@ class Loaded:
         """Where subscriptions of marked types stand, and what they have been told by now; the seq of their marks."""
         return {sid: (seq, mark) for sid, seq, _, mark in told(self._connection, self.state.retained_after)}
 
+    def items(self) -> dict[int, list[bytes]]:
+        """What was kept of items, by space."""
+        found: dict[int, list[bytes]] = {}
+        for rows in self._chunks(sql.SQL("SELECT space, told FROM prosem.item_told"), ROWS_A_CHUNK):
+            for space, kept in rows:
+                found.setdefault(space, []).append(kept)
+        return found
+
     def close(self) -> None:
         self._connection.close()
 
@@ -149,6 +157,10 @@ def load(url: str, *, restart: bool = True) -> Loaded:
             connection.execute(
                 "WITH gone AS (DELETE FROM prosem.subscription WHERE NOT durable RETURNING sid)"
                 " DELETE FROM prosem.history h USING gone WHERE h.sid = gone.sid"
+            )
+            connection.execute(
+                "DELETE FROM prosem.item_told i WHERE NOT EXISTS (SELECT FROM prosem.group_ g"
+                " JOIN prosem.subscription s ON s.group_id = g.id WHERE g.space = i.space AND s.active)"
             )
         connection.commit()
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

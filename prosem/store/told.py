@@ -15,7 +15,7 @@ from psycopg import sql
 
 from cn.message import Message
 from prosem.model import Mark
-from prosem.store.lookback import Lookback, ManyLookback, Standing
+from prosem.store.lookback import Lookback, Standing
 
 LAST_PART = 2**62  # in the history: after everything else of its seq
 ANYTIME = 2**62
@@ -26,7 +26,7 @@ _MARKS = (
     " WHERE h.mark IS NOT NULL AND h.seq <= {upto} ORDER BY h.sid, h.seq DESC, h.part DESC"
 )
 _MESSAGES = (
-    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'decision', 'item')"
+    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'decision')"
     " AND seq > {after} AND seq <= {upto} ORDER BY seq DESC, part DESC"
 )
 _read_mark = msgspec.json.Decoder(Mark).decode
@@ -49,22 +49,14 @@ def told(
         look = Lookback(
             Standing(sid, max(seq, retained_after), upto, mark.topic, mark.place)
             for sid, (seq, mark) in marks.items()
-            if mark.place is not None
+            if mark.place is not None and not mark.is_birth
         )
-        many = ManyLookback(
-            {sid: max(seq, retained_after) for sid, (seq, mark) in marks.items() if mark.items is not None}
-        )
-        after = min(many.after, look.after) if not look.is_done else many.after
         with connection.cursor("prosem_told") as cursor:
-            cursor.execute(_filled(_MESSAGES, space=space, after=after, upto=upto), binary=True)
-            while not (look.is_done and many.is_done) and (rows := cursor.fetchmany(CHUNK)):
+            cursor.execute(_filled(_MESSAGES, space=space, after=look.after, upto=upto), binary=True)
+            while not look.is_done and (rows := cursor.fetchmany(CHUNK)):
                 for (body,) in rows:
-                    message = _read_message(body)
-                    (many if message.kind == "item" else look).take(message)
+                    look.take(_read_message(body))
         for sid, (seq, mark) in marks.items():
-            if mark.items is not None:
-                yield sid, seq, sid in many.told, many.mark(sid, mark)
-                continue
             last = look.told.get(sid)
             if last is not None:
                 mark = Mark(mark.topic, mark.place, msgspec.Raw(last))

@@ -50,6 +50,8 @@ class WriteSet:
         default_factory=list
     )
     """sid, seq, part, kind, params, state of the edge before, mark"""
+    items: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
+    """space, key of an item → what was told of it to whom (JSON), None if there is nothing to keep"""
     groups: list[Group] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     unused_statements: list[int] = field(default_factory=list)
@@ -63,7 +65,7 @@ class WriteSet:
     def is_empty(self) -> bool:
         """Whether there is nothing to write (a `last_seq` alone is nothing)."""
         lists = (self.events, self.messages, self.subscriptions, self.deleted, self.history, self.groups)
-        more = (self.statements, self.idempotency, self.updates)
+        more = (self.statements, self.idempotency, self.updates, self.items)
         return not (any(lists) or any(more) or any(self.rows.values()) or self.created or self.dropped)
 
 
@@ -110,6 +112,11 @@ _HISTORY = _Insertion(
     | {"mark": "json"},
     "ON CONFLICT (sid, seq, part) DO NOTHING",
 )
+_ITEMS = _Insertion(
+    "item_told",
+    {"space": "integer", "item": "bytea", "told": "json"},
+    "ON CONFLICT (space, item) DO UPDATE SET told = excluded.told",
+)
 _IDEMPOTENCY = _Insertion(
     "idempotency",
     {"key": "text", "answer": "json", "done": "boolean", "lines": "bigint"},
@@ -129,6 +136,10 @@ _UPDATES = (
 )
 _DELETED = b"DELETE FROM prosem.subscription s USING unnest($1::bigint[]) AS v(sid) WHERE s.sid = v.sid"
 _FORGOTTEN = b"DELETE FROM prosem.history h USING unnest($1::bigint[]) AS v(sid) WHERE h.sid = v.sid"
+_UNTOLD = (
+    b"DELETE FROM prosem.item_told i USING unnest($1::integer[], $2::bytea[]) AS v(space, item)"
+    b" WHERE i.space = v.space AND i.item = v.item"
+)
 _CATALOG = (
     b"INSERT INTO prosem.tenant_table (id, tenant, name, definition, created_seq)"
     b" VALUES ($1, $2, $3, $4::text::json, $5)"
@@ -194,6 +205,7 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
     for insertion, added in lists:
         if added:
             made.append(insertion(added))
+    made += _item_commands(batch.items)
     if batch.idempotency:
         made.append(_IDEMPOTENCY(list({row[0]: row for row in batch.idempotency}.values())))
     counters = batch.counters or Counters()
@@ -216,6 +228,19 @@ def _row_commands(
     if kept:
         made.append((statements.upsert, list(statements.pack_rows(kept))))
     return made
+
+
+def _item_commands(items: dict[tuple[int, bytes], bytes | None]) -> list[Command]:
+    kept: list[tuple[Any, ...]] = []
+    gone: list[tuple[Any, ...]] = []
+    for (space, topic), told in items.items():
+        item = hashlib.blake2b(topic, digest_size=16).digest()
+        if told is None:
+            gone.append((space, item))
+        else:
+            kept.append((space, item, told))
+    made: list[Command] = [(_UNTOLD, list(_columns(["integer", "bytea"], gone)))] if gone else []
+    return [*made, _ITEMS(kept)] if kept else made
 
 
 def _statement(statement: Statement) -> tuple[int, str, bytes | None, str]:

@@ -8,8 +8,8 @@ a `Bound`: the subscription's place in the group's space. The server side of a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
@@ -138,7 +138,12 @@ class LoggedForm(Protocol):
 
 @runtime_checkable
 class MarkedSpace(Protocol):
-    """A space that gives its points a part of their place itself; they may be moved to make room for others."""
+    """A space that gives its points a part of their place itself; they may be moved to make room for others.
+
+    `looks_back`: what was told since a mark stands in the messages alone, so that marks must not become too old.
+    """
+
+    looks_back: ClassVar[bool]
 
     def locate(self, sid: int) -> Bound: ...
     def mark(self, sid: int) -> Mark: ...
@@ -147,6 +152,17 @@ class MarkedSpace(Protocol):
 
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[Mark]) -> None:
         """Put subscriptions where they stood, with what they had been told; the space was empty."""
+
+
+@runtime_checkable
+class KeepingSpace(Protocol):
+    """A space with something to keep of each item: what changed is written with the batch that changed it."""
+
+    def changed_items(self) -> dict[bytes, bytes | None]:
+        """What is to be kept of the items that changed since this was last asked (None: nothing any more)."""
+
+    def restore_items(self, stored: Iterable[bytes]) -> None:
+        """What was kept comes back, after the subscriptions."""
 
 
 class SubscriptionType(Protocol):

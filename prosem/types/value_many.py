@@ -1,10 +1,8 @@
 """Value notification of many items: `SELECT y FROM t` and `… WHERE key IN (…)`; every row is an item of its own.
 
-A subscription has another told value for each item, and so no one place in a space: an event's messages name whom they
-concern, one message for each value that was told before. It carries the whole change, so the edge holds no state.
-
-An event looks at every subscription that selects its row, O(N): it loses to subscriptions of single items, which trees
-hold, where many thousands select the same rows. A new subscription takes a step for each of its rows.
+A subscription is the point (radius, birth): the birth numbers the moment at which it came, when it was told the present
+value of every item. Who was told what of an item is a function of these two, so an item knows it for everybody at once,
+and nothing of a subscription is stored for each of its items. See `Epochs`.
 """
 
 from __future__ import annotations
@@ -13,37 +11,19 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
-
-import msgspec
+from typing import Any, cast
 
 from cn.message import Message
-from cn.networks.base import Space as NetworkSpace
 from prosem.errors import LanguageError
-from prosem.index.ba_tree_ends import Radius
 from prosem.language.resolve import conjunction
-from prosem.model import Delta, JsonObject, Mark
-from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
+from prosem.model import JsonObject
+from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
-from prosem.types.value_space import ItemForm, Items
-from prosem.wire import decode, encode
+from prosem.types.value_many_space import ManySpace, Selected
+from prosem.types.value_space import ItemForm
+from prosem.wire import encode
 
 MAX_KEYS = 10_000
-
-
-class Selected(NamedTuple):
-    """The items of a subscription (None: all), by the codes of their keys, and its radius."""
-
-    topics: tuple[bytes, ...] | None
-    radius: Radius
-
-
-class Told(NamedTuple):
-    """An event on an item: its key, the new value, and who was told each of the values before."""
-
-    topic: bytes
-    value: Any
-    before: list[tuple[Any, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -75,7 +55,7 @@ class ManyForm(ItemForm):
                 f"at most {MAX_KEYS} keys can be listed; leave the condition out for all rows"
             )
         topics = (topic_of(list(key)) for key in itertools.product(*codes))
-        return Bound(b"", Selected(tuple(topics), self.radius))
+        return Bound(b"", Selected(tuple(dict.fromkeys(topics)), self.radius))
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
         return ManySpace(self.items, space_id, surroundings.rows[0])
@@ -102,154 +82,3 @@ class ManyForm(ItemForm):
 
     def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
         return messages[-1].payload, None
-
-
-class ManySpace:
-    """For each item that has a value: who selects it, and what each was told."""
-
-    plans: ClassVar[tuple[str, ...]] = ("enumerate",)
-
-    def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
-        self.network = NetworkSpace(space_id, 2, True)
-        self._kind, self._rows = items, rows
-        self._ends = None if items.measure is None else items.measure.ends(items.form)
-        self._selected: dict[int, Selected] = {}
-        self._of_all: dict[int, None] = {}  # those that select every row
-        self._of_topic: dict[bytes, dict[int, None]] = {}  # the others
-        self._told: dict[bytes, dict[int, Any]] = {}
-        self.visits = 0
-
-    # -- subscriptions -------------------------------------------------------------------------------------------
-    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
-        for sid, bound in zip(sids, bounds, strict=True):
-            self._select(sid, bound.place)
-            for topic, number in self._present(bound.place):
-                self._told.setdefault(topic, {})[sid] = number
-
-    def _select(self, sid: int, selected: Any) -> None:
-        self._selected[sid] = selected
-        if selected.topics is None:
-            self._of_all[sid] = None
-        else:
-            for topic in selected.topics:
-                self._of_topic.setdefault(topic, {})[sid] = None
-
-    def _present(self, selected: Any) -> list[tuple[bytes, Any]]:
-        """The selected items that have a value."""
-        kind, rows = self._kind, self._rows
-        if selected.topics is None:
-            found = [(kind.topic(key), kind.number(row)) for key, row in rows.items()]
-        else:
-            found = [(topic, kind.number(rows.get(kind.key(topic)))) for topic in selected.topics]
-        return [(topic, number) for topic, number in found if number is not None]
-
-    def move(self, sid: int, before: Bound, after: Bound) -> None:
-        self.remove(sid, before)
-        self.add([sid], [after])
-
-    def remove(self, sid: int, bound: Bound) -> None:
-        topics = self._selected.pop(sid).topics
-        for topic in list(self._told) if topics is None else topics:
-            for held in (self._told, self._of_topic):
-                members: Any = held.get(topic)
-                if members is not None and sid in members:
-                    del members[sid]
-                    if not members:
-                        held.pop(topic)
-        self._of_all.pop(sid, None)
-
-    def told(self, bound: Bound) -> list[JsonObject]:
-        """The items of a subscription with what it was told; of a mere selection with their present values."""
-        if bound.place is not None:
-            found = dict(self._present(bound.place))
-        else:
-            found = self._told_to(int(bound.topic))
-        names, kind = self._kind.table.primary_key, self._kind
-        return [
-            {"key": dict(zip(names, kind.key(topic), strict=True)), "value": kind.value(found[topic])}
-            for topic in sorted(found, key=decode)
-        ]
-
-    def _told_to(self, sid: int) -> dict[bytes, Any]:
-        topics = self._selected[sid].topics
-        return {
-            topic: self._told[topic][sid]
-            for topic in (self._told if topics is None else topics)
-            if sid in self._told.get(topic, ())
-        }
-
-    # -- marks ---------------------------------------------------------------------------------------------------
-    def locate(self, sid: int) -> Bound:
-        """Nowhere: messages name it. The topic says who it is."""
-        return Bound(b"%d" % sid, None)
-
-    def mark(self, sid: int) -> Mark:
-        told = {
-            topic.decode(): msgspec.Raw(encode(self._kind.value(number)))
-            for topic, number in self._told_to(sid).items()
-        }
-        return Mark(b"", None, items=told)
-
-    def relabelled(self) -> list[int]:
-        return []
-
-    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[Mark]) -> None:
-        for sid, bound, mark in zip(sids, bounds, marks, strict=True):
-            self._select(sid, bound.place)
-            for topic, told in (mark.items or {}).items():
-                self._told.setdefault(topic.encode(), {})[sid] = self._kind.read(bytes(told))
-
-    # -- events --------------------------------------------------------------------------------------------------
-    def step(self, delta: Delta) -> Told | None:
-        if not self._selected:
-            return None
-        topic, number = self._kind.topic(delta.key), self._kind.number(delta.new)
-        members = self._told.get(topic)
-        if members is None:
-            if number is None:
-                return None
-            fired: dict[int, Any] = dict.fromkeys([*self._of_all, *self._of_topic.get(topic, ())])
-            members = self._told[topic] = {}
-        elif number is None:
-            fired = self._told.pop(topic)
-        else:
-            fired = {sid: told for sid, told in members.items() if self._fires(sid, told, number)}
-        if not fired:
-            if not members:
-                self._told.pop(topic, None)
-            return None
-        self.visits += len(members)
-        if number is not None:
-            members.update(dict.fromkeys(fired, number))
-        before: dict[Any, list[int]] = {}
-        for sid, told in fired.items():
-            before.setdefault(encode(self._kind.value(told)), []).append(sid)
-        value = None if delta.new is None else delta.new[self._kind.y]
-        return Told(topic, value, list(before.items()))
-
-    def _fires(self, sid: int, told: Any, number: Any) -> bool:
-        if self._ends is None:
-            return bool(told != number)
-        radius = self._selected[sid].radius
-        return bool(number >= self._ends.right(told, radius) or number <= self._ends.left(told, radius))
-
-    def messages(self, description: Told, plan: str) -> list[Draft]:
-        topic, value, before = description
-        key = encode(dict(zip(self._kind.table.primary_key, self._kind.key(topic), strict=True)))
-        now = encode(value)
-        return [
-            Draft(
-                "item",
-                topic,
-                targets=tuple(sids),
-                payload=b'{"key":%b,"value":%b,"previous":%b}' % (key, now, previous),
-            )
-            for previous, sids in before
-        ]
-
-    def check(self) -> None:
-        """The invariants, in O(N): exactly the selected items that have a value were told."""
-        for sid, selected in self._selected.items():
-            assert set(self._told_to(sid)) == {topic for topic, _ in self._present(selected)}
-        assert all(self._told.values()), "no item without a subscription"
-        assert {sid for members in self._told.values() for sid in members} <= set(self._selected)

@@ -179,6 +179,7 @@ class ValueSpace(PointSpace):
     """
 
     plans: tuple[str, ...] = ("reformulate", "enumerate", "relax")
+    looks_back: ClassVar[bool] = True
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
         super().__init__(Plane(items.int64), space_id)
