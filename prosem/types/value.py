@@ -22,9 +22,10 @@ from prosem.language.syntax import Columns, Parameter, Query
 from prosem.model import JsonObject, Table
 from prosem.types.base import SENT_ONLY, Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
+from prosem.types.value_items import ItemForm, Items
 from prosem.types.value_many import ManyForm
 from prosem.types.value_measure import FINE, form_and_radius, measure_of
-from prosem.types.value_space import FreeSpace, ItemForm, Items, ValueSpace
+from prosem.types.value_space import FreeSpace, ValueSpace
 from prosem.wire import encode
 
 

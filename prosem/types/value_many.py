@@ -19,8 +19,8 @@ from prosem.language.resolve import conjunction
 from prosem.model import JsonObject
 from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
+from prosem.types.value_items import ItemForm
 from prosem.types.value_many_space import ManySpace, Selected
-from prosem.types.value_space import ItemForm
 from prosem.wire import encode
 
 MAX_KEYS = 10_000

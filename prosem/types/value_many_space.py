@@ -16,7 +16,7 @@ from prosem.index.radius_block import RadiusBlocks
 from prosem.index.radius_pairs import RadiusPairs
 from prosem.model import Delta, JsonObject, Mark
 from prosem.types.base import Bound, Draft, Rows
-from prosem.types.value_space import Items
+from prosem.types.value_items import Items
 from prosem.wire import decode, encode
 
 ALL = b"*"  # the topic of those that select every row; no key has it

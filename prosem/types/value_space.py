@@ -8,27 +8,20 @@ fires nobody costs O(1), and one that fires a million subscriptions as many step
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import msgspec
 
 from cn.geometry import EVERYTHING, Box, Interval, Region
 from prosem.index.b2_tree import B2Tree
-from prosem.index.ba_tree_ends import Ends, Radius
-from prosem.index.bw_tree import Arcs, Class
-from prosem.index.labels import ORIGIN, Label
-from prosem.language.syntax import Query
-from prosem.model import Delta, Key, Mark, Row, Table
+from prosem.index.ba_tree_ends import Radius
+from prosem.index.bw_tree import Class
+from prosem.index.labels import Label
+from prosem.model import Delta, Mark
 from prosem.types.base import LOGGED_ONLY, SENT_ONLY, Bound, Draft, Rows
 from prosem.types.point_space import PointSpace
-from prosem.types.ranges import topic_of
-from prosem.types.value_measure import FINE, Measure, value_of
-from prosem.wire import decode, encode
-
-Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
+from prosem.types.value_items import Fired, Items, Plain
+from prosem.wire import encode
 
 
 class Plane(NamedTuple):
@@ -44,130 +37,6 @@ class Told(NamedTuple):
     topic: bytes
     region: Region
     value: Any
-
-
-class Plain:
-    """An item whose values have no distances: every change is told to everybody, so all were told the present value."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, radius: Radius) -> tuple[Label, list[Any]]:
-        self._count += 1
-        return ORIGIN, []
-
-    def remove(self, radius: Radius, label: Label) -> None:
-        self._count -= 1
-
-    def told(self, radius: Radius, label: Label) -> Any:
-        return self.value
-
-    def event(self, value: Any) -> list[Fired]:
-        before, self.value = self.value, value
-        return [] if before == value else [(0, 0, None)]
-
-
-@dataclass(frozen=True)
-class Items:
-    """The column `y` of a table, its rows by key, and how its values are compared."""
-
-    table: Table
-    y: int
-    form: str
-    measure: Measure | None
-
-    def topic(self, key: Key) -> bytes:
-        columns = self.table.columns
-        return topic_of(
-            [columns[at].type.code(v) for at, v in zip(self.table.key_positions, key, strict=True)]
-        )
-
-    def key(self, topic: bytes) -> Key:
-        columns = self.table.columns
-        return tuple(
-            value_of(columns[at].type, code)
-            for at, code in zip(self.table.key_positions, decode(topic), strict=True)
-        )
-
-    def number(self, row: Row | None) -> Any:
-        """The row's value as the trees take it; None if it is NULL or there is no row."""
-        value = None if row is None else row[self.y]
-        return value if value is None or self.measure is None else self.measure.number(value)
-
-    def value(self, number: Any) -> Any:
-        return number if number is None or self.measure is None else self.measure.value(number)
-
-    def read(self, told: bytes) -> Any:
-        """What was told, from JSON, as a number."""
-        plain = decode(told)
-        if plain is None or self.measure is None:
-            return plain
-        return self.measure.number(self.table.columns[self.y].type.read(plain))
-
-    @property
-    def int64(self) -> bool:
-        """Whether radii are 64-bit integers as coordinates; else they are texts."""
-        if self.measure is None:
-            return True
-        return self.measure.int64 and self.form != "may" and not self.form.startswith(FINE)
-
-    def radius(self, code: Any) -> Radius:
-        if self.measure is None:
-            return code
-        if self.form == "may":
-            return self.measure.pair_of(code)
-        return Fraction(code) if self.form.startswith(FINE) else self.measure.radius_of(code)
-
-    def code(self, radius: Radius) -> Any:
-        if self.measure is None:
-            return radius
-        if self.form == "may":
-            return self.measure.pair_code(radius)
-        return (self.measure.fine_code if self.form.startswith(FINE) else self.measure.code)(radius)
-
-    @cached_property
-    def ends(self) -> Ends:
-        assert self.measure is not None
-        return self.measure.ends(self.form)
-
-    def is_told(self, radius: Radius, before: Any, now: Any) -> bool:
-        """The condition: whether one that was told a number is told another."""
-        if before is None or now is None or self.measure is None:
-            return bool(before != now)
-        return bool(now >= self.ends.right(before, radius) or now <= self.ends.left(before, radius))
-
-    def tree(self, number: Any, radii: list[tuple[Radius, list[Class]]] | None = None) -> B2Tree | Plain:
-        if self.measure is None:
-            return Plain(number)
-        return B2Tree.from_state(self.ends, (number, radii or []))
-
-
-@dataclass(frozen=True)
-class ItemForm:
-    """The head of both forms. `items.form` is how distances are taken; `notify` names the form that was asked for."""
-
-    query: Query
-    items: Items
-    notify: str
-    radius: Radius
-    type: str = "value"
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return (self.items.table,)
-
-    @property
-    def _column(self) -> str:
-        return repr(self.items.table.names[self.items.y])
-
-    @property
-    def _source(self) -> str:
-        table = self.items.table
-        return f" FROM {table.tenant}.{table.name!r}#{table.id}"
 
 
 class ValueSpace(PointSpace):
