@@ -37,6 +37,17 @@ class JoinModel:
         """Whether a subscription lies in the box with these sides: one lookup."""
         return self.points.any(b"", (self.box(*parts),))
 
+    def selected(self, point: Point) -> list[list[Row]]:
+        """The rows of each table that a subscription's own conditions admit."""
+        return [
+            [
+                entry[2]
+                for entry in table.by(()).within((), *table.range_of(point))
+                if table.admits(point, entry)
+            ]
+            for table in self.tables
+        ]
+
     def joined(self, number: int, row: Row) -> Iterator[Joined]:
         """The joined rows that a row of one table is part of; the orders along its walk must be held."""
         hops = self.shape.walk(number)

@@ -120,11 +120,4 @@ class SelectionMode(_Plain):
         return drafts
 
     def held(self, point: Point) -> list[list[Row]]:
-        return [
-            [
-                entry[2]
-                for entry in table.by(()).within((), *table.range_of(point))
-                if table.admits(point, entry)
-            ]
-            for table in self._model.tables
-        ]
+        return self._model.selected(point)

@@ -32,7 +32,7 @@ class JoinSpace(PointSpace):
         mode: str = "semijoin",
     ) -> None:
         super().__init__(shape, space_id)
-        self.plans = MODES[mode]
+        self.mode, self.plans = mode, MODES[mode]
         self.model = JoinModel(shape, self.points, surroundings.rows)
         self.decomposition = decomposition
         self._mode: Mode = (
@@ -92,6 +92,10 @@ class JoinSpace(PointSpace):
     def semijoins(self, point: Point) -> list[list[Row]]:
         """The rows of each table that the edge must hold for a subscription under the present mode, in no order."""
         return self._mode.held(point)
+
+    def joinable(self, point: Point) -> list[list[Row]]:
+        """Rows of each table whose join is a subscription's answer; what edges hold, unless they hold nothing."""
+        return self.model.selected(point) if self.mode == "join" else self._mode.held(point)
 
     def check(self) -> None:
         """Assert the invariants of rows, points and anchors."""

@@ -11,6 +11,7 @@ from prosem.types.base import Form, SubscriptionType
 from prosem.types.distinct import DistinctType
 from prosem.types.extreme import ExtremeType
 from prosem.types.filter import FilterType
+from prosem.types.join import JoinType
 from prosem.types.sums import SumType
 from prosem.types.value import ValueType
 
@@ -23,6 +24,7 @@ TYPES: tuple[SubscriptionType, ...] = (
     DistinctType(),
     FilterType(),
     ValueType(),
+    JoinType(),
 )
 TAKES_NOTIFY = frozenset({"value"})
 
@@ -43,8 +45,6 @@ def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) 
 
 def _construct(query: Query) -> str:
     selection = query.selection
-    if len(query.tables) > 1:
-        return "a select-join (JOIN)"
     if isinstance(selection, Aggregate):
         return f"the aggregate {selection.function.upper()}"
     if isinstance(selection, Distinct):
