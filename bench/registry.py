@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, matching, parametric, range_min, value_change
+from bench import end_to_end, matching, parametric, range_min, stages, value_change
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
@@ -22,5 +22,9 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "parametric": (
         parametric.run,
         "updates/s, stale and missed events: PATCH, delete + create, the update monitor",
+    ),
+    "stages": (
+        stages.run,
+        "load and matching rate of each stage of multi-stage filtering, relative to one server",
     ),
 }

@@ -90,8 +90,63 @@ class Summary(msgspec.Struct, frozen=True, array_like=True, tag="summary"):
     spaces: tuple[tuple[int, tuple[dict[int, Extent], ...]], ...]
 
 
-Frame = Data | Placed | Left | Direct | Mark | Join | Leave | Summary
+class Staged(msgspec.Struct, frozen=True, array_like=True, tag="staged"):
+    """A message whose attributes are sealed one by one: a stage opens only those that it filters on.
+
+    A column holds what all boxes of a region (or all vectors of attributes) say of one dimension, in the order from the
+    most general attribute to the least. `present` says which vectors there are; without vectors it is None.
+    """
+
+    position: int
+    head: Message  # without region, attributes, payload
+    columns: tuple[bytes, ...]
+    present: tuple[bool, ...] | None
+    payload: bytes
+
+    @property
+    def message(self) -> Message:
+        return self.head
+
+
+class Lease(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+    """The sender is there, and still asks for everything it has asked for."""
+
+    broker: str
+
+
+class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
+    """A broker has not renewed its lease; on the way up to the server."""
+
+    broker: str
+
+
+class Seek(msgspec.Struct, frozen=True, array_like=True, tag="seek"):
+    """Where is a place to be hosted, so that like subscriptions are together? On the way down."""
+
+    number: int
+    space: Space
+    topic: bytes = b""
+    point: Point | None = None
+    filters: tuple[dict[int, Extent], ...] | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return self.filters if self.point is None else self.point
+
+
+class Found(msgspec.Struct, frozen=True, array_like=True, tag="found"):
+    """The broker that is to host what was sought; on the way up to the server."""
+
+    number: int
+    broker: str
+
+
+Frame = Data | Placed | Left | Direct | Mark | Join | Leave | Summary | Staged | Lease | Lost | Seek | Found
 Ordered = Data | Placed | Left | Direct | Mark  # what an edge is given
+FromServer = (
+    Data | Placed | Left | Direct | Mark | Join | Leave
+)  # what comes down a tree, each with a position
+Carrier = Data | Staged  # what carries a message
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)

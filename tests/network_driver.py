@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.frames import Data, Frame
+from cn.frames import Carrier, Frame
 from cn.geometry import Extent, Filter, Interval, contains
 from cn.message import Message
 from cn.networks.base import Place, Space
@@ -96,7 +96,7 @@ class Driver:
         self.told.append((message, found))
 
     def watch(self, sender: str, to: str, frame: Frame) -> None:
-        if isinstance(frame, Data) and to != SERVER:
+        if isinstance(frame, Carrier) and to != SERVER:
             self.carried.add((to, frame.message.seq, frame.message.part))
 
     # -- what happens at random --------------------------------------------------------------------------------

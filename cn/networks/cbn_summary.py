@@ -58,7 +58,6 @@ class SummaryNode(TreeNode):
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
         super().__init__(name, options, since)
         self.threshold = self.options.get("threshold", THRESHOLD)
-        self.parent = ""
         self.links: dict[str, LinkSummary] = {}
         self._hops: dict[int, dict[str, str]] = {}  # id → host → link
         self._own: dict[int, tuple[int, Filters]] = {}  # the places of this broker: id → space, filters
@@ -98,18 +97,7 @@ class SummaryNode(TreeNode):
             for space in {*link.spaces, *(one.space for one in link.recent)}:
                 self._count(space)
 
-    def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
-        if isinstance(frame, Summary):
-            return self._narrowed(sender, frame)
-        self.parent = sender or self.parent
-        if frame.position > self.since:
-            if isinstance(frame, Placed | Left) and not frame.route:
-                self._host(frame)
-            elif isinstance(frame, Mark):
-                return [*super().receive(sender, frame), *self._tell(frame.position)]
-        return super().receive(sender, frame)
-
-    def _host(self, frame: Placed | Left) -> None:
+    def host(self, frame: Placed | Left) -> None:
         space, filters = self._own.pop(frame.id, (0, ()))
         if filters:
             self._aggregates[space].remove(filters)
@@ -121,7 +109,9 @@ class SummaryNode(TreeNode):
             self._count(space)
 
     # -- summaries: narrowed from below ------------------------------------------------------------------------
-    def _narrowed(self, sender: str, frame: Summary) -> Iterable[Out]:
+    def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if not isinstance(frame, Summary):
+            return super().answer(sender, frame)
         if sender in self.children:
             self.links.setdefault(sender, LinkSummary()).narrow(frame)
             for space, _ in frame.spaces:
@@ -131,7 +121,7 @@ class SummaryNode(TreeNode):
     def _count(self, space: int) -> None:
         self._changed[space] = self._changed.get(space, 0) + 1
 
-    def _tell(self, position: int) -> Iterable[Out]:
+    def marked(self, frame: Mark) -> Iterable[Out]:
         """Tell the parent those summaries that have changed, or that many places have passed since."""
         if not self.parent:
             return
@@ -143,7 +133,7 @@ class SummaryNode(TreeNode):
                 self._told[space] = summary
                 del self._changed[space]
         if news:
-            yield self.parent, Summary(position, tuple(news))
+            yield self.parent, Summary(frame.position, tuple(news))
 
     def summary(self, space: int) -> tuple[dict[int, Extent], ...]:
         """What is asked for here and below, in a space."""

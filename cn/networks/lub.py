@@ -201,4 +201,4 @@ def covers(whole: Extent, part: Extent) -> bool:
 
 
 def _holds(outer: Interval, inner: Interval) -> bool:
-    return inner & outer == inner or (outer & inner).is_empty()
+    return inner & outer == inner or inner.is_empty()

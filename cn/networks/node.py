@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from cn.frames import Data, Direct, Frame, Join, Leave, Left, Mark, Placed, Route, placed
+from cn.frames import Data, Direct, Frame, FromServer, Join, Leave, Left, Mark, Placed, Route, placed
 from cn.message import Message
 from cn.networks.base import Place, Space
 
@@ -74,6 +74,7 @@ class TreeNode:
         self.name, self.options = name, options or {}
         self.since = since  # the position at which it joined; what is older was meant for a former life
         self.children: dict[str, None] = {}  # in the order in which they joined
+        self.parent = ""  # known from the first frame; the server has none
 
     # -- what a network decides --------------------------------------------------------------------------------
     def carry(self, frame: Data) -> Iterable[Out]:
@@ -92,21 +93,29 @@ class TreeNode:
     def joined(self, hop: str, frame: Join) -> None:
         """There is a new broker at or below a link."""
 
+    def marked(self, frame: Mark) -> Iterable[Out]:
+        """Everything up to a position has come."""
+        return ()
+
+    def host(self, frame: Placed | Left) -> None:
+        """An id of this broker's own stands at a place, or is gone."""
+
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
         """A frame of this network's own."""
         raise TypeError(f"{self.name} was sent a {type(frame).__name__} by {sender}")
 
     # -- what all trees do -------------------------------------------------------------------------------------
     def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if not isinstance(frame, FromServer):
+            return self.answer(sender, frame)
+        self.parent = sender
         if frame.position <= self.since:
             return ()
         if isinstance(frame, Data):
             return [(self.name, frame), *self.carry(frame)]
         if isinstance(frame, Mark):
-            return [(name, frame) for name in (*self.children, self.name)]
-        if isinstance(frame, Placed | Left | Direct | Join | Leave):
-            return self._route(frame)
-        return self.answer(sender, frame)
+            return [*((name, frame) for name in (*self.children, self.name)), *self.marked(frame)]
+        return self._route(frame)
 
     def tick(self, now: float) -> Iterable[Out]:
         return ()
@@ -134,6 +143,8 @@ class TreeNode:
             self.forget(frame.brokers[0], frame)
             self.children.pop(frame.brokers[0], None)
             return ()
+        if isinstance(frame, Placed | Left):
+            self.host(frame)
         return [(self.name, frame)]
 
 

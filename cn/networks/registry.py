@@ -10,9 +10,10 @@ from cn.networks.local import LocalNetwork
 from cn.networks.multicast import MULTICAST
 from cn.networks.node import Scheme
 from cn.networks.simulated import Simulated
+from cn.networks.stages import STAGES
 from cn.networks.unicast import UNICAST
 
-SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST, MULTICAST, CBN)}
+SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST, MULTICAST, CBN, STAGES)}
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 
 

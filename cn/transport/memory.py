@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from cn.frames import Data, Frame, Ordered, decode, encode
+from cn.frames import Carrier, Frame, Ordered, decode, encode
 from cn.networks.node import Node, Out
 from cn.transport.reliable import Reliable, Segment, Wire, decode_wire, encode_wire
 
@@ -191,7 +191,7 @@ class Memory:
             self.watch(sender, to, frame)
         traffic.frames += 1
         traffic.bytes += size
-        if isinstance(frame, Data):
+        if isinstance(frame, Carrier):
             traffic.messages += 1
             traffic.message_bytes += size
 

@@ -1,0 +1,163 @@
+"""Multi-stage filtering: the load of each stage relative to one server (RLC), and how much of what arrives matches (MR).
+
+The setting of the paper (its section 5): bibliographic events of year, conference, author and title; one broker at
+stage 3, 10 at stage 2, 100 at stage 1; subscriptions ask for all four. The paper does not say how it draws them: here
+events and subscriptions are drawn from one catalogue, by the same popularity (1 over the rank). Subscriptions are placed
+by covering, as the paper has it, and at random beside it. Every delivery is compared with a search through all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.common import Report, fail, progress
+from cn.geometry import Extent, Interval
+from cn.message import Message
+from cn.metrics import matching_rate, relative_load
+from cn.networks.base import Space
+from cn.networks.registry import make_simulated
+from cn.networks.simulated import SERVER, Simulated
+from cn.networks.stages import StageNode, StageRoot
+
+SPACE = Space(1, 0, True)
+YEARS, CONFERENCES, AUTHORS = 20, 10, 20
+BATCH = 50  # events between two marks
+SHOWN = 150  # subscribers in the mean of MR, as in the paper's figure 7
+FAN_OUT = 10
+PAPER = [
+    {"stage": 0, "rlc": 2e-7, "rlc_total": 2e-4},
+    {"stage": 1, "rlc": 2e-4, "rlc_total": 2e-1},
+    {"stage": 2, "rlc": 0.1, "rlc_total": 1.0},
+    {"stage": 3, "rlc": 0.02, "rlc_total": 0.02},
+]
+PAPER_MR = 0.87
+Work = tuple[int, int, int, int]
+
+
+def run(quick: bool) -> Report:
+    subscriptions, events = (300, 500) if quick else (1000, 5000)
+    report = Report("stages", {"subscriptions": subscriptions, "events": events, "quick": quick})
+    report.figures = {"paper": {"stages": PAPER, "rlc_total": 1.0, "mr": PAPER_MR}}
+    rows: list[dict[str, Any]] = []
+    for placement in ("covering", "random"):
+        progress(f"stages: {subscriptions} subscriptions placed by {placement}, {events} events")
+        found = measure(subscriptions, events, placement)
+        report.figures[placement] = found
+        for stage, paper in zip(found["stages"], PAPER, strict=True):
+            rows.append(
+                {
+                    "placed": placement,
+                    "stage": stage["stage"],
+                    "nodes": stage["nodes"],
+                    "filters": stage["filters"],
+                    "RLC": f"{stage['rlc']:.0e}",
+                    "paper": f"{paper['rlc']:.0e}",
+                    "of all": f"{stage['rlc_total']:.2g}",
+                    "paper's": f"{paper['rlc_total']:.2g}",
+                    "MR": round(stage["mr"], 2),
+                }
+            )
+    report.tables = [(f"{subscriptions} subscriptions, {events} events", rows)]
+    ours = report.figures["covering"]
+    report.notes = [
+        f"all stages together: RLC {ours['rlc_total']:.2f} by covering, "
+        f"{report.figures['random']['rlc_total']:.2f} at random (paper: about 1)",
+        f"mean MR of {SHOWN} subscribers and of stages 1 and 2: {ours['mr']:.2f} by covering, "
+        f"{report.figures['random']['mr']:.2f} at random (paper: {PAPER_MR})",
+    ]
+    return report
+
+
+def measure(subscriptions: int, events: int, placement: str, seed: int = 5) -> dict[str, Any]:
+    dice = random.Random(seed)
+    works = [
+        (dice.randrange(YEARS), dice.randrange(CONFERENCES), dice.randrange(AUTHORS), title)
+        for title in range(subscriptions)
+    ]
+    weights = [1 / (rank + 1) for rank in range(len(works))]
+    asked = dice.choices(works, weights, k=subscriptions)
+    hosts: dict[int, str] = {}
+    delivered: list[tuple[int, int]] = []
+
+    def deliver(message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
+        delivered.extend((message.seq, int(id)) for id in ids)
+
+    brokers = [f"b{number}" for number in range(FAN_OUT + FAN_OUT**2)]
+    heights = {SERVER: 3, **{name: 2 if at < FAN_OUT else 1 for at, name in enumerate(brokers)}}
+    network = make_simulated(
+        "stages",
+        deliver,
+        lambda seq: None,
+        brokers=brokers,
+        host_of=hosts.__getitem__,
+        options={"fan_out": FAN_OUT, "order": {1: (0, 1, 2, 3)}, "subscribers": True, "heights": heights},
+    )
+    for id, work in enumerate(asked):
+        place = ({at: Extent((Interval(value, value),)) for at, value in enumerate(work)},)
+        hosts[id] = seek(network, place) if placement == "covering" else dice.choice(brokers[FAN_OUT:])
+        network.register(SPACE, id, b"", place)
+    published = dice.choices(works, weights, k=events)
+    for seq, work in enumerate(published, 1):
+        network.inject(Message(seq, 0, SPACE.id, "insert", attributes=(work, None)))
+        if not seq % BATCH or seq == events:
+            network.watermark(seq)
+    by_work: dict[Work, list[int]] = {}
+    for id, work in enumerate(asked):
+        by_work.setdefault(work, []).append(id)
+    if sorted(delivered) != [
+        (seq, id) for seq, work in enumerate(published, 1) for id in by_work.get(work, ())
+    ]:
+        fail("the stages and a search through all subscriptions disagree")
+    return _figures(network, heights, Counter(id for _, id in delivered), subscriptions, events)
+
+
+def seek(network: Simulated, place: tuple[dict[int, Extent], ...]) -> str:
+    """The broker that the walk from the server down finds for a place."""
+    root = network.root
+    assert isinstance(root, StageRoot)
+    number, outs = root.seek(SPACE, b"", place)
+    network.memory.post(root.name, outs)
+    network.settle()
+    return root.places_found.pop(number)
+
+
+def _figures(
+    network: Simulated, heights: dict[str, int], matched: Counter[int], subscriptions: int, events: int
+) -> dict[str, Any]:
+    nodes: list[StageNode] = [node for node in network.memory.nodes.values() if isinstance(node, StageNode)]
+    given: Counter[int] = Counter()
+    for node in nodes:
+        given.update(node.subscriber_events)
+    rates: list[float] = []
+    stages = []
+    for stage in range(4):
+        if stage == 0:
+            parts = [(given[id], 1, matched[id]) for id in range(subscriptions)]
+        else:
+            level = [node for node in nodes if heights[node.name] == stage]
+            parts = [(node.received, len(node.table) + len(node.own), node.matched) for node in level]
+        loads = [relative_load(received, filters, events, subscriptions) for received, filters, _ in parts]
+        some = [rate for received, _, hit in parts if (rate := matching_rate(hit, received)) is not None]
+        if stage < 3:
+            rates += some[:SHOWN] if stage == 0 else some
+        stages.append(
+            {
+                "stage": stage,
+                "nodes": len(parts),
+                "filters": round(sum(filters for _, filters, _ in parts) / len(parts), 1),
+                "rlc": sum(loads) / len(parts),
+                "rlc_total": sum(loads),
+                "mr": sum(some) / max(1, len(some)),
+            }
+        )
+    return {
+        "stages": stages,
+        "rlc_total": sum(stage["rlc_total"] for stage in stages),
+        "mr": sum(rates) / max(1, len(rates)),
+    }

@@ -1,0 +1,253 @@
+"""Multi-stage filtering: weak filters near the source, stronger ones towards the subscribers (seed text 003)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from cn.frames import Data, Found, Frame, Lease, Leave, Left, Lost, Placed, Seek, Staged
+from cn.geometry import Interval
+from cn.message import Message
+from cn.networks.base import Place, Space
+from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
+from cn.networks.stage_table import StageTable, attributes_of, wildcard
+
+_columns: msgspec.msgpack.Decoder[list[Interval]] = msgspec.msgpack.Decoder(list[Interval])
+EXPIRES = 3  # a lease is over after so many times to live
+
+
+class StageNode(TreeNode):
+    """A broker whose stage is its distance from the host of a place, plus one: it keeps so many attributes less.
+
+    A message travels sealed by attribute, and a broker opens those it filters on. Options: `order` (for a space: its
+    attributes, most general first), `ttl` (leases: a broker that is silent for three of them is reported to the
+    server as lost), `subscribers` (also filter for each subscriber apart, as the paper's first stage does).
+    """
+
+    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
+        super().__init__(name, options, since)
+        self.table = StageTable()
+        self.own = StageTable()
+        self.received = self.matched = 0
+        self.subscriber_events: dict[int, int] = {}  # of each subscriber here: events it was given
+        self._hops: dict[int, dict[str, str]] = {}  # id → host → link
+        self._hosted: set[int] = set()
+        self._heard: dict[str, float] = {}  # child → when it renewed its lease
+        self._told: float | None = None
+        self._dice = random.Random(name)
+
+    # -- messages ----------------------------------------------------------------------------------------------
+    def carry(self, frame: Data) -> Iterable[Out]:
+        return self._pass_on(frame.message, seal(frame, self._order(frame.message.space)))
+
+    def _pass_on(self, message: Message, frame: Staged) -> Iterable[Out]:
+        self.received += 1
+        if message.targets is not None:
+            named = (self._hops.get(id, {}) for id in message.targets)
+            hops = {hop for hosts in named for hop in hosts.values()}
+        else:
+            hops = self.table.owners(message)
+            if self.options.get("subscribers"):
+                given = self.own.owners(message)
+                for owner in given:
+                    self.subscriber_events[int(owner)] = self.subscriber_events.get(int(owner), 0) + 1
+                self.matched += bool(given) and not hops
+        self.matched += bool(hops)
+        return [(hop, frame) for hop in self.children if hop in hops]
+
+    def _staged(self, frame: Staged) -> Iterable[Out]:
+        if frame.position <= self.since:
+            return
+        if self._hosted:
+            yield self.name, unseal(frame, self._order(frame.head.space))
+        if self.children or self.options.get("subscribers"):
+            most = max((count for space, count in self._depths() if space == frame.head.space), default=0)
+            yield from self._pass_on(unseal(frame, self._order(frame.head.space), most).message, frame)
+
+    def _depths(self) -> Iterable[tuple[int, int]]:
+        yield from self.table._orders
+        yield from self.own._orders
+
+    # -- places ------------------------------------------------------------------------------------------------
+    def widen(self, hop: str, frame: Placed) -> None:
+        self._hops.setdefault(frame.id, {})[frame.route[-1]] = hop
+        host, order = frame.route[-1], self._order(frame.space.id)
+        self.table.put(
+            hop, host, frame.space, frame.id, frame.topic, frame.place, len(frame.route) + 1, order
+        )
+
+    def narrow(self, hop: str, frame: Left) -> None:
+        self._gone(frame.id, frame.route[-1])
+
+    def forget(self, hop: str, frame: Leave) -> None:
+        for id in [*self._hops]:
+            for host in frame.brokers:
+                self._gone(id, host)
+        self.table.forget(frame.brokers)
+        self._heard.pop(hop, None)
+
+    def host(self, frame: Placed | Left) -> None:
+        if isinstance(frame, Left):
+            self._hosted.discard(frame.id)
+            self.own.take(self.name, frame.id)
+            return
+        self._hosted.add(frame.id)
+        if self.options.get("subscribers"):
+            order = self._order(frame.space.id)
+            self.own.put(str(frame.id), self.name, frame.space, frame.id, frame.topic, frame.place, 1, order)
+
+    def _gone(self, id: int, host: str) -> None:
+        hosts = self._hops.get(id, {})
+        hosts.pop(host, None)
+        if not hosts:
+            self._hops.pop(id, None)
+        self.table.take(host, id)
+
+    def _order(self, space: int) -> Sequence[int] | None:
+        orders: dict[int, Sequence[int]] = self.options.get("order", {})
+        return orders.get(space)
+
+    # -- what goes up: leases, and where a place is to be hosted -----------------------------------------------
+    def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if isinstance(frame, Staged | Seek):
+            self.parent = sender
+            return self._staged(frame) if isinstance(frame, Staged) else self._seek(frame)
+        if isinstance(frame, Lease):
+            self._heard[frame.broker] = -1.0  # until the next tick says what time it is
+            return ()
+        if isinstance(frame, Lost | Found):
+            return [(self.parent, frame)]
+        return super().answer(sender, frame)
+
+    def tick(self, now: float) -> Iterable[Out]:
+        """Renew the own lease, and report who has not renewed his."""
+        ttl: float | None = self.options.get("ttl")
+        if ttl is None:
+            return
+        for child in self.children:
+            if self._heard.get(child, -1.0) < 0.0:
+                self._heard[child] = now
+            elif now - self._heard[child] > EXPIRES * ttl:
+                self._heard[child] = now
+                yield from self.expired(child)
+        if self.parent and (self._told is None or now - self._told >= ttl):
+            self._told = now
+            yield self.parent, Lease(self.name)
+
+    def expired(self, broker: str) -> Iterable[Out]:
+        return [(self.parent, Lost(broker))]
+
+    def _seek(self, frame: Seek) -> Iterable[Out]:
+        """Walk down to the strongest filter that covers a place; to any child, if none does (the paper's figure 5).
+
+        A place that leaves an attribute open is hosted above every stage that filters on it, or by the server.
+        """
+        place = frame.place
+        assert place is not None
+        hop = self.table.covering(frame.space, frame.topic, place)
+        if hop is None and self.children:
+            attributes = attributes_of(frame.space, place, self._order(frame.space.id))
+            open_at = wildcard(frame.space, place, attributes)
+            if open_at is None or self.height() > len(attributes) - open_at:
+                hop = self._dice.choice([*self.children])
+        if hop is not None:
+            return [(hop, frame)]
+        return self.found(Found(frame.number, self.name))
+
+    def height(self) -> int:
+        """The stage of this broker: 1 at the rim, more above it. The option `heights` says it for a deep tree."""
+        levels: dict[str, int] = self.options.get("heights", {})
+        return levels.get(self.name, 1 + bool(self.children))
+
+    def found(self, frame: Found) -> Iterable[Out]:
+        return [(self.parent, frame)]
+
+    def check(self) -> None:
+        self.table.check()
+        self.own.check()
+
+
+class StageRoot(StageNode, TreeRoot):
+    """Each stage filters on fewer attributes than the one below it, so that tables near the server are small.
+
+    It loses by what weak filters let through: a message may travel to the last stage but one before it is dropped.
+    """
+
+    def __init__(self, name: str, options: Options | None = None) -> None:
+        super().__init__(name, options)
+        self.lost: list[str] = []  # brokers whose lease is over; they have left the network
+        self.places_found: dict[int, str] = {}
+        self._sought = 0
+
+    def seek(self, space: Space, topic: bytes, place: Place) -> tuple[int, Iterable[Out]]:
+        """Ask where a place is to be hosted; `places_found` has the answer under this number."""
+        self._sought += 1
+        if space.dimensions:
+            frame = Seek(self._sought, space, topic, point=place)
+        else:
+            frame = Seek(self._sought, space, topic, filters=tuple(dict(one) for one in place))
+        return self._sought, self._seek(frame)
+
+    def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if isinstance(frame, Found):
+            return self.found(frame)
+        if isinstance(frame, Lost):
+            return self.expired(frame.broker)
+        return super().answer(sender, frame)
+
+    def found(self, frame: Found) -> Iterable[Out]:
+        self.places_found[frame.number] = frame.broker
+        return ()
+
+    def expired(self, broker: str) -> Iterable[Out]:
+        if broker not in self.parents:
+            return ()
+        self.lost.append(broker)
+        return self.leave(broker)
+
+
+# -- events, sealed by attribute ---------------------------------------------------------------------------------
+def seal(frame: Data, order: Sequence[int] | None = None) -> Staged:
+    """A message with its attributes apart, most general first."""
+    message = frame.message
+    rows = [row for row in message.attributes or () if row is not None]
+    width = len(message.region[0]) if message.region else len(rows[0]) if rows else 0
+    sides = message.region or rows
+    columns = tuple(msgspec.msgpack.encode([side[at] for side in sides]) for at in _all(order, width))
+    present = None if message.attributes is None else tuple(row is not None for row in message.attributes)
+    head = replace(message, region=(), attributes=None, payload=b"")
+    return Staged(frame.position, head, columns, present, message.payload)
+
+
+def unseal(frame: Staged, order: Sequence[int] | None = None, most: int | None = None) -> Data:
+    """The message again, or what it says of its most general attributes: the others are open, and None in vectors."""
+    width = len(frame.columns)
+    places = _all(order, width)[:most]
+    opened = dict(zip(places, frame.columns, strict=False))
+    if frame.present is None:
+        sides = {at: _columns.decode(column) for at, column in opened.items()}
+        count = len(next(iter(sides.values()), ())) or (1 if width else 0)
+        open_side = [Interval()] * count
+        region = tuple(zip(*(sides.get(at, open_side) for at in range(width)), strict=True))
+        return Data(frame.position, replace(frame.head, region=region, payload=frame.payload))
+    values = {at: msgspec.msgpack.decode(column) for at, column in opened.items()}
+    rows = iter(range(sum(frame.present)))
+    attributes = tuple(
+        tuple(values[at][row] if at in values else None for at in range(width))
+        if there and (row := next(rows)) is not None
+        else None
+        for there in frame.present
+    )
+    return Data(frame.position, replace(frame.head, attributes=attributes, payload=frame.payload))
+
+
+def _all(order: Sequence[int] | None, width: int) -> list[int]:
+    """Every attribute: first those of the order, then the rest."""
+    first = [at for at in order or () if at < width]
+    return [*first, *(at for at in range(width) if at not in first)]
+
+
+STAGES = Scheme("stages", StageRoot, StageNode, balanced, exact=False)
