@@ -1,0 +1,180 @@
+/** The client: the calls of the contract, and one shared stream for all its subscriptions. */
+
+import { ProsemError } from "./errors.js";
+import { encode } from "./json.js";
+import { PinnedVariable, valuesOf } from "./pinned.js";
+import { Publisher } from "./publisher.js";
+import { outline, shapeOf } from "./query.js";
+import { Stream } from "./stream.js";
+import { Subscription } from "./subscription.js";
+import { Transport, path } from "./transport.js";
+
+const NDJSON = "application/x-ndjson";
+
+export class Client {
+  /**
+   * `url` is where the server is; in a browser, where the page came from unless it is named. Calls that may be
+   * repeated are, for up to `patienceMs`; the stream reconnects for as long as the client is open.
+   */
+  constructor(url = globalThis.location?.origin ?? "http://127.0.0.1:8080", options = {}) {
+    const { queueLimit = 1024, aliveMs, onState, ...rest } = options;
+    this._transport = new Transport(url, rest);
+    this._queueLimit = queueLimit;
+    this._stream = new Stream(() => this._transport.openSocket("/v1/stream"), { aliveMs, onState });
+    this._definitions = new Map();
+    this._subscriptions = new Set();
+    this._publishers = new Set();
+  }
+
+  get url() {
+    return this._transport.url;
+  }
+
+  /** Any other route of the server: the JSON (or text) of its answer. */
+  request(method, where, body) {
+    return this._transport.call(method, where, body, { repeatable: method === "GET" });
+  }
+
+  // -- tables ------------------------------------------------------------------------------------------------
+  /** Make a table, or find an identical one. Columns as `{name: type}`, or in full. */
+  createTable(name, columns, primaryKey) {
+    const full = Array.isArray(columns)
+      ? columns
+      : Object.entries(columns).map(([column, type]) => ({ name: column, type }));
+    this._definitions.delete(name);
+    return this._transport.call("POST", "/v1/tables", { name, columns: full, primary_key: primaryKey });
+  }
+
+  async tables() {
+    return (await this._transport.call("GET", "/v1/tables")).tables;
+  }
+
+  table(name) {
+    return this._transport.call("GET", path("tables", name));
+  }
+
+  async dropTable(name) {
+    this._definitions.delete(name);
+    await this._transport.call("DELETE", path("tables", name));
+  }
+
+  // -- events ------------------------------------------------------------------------------------------------
+  /** Commit events as one transaction, all or none, and once even if the connection breaks. */
+  publish(table, events, { idempotencyKey = randomKey() } = {}) {
+    const headers = { "Idempotency-Key": idempotencyKey };
+    return this._transport.call("POST", path("tables", table, "events"), { events }, { headers });
+  }
+
+  /** Commit any number of events in batches; `errors` of the answer holds the first that was refused. */
+  publishMany(table, events, { idempotencyKey = randomKey() } = {}) {
+    const headers = { "Idempotency-Key": idempotencyKey };
+    const lines = events.map((event) => `${encode(event)}\n`).join("");
+    return this._transport.send("POST", path("tables", table, "events"), lines, { type: NDJSON, headers });
+  }
+
+  /** A stream of many requests under way at a time. */
+  publisher({ inFlight = 256 } = {}) {
+    const made = new Publisher(() => this._transport.openSocket("/v1/publish"), inFlight);
+    this._publishers.add(made);
+    return made;
+  }
+
+  // -- subscriptions -----------------------------------------------------------------------------------------
+  /** Subscribe. With `snapshot` the iteration starts with the present answer. Values may be pinned variables. */
+  async subscribe(sql, params = {}, { notify, id, durable = true, snapshot = false } = {}) {
+    const request = { sql, notify, id, durable };
+    const open = (values) => this._create(request, values);
+    return this._opened({ open, began: await open(valuesOf(params)), params, snapshot, renewable: !durable });
+  }
+
+  /** Listen to a subscription that exists; with `after` (and the `result` then) from where it was left. */
+  async attach(id, { after, result = null, snapshot = false } = {}) {
+    const about = await this._transport.call("GET", path("subscriptions", id));
+    const now = after === undefined ? await this.result(id) : { seq: after, result };
+    const shape = await this._shape(about.sql, now.result);
+    const began = { id, type: about.type, group: about.group, seq: now.seq, result: now.result, shape };
+    return this._opened({ open: null, began, params: about.params ?? {}, snapshot, renewable: false });
+  }
+
+  /** Many subscriptions of one template: `rows` are `{id?, params}`. */
+  subscribeMany(sql, rows, { notify, durable = true } = {}) {
+    const body = { sql, notify, rows, durable };
+    return this._transport.call("POST", "/v1/subscriptions/batch", body, { repeatable: false });
+  }
+
+  /** A page of subscriptions: `{group, type, limit, after}`. */
+  async subscriptions(query = {}) {
+    const given = Object.entries(query).filter(([, value]) => value !== undefined);
+    return (await this._transport.call("GET", `/v1/subscriptions?${new URLSearchParams(given)}`)).subscriptions;
+  }
+
+  /** The present answer of a subscription: `{id, seq, result}`. */
+  result(id) {
+    return this._transport.call("GET", path("subscriptions", id, "result"));
+  }
+
+  async deleteSubscription(id) {
+    await this._transport.call("DELETE", path("subscriptions", id));
+  }
+
+  /** A value that parameters of several subscriptions share, sent when it is released. */
+  pin(value) {
+    return new PinnedVariable(value);
+  }
+
+  // -- operation ---------------------------------------------------------------------------------------------
+  status() {
+    return this._transport.call("GET", "/v1/status");
+  }
+
+  async types() {
+    return (await this._transport.call("GET", "/v1/types")).types;
+  }
+
+  /** Close everything that was opened. Durable subscriptions stay at the server. */
+  close() {
+    for (const opened of [...this._subscriptions, ...this._publishers]) opened.close();
+    this._stream.close();
+  }
+
+  // -- inside ------------------------------------------------------------------------------------------------
+  async _create(request, params) {
+    const body = Object.keys(params).length ? { ...request, params } : request;
+    // not repeated after a lost connection: it may be there, under an unknown id
+    const made = await this._transport.call("POST", "/v1/subscriptions", body, { repeatable: false });
+    return { ...made, shape: await this._shape(request.sql, made.result) };
+  }
+
+  _opened(options) {
+    const made = new Subscription(this._calls(), this._stream, { ...options, limit: this._queueLimit });
+    this._subscriptions.add(made);
+    return made;
+  }
+
+  _calls() {
+    return {
+      patch: (id, body) => this._transport.call("PATCH", path("subscriptions", id), body),
+      delete: (id) => this._transport.call("DELETE", path("subscriptions", id)),
+      closed: (subscription) => this._subscriptions.delete(subscription),
+    };
+  }
+
+  /** By what the answer is folded; asked of the server once a table, and only for rows and values. */
+  async _shape(sql, result) {
+    if (result !== null && !("rows" in result) && !("values" in result)) return {};
+    const seen = outline(sql);
+    if (seen.table === null) return {};
+    try {
+      if (!this._definitions.has(seen.table)) this._definitions.set(seen.table, await this.table(seen.table));
+      return shapeOf(seen, this._definitions.get(seen.table));
+    } catch (error) {
+      if (error instanceof ProsemError && error.status === 404) return {};
+      throw error;
+    }
+  }
+}
+
+/** Works also where a page was not loaded over TLS, unlike crypto.randomUUID. */
+function randomKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,193 @@
+/** prosem-client: live SQL subscriptions for browsers and Node.js. */
+
+/** A value as JSON carries it. A whole number that a `number` would round is a `bigint`; `numeric` is text. */
+export type Value = null | boolean | number | bigint | string | Value[] | { [name: string]: Value };
+/** A value that may be sent: also a Date (ISO 8601) and bytes (base64). */
+export type Sendable = null | boolean | number | bigint | string | Date | Uint8Array | Sendable[] | { [name: string]: Sendable };
+export type Row = Record<string, Value>;
+
+export type Event =
+  | { op: "insert" | "upsert"; row: Record<string, Sendable> }
+  | { op: "update"; key: Record<string, Sendable>; set: Record<string, Sendable> }
+  | { op: "delete"; key: Record<string, Sendable> };
+
+export interface Column {
+  name: string;
+  type: string;
+  nullable?: boolean;
+}
+
+export interface Table {
+  name: string;
+  columns: Column[];
+  primary_key: string[];
+  extends?: string;
+}
+
+/** Exactly one kind, named by its member. */
+export interface Result {
+  value?: Value;
+  row?: Row | null;
+  values?: Value[];
+  rows?: Row[];
+  items?: { key: Row; value: Value }[];
+}
+
+export interface Change {
+  value?: Value;
+  previous?: Value;
+  row?: Row | null;
+  key?: Row;
+  items?: { key: Row; value: Value; previous?: Value }[];
+  add?: Value[];
+  remove?: Value[];
+  update?: Value[];
+}
+
+/** `change` took the answer to `result` at `seq`; a snapshot replaces what was known, and has no change. */
+export interface Told {
+  id: string;
+  seq: number;
+  change: Change | null;
+  result: Result | null;
+  snapshot: boolean;
+}
+
+export interface Published {
+  first_seq: number;
+  last_seq: number;
+  count: number;
+  errors?: { at: string; detail: string }[];
+}
+
+export interface Notify {
+  change?: Sendable;
+  percent?: number;
+  factor?: number;
+  may?: Sendable;
+  must?: Sendable;
+}
+
+export interface About {
+  id: string;
+  type: string;
+  group: string;
+  sql: string;
+  params: Record<string, Value>;
+  notify: Notify | null;
+  active: boolean;
+  durable: boolean;
+  created_seq: number;
+}
+
+export type Params = Record<string, Sendable | PinnedVariable>;
+export type State = "connecting" | "connected" | "disconnected" | "closed";
+
+export interface ClientOptions {
+  /** Sent with every call. A browser's WebSocket cannot send headers. */
+  headers?: Record<string, string>;
+  /** How long one attempt may take (30 s). */
+  timeoutMs?: number;
+  /** How long a call is repeated (10 s). */
+  patienceMs?: number;
+  /** A stream that is silent for this long is opened again (15 s). */
+  aliveMs?: number;
+  /** Changes kept for a slow consumer before its subscription is detached for a while (1024). */
+  queueLimit?: number;
+  /** Told whenever the stream connects or is lost. */
+  onState?: (state: State) => void;
+  fetch?: typeof globalThis.fetch;
+  /** A class with the browser's interface; needed only where there is neither a global one nor Node.js. */
+  WebSocket?: new (url: string) => any;
+}
+
+export class Client {
+  constructor(url?: string, options?: ClientOptions);
+  readonly url: string;
+  request(method: string, path: string, body?: unknown): Promise<any>;
+  createTable(name: string, columns: Record<string, string> | Column[], primaryKey: string[]): Promise<Table>;
+  tables(): Promise<Table[]>;
+  table(name: string): Promise<Table>;
+  dropTable(name: string): Promise<void>;
+  publish(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
+  publishMany(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
+  publisher(options?: { inFlight?: number }): Publisher;
+  subscribe(
+    sql: string,
+    params?: Params,
+    options?: { notify?: Notify; id?: string; durable?: boolean; snapshot?: boolean },
+  ): Promise<Subscription>;
+  attach(id: string, options?: { after?: number; result?: Result | null; snapshot?: boolean }): Promise<Subscription>;
+  subscribeMany(
+    sql: string,
+    rows: { id?: string; params: Record<string, Sendable> }[],
+    options?: { notify?: Notify; durable?: boolean },
+  ): Promise<{ group: string; type: string; seq: number; ids: string[] }>;
+  subscriptions(query?: { group?: string; type?: string; limit?: number; after?: string }): Promise<About[]>;
+  result(id: string): Promise<{ id: string; seq: number; result: Result }>;
+  deleteSubscription(id: string): Promise<void>;
+  pin<T extends Sendable>(value: T): PinnedVariable<T>;
+  status(): Promise<any>;
+  types(): Promise<any[]>;
+  close(): void;
+}
+
+export class Subscription implements AsyncIterableIterator<Told> {
+  private constructor();
+  readonly id: string;
+  readonly type: string;
+  readonly group: string;
+  readonly seq: number;
+  readonly result: Result | null;
+  readonly params: Record<string, Sendable>;
+  [Symbol.asyncIterator](): this;
+  next(): Promise<IteratorResult<Told, undefined>>;
+  return(value?: any): Promise<IteratorResult<Told, undefined>>;
+  patch(params: Params): Promise<{ id: string; seq: number; result: Result }>;
+  suspend(): Promise<void>;
+  resume(): Promise<void>;
+  close(): void;
+  delete(): Promise<void>;
+}
+
+export class Publisher {
+  private constructor();
+  publish(table: string, events: Event[]): Promise<Published>;
+  close(): void;
+}
+
+export class PinnedVariable<T = Sendable> {
+  constructor(value: T);
+  value: T;
+  readonly last: T;
+  release(): Promise<void>;
+}
+
+/** Release several variables at once: a subscription that uses them moves in one step. */
+export function release(...variables: PinnedVariable<any>[]): Promise<void>;
+
+/** The result after a change; `key` tells rows apart, `type` orders the values of a DISTINCT. */
+export function fold(result: Result, change: Change, options?: { key?: string[]; type?: string }): Result;
+
+/** JSON without lost digits. */
+export function parse(text: string): Value;
+export function encode(value: unknown): string;
+
+export class ProsemError extends Error {
+  constructor(status: number, code: string, detail: string, errors?: { at: string; detail: string }[]);
+  readonly status: number;
+  readonly code: string;
+  readonly detail: string;
+  readonly errors: { at: string; detail: string }[];
+  readonly highlight: string;
+  static ofProblem(problem: unknown, status?: number): ProsemError;
+}
+export class ConnectionLost extends ProsemError {
+  constructor(detail: string);
+}
+export class Closed extends ProsemError {
+  constructor(detail?: string);
+}
+export class OutOfStep extends ProsemError {
+  constructor(detail: string);
+}

@@ -1,0 +1,9 @@
+/** prosem-client: live SQL subscriptions for browsers and Node.js. */
+
+export { Client } from "./client.js";
+export { Subscription } from "./subscription.js";
+export { Publisher } from "./publisher.js";
+export { PinnedVariable, release } from "./pinned.js";
+export { fold } from "./fold.js";
+export { encode, parse } from "./json.js";
+export { Closed, ConnectionLost, OutOfStep, ProsemError } from "./errors.js";

@@ -1,0 +1,217 @@
+/**
+ * The one WebSocket `/v1/stream` of a client, shared by all its feeds.
+ *
+ * It reconnects by itself, for as long as somebody listens, and attaches every listening feed after the last
+ * seq it has received. An id that was detached is attached again only when no frame of the old attachment can
+ * come any more: the server handles frames in order, so the pong of a ping sent after the detach says so.
+ */
+
+import { Backoff } from "./backoff.js";
+import { ProsemError } from "./errors.js";
+import { encode, parse } from "./json.js";
+import { sleep } from "./transport.js";
+
+export class Stream {
+  constructor(openSocket, { aliveMs = 15_000, onState = () => {} } = {}) {
+    this._openSocket = openSocket;
+    this._aliveMs = aliveMs;
+    this._onState = onState;
+    this._backoff = new Backoff();
+    this._feeds = new Map();
+    this._socket = null;
+    this._isRunning = false;
+    this._isClosed = false;
+    this.progress = -1;
+    this.connects = 0;
+    this._begin();
+  }
+
+  /** Attach the feed: at once, when its old frames have ended, or with the next connection. */
+  listen(feed) {
+    const other = this._feeds.get(feed.id);
+    if (other !== undefined && other !== feed) {
+      throw new Error(`the subscription ${feed.id} is already attached by this client`);
+    }
+    this._feeds.set(feed.id, feed);
+    feed.isWanted = true;
+    if (this._isRunning) this._attachIfFree(feed);
+    else this._run();
+  }
+
+  /** Detach the feed for good. */
+  leave(feed) {
+    feed.isWanted = feed.isListening = false;
+    if (this._feeds.get(feed.id) !== feed) return;
+    this._feeds.delete(feed.id);
+    this._detach(feed);
+  }
+
+  /** Close the socket; the feeds hear nothing more. */
+  close() {
+    this._isClosed = true;
+    this._feeds.clear();
+    clearInterval(this._alive);
+    this._socket?.close();
+  }
+
+  // -- the connection ----------------------------------------------------------------------------------------
+  async _run() {
+    this._isRunning = true;
+    while (!this._isClosed) {
+      this._onState("connecting");
+      try {
+        const socket = await this._openSocket();
+        await this._converse(socket);
+      } catch (error) {
+        if (!(error instanceof ProsemError)) throw error;
+        if (error.status) this._endAll(error); // the server does not want this client: trying again is no use
+      }
+      this._onState(this._isClosed ? "closed" : "disconnected");
+      if (!this._isClosed) await sleep(this._backoff.nextMs());
+    }
+    this._isRunning = false;
+  }
+
+  /** Until the connection ends. */
+  _converse(socket) {
+    if (this._isClosed) return socket.close();
+    return new Promise((done) => {
+      socket.onmessage = ({ data }) => {
+        this._heard = true;
+        this._read(data);
+      };
+      socket.onerror = () => {};
+      socket.onclose = () => {
+        clearInterval(this._alive);
+        this._socket = null;
+        done();
+      };
+      this._resumePoints();
+      this._socket = socket;
+      this.connects += 1;
+      this._onState("connected");
+      for (const feed of this._feeds.values()) if (feed.isWanted) this._attach(feed);
+      this._ping();
+      this._heard = true;
+      this._alive = setInterval(() => this._watch(socket), this._aliveMs);
+    });
+  }
+
+  /** A connection that says nothing for a whole interval, not even a pong, is dead. */
+  _watch(socket) {
+    if (this._heard) {
+      this._heard = false;
+      this._ping();
+      return;
+    }
+    const { onclose } = socket;
+    socket.onmessage = socket.onclose = null; // what a dead connection still says is told by the next one
+    socket.close();
+    onclose();
+  }
+
+  _begin() {
+    this._pings = this._pongs = 0;
+    this._attaching = new Map(); // attached ids, with the ping whose pong confirms them
+    this._leaving = new Map(); // detached ids, with the ping whose pong ends their old frames
+    this._confirmed = new Map(); // attached ids, with the progress known when the server had surely seen them
+  }
+
+  /** Begin anew; what the lost connection had told all its feeds counts as received by them. */
+  _resumePoints() {
+    for (const feed of this._feeds.values()) {
+      feed.isListening = false;
+      if (this.progress > (this._confirmed.get(feed.id) ?? this.progress)) feed.passBy(this.progress);
+    }
+    this._begin();
+    this.progress = -1;
+  }
+
+  _endAll(error) {
+    for (const feed of this._feeds.values()) feed.end(error);
+    this._feeds.clear();
+  }
+
+  // -- frames out --------------------------------------------------------------------------------------------
+  _send(frame) {
+    this._socket?.send(encode(frame));
+  }
+
+  _attach(feed) {
+    feed.isListening = true;
+    this._send({ op: "attach", id: feed.id, after: feed.received ?? undefined });
+    this._attaching.set(feed.id, this._pings + 1);
+  }
+
+  /** Attach a feed that wants it, unless frames of an old attachment may still come. */
+  _attachIfFree(feed) {
+    const isIdle = feed.isWanted && !feed.isListening && !this._leaving.has(feed.id);
+    if (isIdle && this._socket && this._feeds.get(feed.id) === feed) {
+      this._attach(feed);
+      this._ping();
+    }
+  }
+
+  _detach(feed) {
+    this._attaching.delete(feed.id);
+    this._confirmed.delete(feed.id);
+    if (this._socket && !this._leaving.has(feed.id)) {
+      this._send({ op: "detach", id: feed.id });
+      this._ping();
+      this._leaving.set(feed.id, this._pings);
+    }
+  }
+
+  _ping() {
+    this._pings += 1;
+    this._send({ op: "ping" });
+  }
+
+  // -- frames in ---------------------------------------------------------------------------------------------
+  _read(text) {
+    const frame = parse(text);
+    if ("snapshot" in frame || "change" in frame) this._told(frame);
+    else if ("progress" in frame) this.progress = Math.max(this.progress, frame.progress);
+    else if ("pong" in frame) this._answered();
+    else if ("error" in frame) this._refused(frame);
+  }
+
+  _told(frame) {
+    const isSnapshot = "snapshot" in frame;
+    const feed = this._feeds.get(frame.id);
+    const payload = isSnapshot ? frame.snapshot : frame.change;
+    if (feed && !feed.take({ seq: frame.seq, payload, isSnapshot })) this._detach(feed);
+  }
+
+  /** The server has handled everything up to the ping that was answered. */
+  _answered() {
+    this._backoff.reset();
+    this._pongs += 1;
+    for (const id of this._settled(this._attaching)) this._confirmed.set(id, this.progress);
+    for (const id of this._settled(this._leaving)) {
+      const feed = this._feeds.get(id);
+      if (feed) this._attachIfFree(feed);
+    }
+  }
+
+  _settled(waiting) {
+    const ids = [...waiting].filter(([, ping]) => ping <= this._pongs).map(([id]) => id);
+    for (const id of ids) waiting.delete(id);
+    return ids;
+  }
+
+  _refused(frame) {
+    const error = ProsemError.ofProblem(frame.error);
+    const feed = this._feeds.get(frame.id);
+    if (!feed) return;
+    feed.isListening = false;
+    this._attaching.delete(feed.id);
+    this._confirmed.delete(feed.id);
+    if (error.status === 503) {
+      setTimeout(() => this._attachIfFree(feed), this._backoff.nextMs()); // busy: the same again, later
+      return;
+    }
+    this._feeds.delete(feed.id);
+    feed.end(error);
+  }
+}

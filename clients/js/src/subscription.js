@@ -1,0 +1,191 @@
+/** A live answer: told changes in order, folded as they are consumed. */
+
+import { Closed, ProsemError } from "./errors.js";
+import { Feed } from "./feed.js";
+import { answerOf, wholeResult } from "./fold.js";
+import { follow, valuesOf } from "./pinned.js";
+
+/**
+ * Asynchronously iterable: its changes, as `{id, seq, change, result, snapshot}`.
+ *
+ * Invariant: `result` is the answer at `seq`, the seq of the last change consumed. The stream survives lost
+ * connections and restarts of the server; where what was missed is no longer retained, one item is a
+ * `snapshot`. A subscription that is not durable ends with its connection and is then made anew (its `id` may
+ * change), which is told as a snapshot too.
+ */
+export class Subscription {
+  constructor(calls, stream, { open, began, params, limit, snapshot, renewable }) {
+    this._calls = calls;
+    this._stream = stream;
+    this._open = open;
+    this._limit = limit;
+    this._startsWithSnapshot = snapshot;
+    this._isRenewable = renewable;
+    this._isActive = true;
+    this._isClosed = false;
+    this._params = params;
+    this._moving = Promise.resolve(); // the last parametric update that was sent
+    this._waiting = null; // the one that will be sent after it
+    follow(this, {}, params);
+    this._adopt(began);
+  }
+
+  get id() {
+    return this._began.id;
+  }
+
+  get type() {
+    return this._began.type;
+  }
+
+  get group() {
+    return this._began.group;
+  }
+
+  /** The last seq consumed: give it to `attach(id, {after})` to go on from here later. */
+  get seq() {
+    return this._seq;
+  }
+
+  /** The answer as of `seq`; null while it is unknown, after an `attach` with `after` alone. */
+  get result() {
+    return this._result;
+  }
+
+  /** The parameters as the server has them. */
+  get params() {
+    return valuesOf(this._params);
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  /** The next change, as iterators give it. One consumer at a time. */
+  async next() {
+    if (this._isClosed) return { value: undefined, done: true };
+    if (this._startsWithSnapshot && this._result !== null) {
+      this._startsWithSnapshot = false;
+      return { value: this._item(null), done: false };
+    }
+    try {
+      return { value: this._consume(await this._frame()), done: false };
+    } catch (error) {
+      if (error instanceof Closed) return { value: undefined, done: true };
+      if (!(error instanceof ProsemError) || error.status !== 404 || !this._isRenewable) throw error;
+      return { value: await this._renew(), done: false };
+    }
+  }
+
+  /** A `for await` that is left early closes the subscription. */
+  async return(value) {
+    this.close();
+    return { value, done: true };
+  }
+
+  /**
+   * Set parameters (values or pinned variables); done when the server has moved the subscription. If the answer
+   * differs, the change comes in the stream. While a request is under way only the last values count.
+   */
+  patch(params) {
+    const after = { ...this._params, ...params };
+    follow(this, this._params, after);
+    this._params = after;
+    return this._follow();
+  }
+
+  /** Be told nothing until `resume()`. */
+  suspend() {
+    return this._setActive(false);
+  }
+
+  /** Be told again; a change takes the answer to the present one, if it differs. */
+  resume() {
+    return this._setActive(true);
+  }
+
+  /** Stop listening. A durable subscription stays at the server. */
+  close() {
+    if (this._isClosed) return;
+    this._isClosed = true;
+    follow(this, this._params, {});
+    this._stream.leave(this._feed);
+    this._feed.end(new Closed());
+    this._calls.closed(this);
+  }
+
+  /** Remove it from the server, and close. */
+  async delete() {
+    this.close();
+    await this._calls.delete(this.id);
+  }
+
+  // -- inside ------------------------------------------------------------------------------------------------
+  _adopt(began) {
+    this._began = began;
+    this._seq = began.seq;
+    this._setResult(began.result);
+    this._feed = new Feed(began.id, began.seq, this._limit);
+    this._stream.listen(this._feed);
+  }
+
+  async _renew() {
+    const began = await this._open(this.params);
+    if (this._isClosed) throw new Closed();
+    this._adopt(began);
+    if (!this._isActive) await this._setActive(false);
+    return this._item(null);
+  }
+
+  async _frame() {
+    for (;;) {
+      const frame = this._feed.pop();
+      if (frame) return frame;
+      if (!this._feed.isWanted) this._stream.listen(this._feed); // all that was kept of an overflow is consumed
+      await this._feed.news();
+    }
+  }
+
+  _consume({ seq, payload, isSnapshot }) {
+    this._seq = seq;
+    if (isSnapshot) this._setResult(payload);
+    else if (this._answer === null) this._setResult(wholeResult(payload));
+    else {
+      try {
+        this._answer.apply(payload);
+      } catch (error) {
+        this._stream.leave(this._feed);
+        this._feed.end(error);
+        throw error;
+      }
+      this._result = this._answer.result();
+    }
+    return this._item(isSnapshot ? null : payload);
+  }
+
+  _setResult(result) {
+    this._result = result;
+    this._answer = result === null ? null : answerOf(result, this._began.shape);
+  }
+
+  _item(change) {
+    return { id: this.id, seq: this._seq, change, result: this._result, snapshot: change === null };
+  }
+
+  /** One request at a time, with the values of the moment it leaves. */
+  _follow() {
+    this._waiting ??= this._moving
+      .catch(() => {}) // whoever asked for that move was told
+      .then(() => {
+        this._waiting = null;
+        this._moving = this._calls.patch(this.id, { params: this.params });
+        return this._moving;
+      });
+    return this._waiting;
+  }
+
+  async _setActive(active) {
+    await this._calls.patch(this.id, { active });
+    this._isActive = active;
+  }
+}

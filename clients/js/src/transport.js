@@ -1,0 +1,108 @@
+/**
+ * Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
+ *
+ * A call is repeated when the server was busy (503 with Retry-After: nothing was applied) and after a lost
+ * connection if carrying it out twice equals once. `patienceMs` bounds all attempts.
+ */
+
+import { Backoff } from "./backoff.js";
+import { ConnectionLost, ProsemError } from "./errors.js";
+import { encode, parse } from "./json.js";
+
+/** A path of the contract; names and ids may hold any character. */
+export const path = (...parts) => ["/v1", ...parts.map(encodeURIComponent)].join("/");
+
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+export class Transport {
+  constructor(url, { headers = {}, timeoutMs = 30_000, patienceMs = 10_000, fetch, WebSocket } = {}) {
+    this.url = url.replace(/\/+$/, "");
+    this.timeoutMs = timeoutMs;
+    this.patienceMs = patienceMs;
+    this._headers = headers;
+    this._fetch = fetch ?? globalThis.fetch.bind(globalThis);
+    this._WebSocket = WebSocket;
+  }
+
+  /** The JSON of a 2xx answer; throws ProsemError if the server refuses, ConnectionLost if none answers. */
+  call(method, where, body, options) {
+    const content = body === undefined ? undefined : encode(body);
+    return this.send(method, where, content, { type: "application/json", ...options });
+  }
+
+  /** The same for a body that is already text. */
+  async send(method, where, content, { type, headers = {}, repeatable = true } = {}) {
+    const deadline = Date.now() + this.patienceMs;
+    const backoff = new Backoff();
+    let wasLost = false;
+    const sent = { ...this._headers, ...headers, ...(content === undefined ? {} : { "Content-Type": type }) };
+    for (;;) {
+      let problem, waitMs;
+      try {
+        const signal = AbortSignal.timeout(this.timeoutMs);
+        const response = await this._fetch(this.url + where, { method, headers: sent, body: content, signal });
+        const text = await response.text();
+        if (response.ok) return text === "" ? {} : read(text, response);
+        if (method === "DELETE" && wasLost && response.status === 404) return {}; // the lost attempt has done it
+        problem = ProsemError.ofProblem(read(text, response), response.status);
+        waitMs = retryAfterMs(response);
+      } catch (error) {
+        if (error instanceof ProsemError) throw error;
+        problem = new ConnectionLost(`${method} ${this.url}${where} was not answered: ${reason(error)}`);
+        const neverLeft = error?.cause?.code === "ECONNREFUSED"; // a browser does not tell
+        wasLost ||= !neverLeft;
+        waitMs = repeatable || neverLeft ? backoff.nextMs() : undefined;
+      }
+      if (waitMs === undefined || Date.now() + waitMs > deadline) throw problem;
+      await sleep(waitMs);
+    }
+  }
+
+  /** A WebSocket that is open; ConnectionLost if it cannot be had at present. */
+  async openSocket(where) {
+    const Socket = this._WebSocket ?? globalThis.WebSocket ?? (await nodeSocket());
+    const socket = new Socket(`ws${this.url.slice("http".length)}${where}`);
+    return new Promise((done, fail) => {
+      const refuse = (why) => {
+        clearTimeout(timer);
+        fail(new ConnectionLost(`${where} cannot be opened: ${why}`));
+      };
+      const timer = setTimeout(() => {
+        refuse(`no answer within ${this.timeoutMs} ms`);
+        socket.close();
+      }, this.timeoutMs);
+      socket.onopen = () => {
+        clearTimeout(timer);
+        done(socket);
+      };
+      socket.onerror = () => refuse("the connection failed");
+      socket.onclose = () => refuse("the connection was closed");
+    });
+  }
+}
+
+/** Node.js has a WebSocket of its own from version 22 on. */
+async function nodeSocket() {
+  if (typeof process === "undefined" || !process.versions?.node) {
+    throw new ProsemError(0, "no-websocket", "there is no WebSocket here; give its class as the option WebSocket");
+  }
+  return (await import("./node-socket.js")).NodeSocket;
+}
+
+function read(text, response) {
+  if (!(response.headers.get("content-type") ?? "").includes("json")) return text;
+  try {
+    return parse(text);
+  } catch {
+    throw new ProsemError(response.status, "protocol", `the answer is no JSON: ${text.slice(0, 200)}`);
+  }
+}
+
+function retryAfterMs(response) {
+  const wait = response.headers.get("retry-after") ?? "";
+  return response.status === 503 && /^[\d.]+$/.test(wait) ? 1000 * Number(wait) : undefined;
+}
+
+function reason(error) {
+  return error?.cause?.message || error?.message || String(error);
+}

@@ -1,0 +1,212 @@
+/** Against a running server, whose address is PROSEM_URL; a proxy between cuts the connections. */
+
+import assert from "node:assert/strict";
+import { createServer, connect } from "node:net";
+import { after, test } from "node:test";
+
+import { Client, ProsemError, release } from "../src/index.js";
+import { identity } from "../src/json.js";
+
+const URL_GIVEN = process.env.PROSEM_URL;
+const options = { skip: URL_GIVEN ? false : "set PROSEM_URL to a running server", timeout: 60_000 };
+const clients = [];
+after(() => clients.forEach((client) => client.close()));
+
+function made(url = URL_GIVEN, settings = {}) {
+  clients.push(new Client(url, settings));
+  return clients.at(-1);
+}
+
+let number = 0;
+async function table(client, columns = { k: "integer", x: "integer", y: "integer", s: "text" }) {
+  number += 1;
+  const name = `js_${process.pid}_${number}`;
+  await client.createTable(name, columns, ["k"]);
+  return name;
+}
+
+const upsert = (row) => ({ op: "upsert", row });
+
+/** Consume up to and with the item of which this is true; a `for await` would close the subscription. */
+async function until(subscription, condition) {
+  for (;;) {
+    const { value, done } = await subscription.next();
+    assert.ok(!done, "the stream ended");
+    if (condition(value)) return value;
+  }
+}
+
+/** A proxy of the server that can break every connection. */
+async function proxy() {
+  const { hostname, port } = new URL(URL_GIVEN);
+  const open = new Set();
+  const server = createServer((near) => {
+    const far = connect(Number(port), hostname);
+    for (const [one, other] of [[near, far], [far, near]]) {
+      open.add(one);
+      one.on("close", () => (open.delete(one), other.destroy()));
+      one.on("error", () => {});
+      one.pipe(other);
+    }
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  after(() => (server.close(), cut()));
+  const cut = () => open.forEach((socket) => socket.destroy());
+  return { url: `http://127.0.0.1:${server.address().port}`, cut };
+}
+
+test("subscribe, be told, move, delete", options, async () => {
+  const client = made();
+  const t = await table(client);
+  await client.publish(t, [upsert({ k: 1, x: 10, y: 7 }), upsert({ k: 2, x: 30, y: 3 })]);
+  const sql = `SELECT MIN(y) FROM ${t} WHERE x BETWEEN :lo AND :hi`;
+  const lowest = await client.subscribe(sql, { lo: 0, hi: 20 }, { snapshot: true });
+  assert.equal(lowest.type, "range-min");
+  assert.equal((await lowest.next()).value.result.value, 7);
+  const { last_seq } = await client.publish(t, [upsert({ k: 3, x: 12, y: 5 })]);
+  const told = (await lowest.next()).value;
+  assert.deepEqual([told.seq, told.result.value, told.result.row.k], [last_seq, 5, 3]);
+  await lowest.patch({ hi: 40 });
+  assert.equal((await lowest.next()).value.result.value, 3);
+  await lowest.suspend();
+  await client.publish(t, [upsert({ k: 4, x: 1, y: 1 })]);
+  await lowest.resume();
+  assert.equal((await lowest.next()).value.result.value, 1);
+  await lowest.delete();
+  assert.equal((await lowest.next()).done, true);
+  await assert.rejects(client.result(lowest.id), { status: 404 });
+});
+
+test("refusals are errors that say where", options, async () => {
+  const client = made();
+  const t = await table(client);
+  await assert.rejects(client.publish(t, [upsert({ k: 1 }), upsert({ k: "x" })]), (error) => {
+    assert.ok(error instanceof ProsemError);
+    assert.deepEqual([error.status, error.errors[0].at], [422, "/events/1/row/k"]);
+    return true;
+  });
+  await assert.rejects(client.subscribe("SELECT nothing"), { status: 422 });
+  const many = await client.publishMany(t, [upsert({ k: 1 }), upsert({ k: 2 }), upsert({ k: null }), upsert({ k: 4 })]);
+  assert.deepEqual([many.count, many.errors[0].at.split("/")[1]], [2, "2"]);
+  const lost = new Client("http://127.0.0.1:9", { patienceMs: 10 });
+  await assert.rejects(lost.status(), { code: "connection-lost" });
+});
+
+test("whole numbers of 64 bits and numerics stay exact", options, async () => {
+  const client = made();
+  const t = await table(client, { k: "bigint", v: "bigint", n: "numeric(30,4)", raw: "bytea" });
+  const row = { k: 9007199254740993n, v: -9223372036854775808n, n: "12345678901234567890.1234", raw: new Uint8Array([1]) };
+  await client.publish(t, [upsert(row), upsert({ k: 9007199254740992n, v: 5, n: "1" })]);
+  const rows = await client.subscribe(`SELECT * FROM ${t} WHERE k > :k`, { k: 9007199254740992n });
+  assert.deepEqual(rows.result.rows, [{ ...row, raw: "AQ==" }]);
+  await client.publish(t, [{ op: "delete", key: { k: 9007199254740993n } }]);
+  assert.deepEqual((await rows.next()).value.result.rows, []);
+});
+
+test("every kind folds to the server's answer, over cut connections", options, async () => {
+  const { url, cut } = await proxy();
+  const states = [];
+  const client = made(url, { onState: (state) => states.push(state) });
+  const direct = made();
+  const t = await table(direct);
+  const queries = [
+    [`SELECT MIN(y) FROM ${t} WHERE x BETWEEN 10 AND 60`],
+    [`SELECT SUM(y) FROM ${t} WHERE s = 'a'`],
+    [`SELECT COUNT(*) FROM ${t} WHERE x < 50`],
+    [`SELECT DISTINCT y FROM ${t} WHERE x < 80`],
+    [`SELECT * FROM ${t} WHERE y > 5 OR s = 'b'`],
+    [`SELECT y FROM ${t} WHERE k = 3`, { change: 2 }],
+    [`SELECT y FROM ${t} WHERE k IN (1, 2, 3)`],
+  ];
+  const watched = await Promise.all(queries.map(([sql, notify]) => client.subscribe(sql, {}, { notify })));
+  const tick = await client.subscribe(`SELECT COUNT(*) FROM ${t}`);
+  const random = (n) => Math.floor(Math.random() * n);
+  for (let step = 0; step < 60; step += 1) {
+    const event = () => upsert({ k: random(12), x: random(100), y: random(9), s: "abc"[random(3)] });
+    await direct.publish(t, [event(), event()]);
+    if (step % 15 === 7) cut();
+  }
+  await direct.publish(t, [upsert({ k: 10_000, x: 999, y: null, s: null })]);
+  const { result: total } = await direct.result(tick.id);
+  await until(tick, ({ result }) => result.value === total.value);
+  for (const subscription of watched) {
+    const { result } = await direct.result(subscription.id);
+    const sorted = (answer) => (answer.rows ?? answer.items ?? []).map(identity).sort();
+    const same = () =>
+      result.rows || result.items
+        ? identity(sorted(result)) === identity(sorted(subscription.result))
+        : subscription.result.value === result.value && identity(subscription.result.values ?? 0) === identity(result.values ?? 0);
+    let last = subscription.seq;
+    while (!same()) {
+      const { value } = await subscription.next();
+      assert.ok(value.snapshot || value.seq > last, "in order, none twice");
+      last = value.seq;
+    }
+    assert.ok(same());
+  }
+  assert.ok(states.filter((state) => state === "connected").length > 1, `it was cut: ${states}`);
+});
+
+test("a slow consumer loses nothing, and nothing comes twice", options, async () => {
+  const client = made(URL_GIVEN, { queueLimit: 3 });
+  const t = await table(client);
+  const count = await client.subscribe(`SELECT COUNT(*) FROM ${t}`);
+  const publisher = client.publisher();
+  await Promise.all(Array.from({ length: 30 }, (_, k) => publisher.publish(t, [{ op: "insert", row: { k } }])));
+  const seen = [];
+  await until(count, ({ result }) => seen.push(result.value) && result.value === 30);
+  assert.deepEqual(seen, Array.from({ length: 30 }, (_, k) => k + 1));
+  await assert.rejects(publisher.publish(t, [{ op: "insert", row: { k: 1 } }]), { status: 409 });
+  assert.equal((await publisher.publish(t, [upsert({ k: 31 })])).count, 1);
+});
+
+test("going on later, in another client", options, async () => {
+  const first = made();
+  const t = await table(first);
+  const rows = await first.subscribe(`SELECT * FROM ${t} WHERE x > 0`, {}, { id: `later-${t}` });
+  await first.publish(t, [upsert({ k: 1, x: 1 })]);
+  await rows.next();
+  const saved = { after: rows.seq, result: rows.result };
+  first.close();
+  const second = made();
+  await second.publish(t, [upsert({ k: 2, x: 2 }), { op: "delete", key: { k: 1 } }]);
+  const again = await second.attach(`later-${t}`, saved);
+  const told = [(await again.next()).value, (await again.next()).value];
+  assert.deepEqual(told.map(({ snapshot }) => snapshot), [false, false]);
+  assert.deepEqual(told[1].result.rows.map(({ k }) => k), [2]);
+});
+
+test("what is not durable is made anew after a lost connection", options, async () => {
+  const { url, cut } = await proxy();
+  const client = made(url);
+  const direct = made();
+  const t = await table(direct);
+  const count = await client.subscribe(`SELECT COUNT(*) FROM ${t}`, {}, { durable: false });
+  await direct.publish(t, [upsert({ k: 1 })]);
+  assert.equal((await count.next()).value.result.value, 1);
+  const id = count.id;
+  cut();
+  while ((await direct.subscriptions({ limit: 10_000 })).some((known) => known.id === id)) {
+    await new Promise((done) => setTimeout(done, 20));
+  }
+  await direct.publish(t, [upsert({ k: 2 })]);
+  const told = await until(count, ({ result }) => result.value === 2);
+  assert.equal(told.result.value, 2);
+});
+
+test("pinned variables move every subscription that follows them, when released", options, async () => {
+  const client = made();
+  const t = await table(client);
+  await client.publish(t, Array.from({ length: 10 }, (_, k) => upsert({ k, x: k, y: k })));
+  const sql = `SELECT COUNT(*) FROM ${t} WHERE x BETWEEN :at - :reach AND :at + :reach`;
+  const [at, reach] = [client.pin(0), client.pin(1)];
+  const near = await client.subscribe(sql, { at, reach });
+  const wide = await client.subscribe(sql, { at, reach: 3 });
+  assert.deepEqual([near.result.value, wide.result.value], [2, 4]);
+  at.value = 5;
+  assert.equal(at.last, 0);
+  reach.value = 2;
+  await release(at, reach);
+  assert.deepEqual([(await near.next()).value.result.value, (await wide.next()).value.result.value], [5, 7]);
+  assert.deepEqual(wide.params, { at: 5, reach: 3 });
+});
