@@ -80,7 +80,7 @@ export interface About {
   created_seq: number;
 }
 
-export type Params = Record<string, Sendable | PinnedVariable>;
+export type Params = Record<string, Sendable | PinnedVariable<any>>;
 export type State = "connecting" | "connected" | "disconnected" | "closed";
 
 export interface ClientOptions {
@@ -126,7 +126,9 @@ export class Client {
   subscriptions(query?: { group?: string; type?: string; limit?: number; after?: string }): Promise<About[]>;
   result(id: string): Promise<{ id: string; seq: number; result: Result }>;
   deleteSubscription(id: string): Promise<void>;
-  pin<T extends Sendable>(value: T): PinnedVariable<T>;
+  pin(value: number): PinnedVariable<number>;
+  pin(value: string): PinnedVariable<string>;
+  pin(value: Sendable): PinnedVariable;
   status(): Promise<any>;
   types(): Promise<any[]>;
   close(): void;
