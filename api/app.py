@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from api import VERSION, problems
-from api.routes import events, operations, streams, subscriptions, tables
+from api.routes import console, events, operations, preview, streams, subscriptions, tables
 from api.wiring import Server
 
 
@@ -31,6 +31,14 @@ def make_app(made: Server) -> FastAPI:
     )
     app.state.server = made
     problems.install(app)
-    for router in (operations.router, streams.router, events.router, subscriptions.router, tables.router):
+    for router in (
+        console.make_router(),
+        operations.router,
+        preview.router,
+        streams.router,
+        events.router,
+        subscriptions.router,
+        tables.router,
+    ):
         app.include_router(router)
     return app

@@ -56,6 +56,16 @@ TABLE = {
         "primary_key": ["symbol"],
     },
 }
+_EVENT = {
+    "type": "object",
+    "required": ["op"],
+    "properties": {
+        "op": {"enum": ["insert", "upsert", "update", "delete"]},
+        "row": {"type": "object"},
+        "key": {"type": "object"},
+        "set": {"type": "object"},
+    },
+}
 EVENTS = {
     "type": "object",
     "required": ["events"],
@@ -63,16 +73,7 @@ EVENTS = {
         "events": {
             "type": "array",
             "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["op"],
-                "properties": {
-                    "op": {"enum": ["insert", "upsert", "update", "delete"]},
-                    "row": {"type": "object"},
-                    "key": {"type": "object"},
-                    "set": {"type": "object"},
-                },
-            },
+            "items": _EVENT,
         }
     },
     "example": {"events": [{"op": "upsert", "row": {"symbol": "IBM", "risk": 30, "per": 11.5}}]},
@@ -106,6 +107,16 @@ BATCH = {
         },
         "durable": {"type": "boolean", "default": True},
     },
+}
+DESCRIBE = {
+    "type": "object",
+    "required": ["sql"],
+    "properties": {"sql": {"type": "string"}, "params": _PARAMS, "notify": {"type": "object"}},
+}
+GEOMETRY = {
+    "type": "object",
+    "required": ["group", "event"],
+    "properties": {"group": {"type": "string"}, "event": _EVENT},
 }
 PATCH = {"type": "object", "properties": {"params": _PARAMS, "active": {"type": "boolean"}}}
 

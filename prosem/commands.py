@@ -6,7 +6,7 @@ after the commit, in the same order: so snapshot and stream meet without a gap.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,14 @@ class Attach:
     token: int = 0
 
 
-Command = CreateTable | DropTable | Publish | Subscribe | Patch | Delete | Result | Attach
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """A look at the state between two commands. It changes nothing, and must be quick: events wait for it."""
+
+    look: Callable[[Any], Any]
+
+
+Command = CreateTable | DropTable | Publish | Subscribe | Patch | Delete | Result | Attach | Inspect
 
 
 # -- frames --------------------------------------------------------------------------------------------------------

@@ -72,12 +72,17 @@ class Groups:
         return form
 
     # -- groups --------------------------------------------------------------------------------------------------
+    @staticmethod
+    def group_name(form: Form) -> str:
+        """The public name of a form's group, whether that exists or not."""
+        return f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
+
     def group(self, form: Form, sql: str, notify: JsonObject | None) -> tuple[Group, bool]:
         """The group of a form, and whether it is new."""
         known = self._of_label.get(form.label)
         if known is not None:
             return known, False
-        name = f"{form.type}-{blake2s(form.label.encode(), digest_size=5).hexdigest()}"
+        name = self.group_name(form)
         space = self._space_of_label.get(form.space_label, self._next_space)
         names = tuple(table.name for table in form.tables)
         group = Group(self.next_group, name, form.type, form.label, space, names, sql, notify)

@@ -419,4 +419,5 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Any]] = {
     c.Delete: State.delete,
     c.Result: State.result,
     c.Attach: State.attach,
+    c.Inspect: lambda state, command: command.look(state),
 }

@@ -13,7 +13,9 @@ FOLDER = Path(__file__).parents[1] / "clients" / "js"
 
 def tool(name: str) -> str:
     found = shutil.which(name)
-    assert found, f"{name} is missing: install Node.js 20 or later (make tools does it), then run the tests again"
+    assert found, (
+        f"{name} is missing: install Node.js 20 or later (make tools does it), then run the tests again"
+    )
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from fastapi import APIRouter, Request, Response
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import PlainTextResponse
 
 from api import VERSION
 from api.answers import answer, server
@@ -79,8 +79,3 @@ async def network(request: Request) -> Response:
 @router.get("/metrics", **documented("Prometheus metrics"))
 async def metrics(request: Request) -> Response:
     return Response(exposition(server(request)), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-@router.get("/", include_in_schema=False)
-async def root() -> Response:
-    return RedirectResponse("/docs")

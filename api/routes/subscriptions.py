@@ -31,11 +31,11 @@ async def subscribe(request: Request) -> Response:
     made = server(request)
     body = await json_object(request, made.settings.max_body_mb << 20)
     _only(body, ("sql", "params", "notify", "id", "durable"))
-    query = await _parse(body.get("sql"))
+    query = await parsed(body.get("sql"))
     durable = body.get("durable", True)
     if not isinstance(durable, bool):
         raise InputError("expected true or false", "/durable")
-    row = (_id(body.get("id"), "/id"), _params(body.get("params"), "/params"))
+    row = (_id(body.get("id"), "/id"), read_params(body.get("params"), "/params"))
     found = await made.call(c.Subscribe(query, check_notify(body.get("notify")), [row], durable))
     return answer(found, 201)
 
@@ -45,7 +45,7 @@ async def subscribe_batch(request: Request) -> Response:
     made = server(request)
     body = await json_object(request, made.settings.max_body_mb << 20)
     _only(body, ("sql", "notify", "rows", "durable"))
-    query = await _parse(body.get("sql"))
+    query = await parsed(body.get("sql"))
     given = body.get("rows")
     if not isinstance(given, list) or not given:
         raise InputError("expected a list with at least one row", "/rows")
@@ -63,7 +63,7 @@ def _row(row: Any, number: int) -> tuple[str | None, JsonObject]:
     if not isinstance(row, dict):
         raise InputError('expected an object with "params"', pointer("rows", number))
     try:
-        return _id(row.get("id"), "/id"), _params(row.get("params"), "/params")
+        return _id(row.get("id"), "/id"), read_params(row.get("params"), "/params")
     except InputError as error:
         raise error.moved(pointer("rows", number)) from None
 
@@ -74,7 +74,8 @@ def _only(body: JsonObject, names: tuple[str, ...]) -> None:
             raise InputError(f"unknown member {name!r}; known are {', '.join(names)}", pointer(name))
 
 
-async def _parse(sql: Any) -> Query:
+async def parsed(sql: Any) -> Query:
+    """The query of a body; a long one is parsed beside the loop."""
     if not isinstance(sql, str):
         raise InputError("expected a query as text", "/sql")
     return parse(sql) if len(sql) <= _SHORT_SQL else await asyncio.to_thread(parse, sql)
@@ -92,7 +93,7 @@ def _id(id: Any, at: str) -> str | None:
     return id
 
 
-def _params(params: Any, at: str) -> JsonObject:
+def read_params(params: Any, at: str) -> JsonObject:
     if params is None:
         return {}
     if not isinstance(params, dict):
@@ -170,7 +171,7 @@ async def patch(request: Request, id: str) -> Response:
     active = body.get("active")
     if active is not None and not isinstance(active, bool):
         raise InputError("expected true or false", "/active")
-    params = None if body.get("params") is None else _params(body["params"], "/params")
+    params = None if body.get("params") is None else read_params(body["params"], "/params")
     if params is None and active is None:
         raise InputError('expected "params" or "active"', "")
     return answer(await made.call(c.Patch(id, params, active)))

@@ -113,6 +113,10 @@ class ExtremeSpace(PointSpace):
             tree = self._trees[topic] = A2BTree()
         return tree
 
+    def tree(self, topic: bytes) -> A2BTree | None:
+        """The rows with these equality values."""
+        return self._trees.get(topic)
+
     def lowest(self, topic: bytes, place: Codes) -> Key | None:
         """The key of a row that attains the extreme in the range; O(log N)."""
         tree = self._trees.get(topic)

@@ -1,0 +1,133 @@
+/** The console's frame: which part is shown, the strip at the top, light and dark, keys. */
+
+import { announce, bytes, count, fill, h, rough } from "./dom.js";
+import { emit, on } from "./session.js";
+import { run } from "./sampler.js";
+import * as geometry from "./geometry.js";
+import * as live from "./live.js";
+import * as market from "./market.js";
+import * as network from "./network.js";
+import * as optimizer from "./optimizer.js";
+import * as tables from "./tables.js";
+
+const VIEWS = [
+  ["live", "Live", live],
+  ["tables", "Tables", tables],
+  ["geometry", "Geometry", geometry],
+  ["network", "Network", network],
+  ["optimizer", "Optimizer", optimizer],
+];
+const KEYS = [
+  ["1 … 5", "go to a part"],
+  ["n", "write a subscription"],
+  ["Ctrl Enter", "start it"],
+  ["m", "let the demo market move, or stop it"],
+  ["t", "light or dark"],
+  ["?", "this list"],
+  ["Esc", "close it"],
+];
+
+const main = document.getElementById("main");
+let leave = null;
+
+function show() {
+  const name = location.hash.slice(1) || "live";
+  const found = VIEWS.find(([known]) => known === name);
+  if (!found) return; // a link within the page
+  leave?.();
+  fill(main);
+  document.title = `${found[1]} · ProSem`;
+  leave = found[2].show(main) ?? null;
+  for (const link of document.querySelectorAll("#views a")) {
+    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+}
+
+fill(
+  document.getElementById("views"),
+  VIEWS.map(([name, title], at) => h("a", { href: `#${name}`, title: `${title} (${at + 1})` }, title)),
+);
+addEventListener("hashchange", () => {
+  show();
+  scrollTo(0, 0);
+});
+
+// -- the strip ---------------------------------------------------------------------------------------------------
+const strip = document.getElementById("strip");
+const figure = (name, value) => h("div", null, h("dt", null, name), h("dd", null, value));
+
+on("sample", ({ metrics, gained }) => {
+  fill(
+    strip,
+    figure("seq", count(metrics.get("prosem_seq"))),
+    figure("rows", count(metrics.get("prosem_rows"))),
+    figure("subscriptions", count(metrics.get("prosem_subscriptions"))),
+    figure("attached", count(metrics.get("prosem_attached"))),
+    figure("events / s", rough(gained?.events ?? 0)),
+    figure("changes / s", rough(gained?.changes ?? 0)),
+    figure("backlog", count(metrics.get("prosem_backlog"))),
+    figure("memory", bytes(metrics.get("prosem_process_peak_memory_bytes"))),
+  );
+});
+
+const connection = document.getElementById("connection");
+const say = (state) => {
+  if (connection.dataset.state === state) return;
+  connection.textContent = connection.dataset.state = state;
+};
+let stream = null; // its state; it is opened by the first subscription
+on("state", (state) => say((stream = state)));
+on("reachable", (isReachable) => {
+  if (stream !== "connecting" && stream !== "disconnected") say(isReachable ? "connected" : "disconnected");
+});
+
+// -- light and dark ----------------------------------------------------------------------------------------------
+const theme = document.getElementById("theme");
+const system = matchMedia("(prefers-color-scheme: dark)");
+
+function paint() {
+  const chosen = localStorage.getItem("prosem-theme");
+  const isDark = chosen ? chosen === "dark" : system.matches;
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  theme.textContent = isDark ? "Light" : "Dark";
+  emit("theme");
+}
+
+function toggleTheme() {
+  const isDark = document.documentElement.dataset.theme === "dark";
+  localStorage.setItem("prosem-theme", isDark ? "light" : "dark");
+  paint();
+}
+
+theme.addEventListener("click", toggleTheme);
+system.addEventListener("change", paint);
+
+// -- keys --------------------------------------------------------------------------------------------------------
+const keys = document.getElementById("keys");
+fill(
+  keys,
+  h("h2", { id: "keys-title" }, "Keys"),
+  h("dl", { class: "keys" }, KEYS.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])),
+  h("form", { method: "dialog" }, h("button", null, "Close")),
+);
+document.getElementById("help").addEventListener("click", () => keys.showModal());
+
+addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest?.("input, textarea, select, dialog[open]");
+  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  const at = Number(event.key) - 1;
+  if (VIEWS[at]) location.hash = VIEWS[at][0];
+  else if (event.key === "t") toggleTheme();
+  else if (event.key === "?") keys.showModal();
+  else if (event.key === "m") market.toggle().catch((error) => announce(error.message));
+  else if (event.key === "n") {
+    location.hash = "live";
+    setTimeout(() => document.getElementById("sql")?.focus());
+  } else return;
+  event.preventDefault();
+});
+
+paint();
+show();
+run();

@@ -1,0 +1,88 @@
+/** The optimizer: its weights as sliders, what they do to the server, and the plans of an event. */
+
+import { announce, bytes, fill, h, later, problem, rough } from "./dom.js";
+import { client, maybe, on } from "./session.js";
+import { samples } from "./sampler.js";
+import { chart } from "./chart.js";
+import { explainer } from "./explain.js";
+
+const WEIGHTS = [
+  ["server_time", "Server time", "work of the server for an event"],
+  ["response_time", "Response time", "until the last subscriber is told"],
+  ["server_stress", "Server stress", "messages the server sends"],
+  ["bandwidth", "Bandwidth", "bytes in the network"],
+];
+
+let settings = []; // places in `samples` where a weight was set
+
+export function show(main) {
+  const knobs = h("div", { class: "knobs" });
+  const charts = h("div", { class: "charts" });
+  const explain = explainer();
+  fill(
+    main,
+    h("h2", null, "Optimizer"),
+    h("p", { class: "lead" }, "Each event can be told in several ways. The optimizer estimates what each would cost, weighs the four costs as you say here, and takes the cheapest. A change is in force at once."),
+    knobs,
+    charts,
+    h("h2", null, "Explain an event"),
+    explain.element,
+  );
+  load(knobs);
+
+  function draw() {
+    const series = (name) => samples.map((sample) => sample[name] ?? null);
+    const marks = settings.map((mark) => samples.indexOf(mark));
+    fill(
+      charts,
+      chart("Throughput", "/ s", rough, [["events", series("events")], ["changes", series("changes")]], marks),
+      chart("Latency", "ms", rough, [["seen here", series("latency")], ["commit", series("commit")]], marks),
+      chart("Server stress", "messages / event", rough, [["", series("stress")]], marks),
+      chart("Bandwidth", "/ s", bytes, [["", series("bandwidth")]], marks),
+    );
+  }
+
+  draw();
+  const end = on("sample", draw);
+  return () => {
+    end();
+    explain.close?.();
+  };
+}
+
+async function load(knobs) {
+  try {
+    const weights = await maybe(client.request("GET", "/v1/optimizer/weights"));
+    if (weights === null) {
+      fill(knobs, h("p", { class: "notice" }, "This server has no weights to set (GET /v1/optimizer/weights): it takes the first plan of each type, or the one named by --plan."));
+      return;
+    }
+    fill(knobs, sliders(weights));
+  } catch (error) {
+    fill(knobs, problem(error));
+  }
+}
+
+function sliders(weights) {
+  const outcome = h("div");
+  const inputs = new Map();
+  const most = Math.max(1, ...Object.values(weights).map(Number).filter(Number.isFinite));
+  const put = later(150, async () => {
+    try {
+      const wanted = Object.fromEntries([...inputs].map(([name, input]) => [name, Number(input.value)]));
+      await client.request("PUT", "/v1/optimizer/weights", wanted);
+      if (samples.length) settings = [...settings, samples.at(-1)].slice(-20);
+      fill(outcome);
+      announce("The weights are in force");
+    } catch (error) {
+      fill(outcome, problem(error));
+    }
+  });
+  const knob = ([name, title, what]) => {
+    const shown = h("output", null, rough(Number(weights[name] ?? 0)));
+    const input = h("input", { type: "range", min: 0, max: most, step: most / 100, name, value: Number(weights[name] ?? 0), oninput: () => ((shown.textContent = rough(Number(input.value))), put()) });
+    inputs.set(name, input);
+    return h("label", { class: "knob" }, h("span", null, h("b", null, title), shown), input, h("small", null, what));
+  };
+  return [WEIGHTS.map(knob), outcome];
+}

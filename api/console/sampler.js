@@ -1,0 +1,80 @@
+/** Once a second: what the server's counters have gained. All charts and the strip at the top are made from it. */
+
+import { client, emit, latencies, maybe } from "./session.js";
+
+const KEPT = 120;
+const PERIOD_MS = 1000;
+export const samples = [];
+
+/** The metrics of a Prometheus text: sums over all labels, and the parts of those with labels. */
+export function readMetrics(text) {
+  const found = new Map();
+  const parts = [];
+  for (const line of text.split("\n")) {
+    if (!line || line[0] === "#") continue;
+    const [, name, labels = "", value] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line) ?? [];
+    if (name === undefined) continue;
+    found.set(name, (found.get(name) ?? 0) + Number(value));
+    if (labels) parts.push({ name, labels: readLabels(labels), value: Number(value) });
+  }
+  return { get: (name) => found.get(name) ?? 0, has: (name) => found.has(name), parts };
+}
+
+function readLabels(text) {
+  const found = {};
+  for (const [, name, value] of text.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) {
+    found[name] = value.replace(/\\(.)/g, (_, char) => (char === "n" ? "\n" : char));
+  }
+  return found;
+}
+
+/** What happened between two readings. */
+export function difference(before, after, seconds) {
+  const gained = (name) => after.metrics.get(name) - before.metrics.get(name);
+  const events = gained("prosem_events_total");
+  const commits = gained("prosem_commits_total");
+  const messages = gained("prosem_outbox_messages_total");
+  return {
+    events: events / seconds,
+    changes: gained("prosem_changes_total") / seconds,
+    commit: commits > 0 ? (1000 * gained("prosem_commit_seconds_total")) / commits : null,
+    stress: events > 0 ? messages / events : null,
+    bandwidth: (after.bytes - before.bytes) / seconds,
+    cpu: (100 * gained("prosem_process_cpu_seconds_total")) / seconds,
+  };
+}
+
+let last = null;
+
+async function sample() {
+  const [text, network] = await Promise.all([client.request("GET", "/metrics"), maybe(client.request("GET", "/v1/network"))]);
+  const bytes = (network?.links ?? []).reduce((sum, link) => sum + Number(link.bytes ?? 0), 0);
+  const now = { at: performance.now(), metrics: readMetrics(text), bytes, network };
+  if (last) {
+    const made = difference(last, now, (now.at - last.at) / 1000);
+    const seen = latencies.splice(0).sort((a, b) => a - b);
+    made.latency = seen.length ? seen[seen.length >> 1] : null;
+    samples.push(made);
+    if (samples.length > KEPT) samples.shift();
+  }
+  last = now;
+  emit("sample", { ...now, gained: samples.at(-1) ?? null });
+}
+
+/** Sample for as long as the page is seen. */
+export async function run() {
+  for (;;) {
+    if (document.visibilityState === "visible") {
+      try {
+        await sample();
+        emit("reachable", true);
+      } catch {
+        last = null;
+        emit("reachable", false);
+      }
+    }
+    await new Promise((done) => setTimeout(done, PERIOD_MS));
+  }
+}
+
+export const latest = () => last;

@@ -1,0 +1,130 @@
+/** What all parts of the console share: the client, the subscriptions that are watched, and who wants to hear of them. */
+
+import { Client } from "./client/index.js";
+
+const listeners = new Map();
+
+/** Hear of something: "state", "watched", "told", "tables", "sample", "reachable", "market", "theme". Returns a function that ends it. */
+export function on(name, action) {
+  if (!listeners.has(name)) listeners.set(name, new Set());
+  listeners.get(name).add(action);
+  return () => listeners.get(name).delete(action);
+}
+
+export function emit(name, value) {
+  for (const action of listeners.get(name) ?? []) {
+    try {
+      action(value);
+    } catch (error) {
+      reportError(error); // one part's fault is not another's
+    }
+  }
+}
+
+export const client = new Client(location.origin, { onState: (state) => emit("state", state) });
+
+/** The subscriptions that are shown, newest first. */
+export const watched = [];
+
+const LOG = 30;
+const HISTORY = 80;
+const sent = new Map(); // seqs of events published here, with the time they left
+const seen = new Map(); // seqs of changes, with the time they came: it may be before the answer to the publisher
+const KEPT = 5_000;
+export const latencies = []; // ms from publishing an event here to its change being seen here
+
+/** Publish, and remember when, so that the latency of its changes is known. */
+export async function publish(table, events, { by } = {}) {
+  const start = performance.now();
+  const answer = await (by ? by.publish(table, events) : client.publish(table, events));
+  for (let seq = answer.first_seq; seq <= answer.last_seq; seq += 1) {
+    keep(sent, seq, start);
+    if (seen.has(seq)) latencies.push(seen.get(seq) - start);
+  }
+  return answer;
+}
+
+function keep(times, seq, time) {
+  times.set(seq, time);
+  if (times.size > KEPT) times.delete(times.keys().next().value);
+}
+
+/** Subscribe, and show it. */
+export async function watch(sql, params, options = {}) {
+  const subscription = await client.subscribe(sql, params, { durable: false, ...options });
+  return show(subscription, { sql, notify: options.notify, durable: options.durable ?? false });
+}
+
+/** Show a subscription that exists. */
+export async function watchExisting(about) {
+  const known = watched.find((item) => item.subscription.id === about.id);
+  if (known) return known;
+  const subscription = await client.attach(about.id);
+  return show(subscription, { sql: about.sql, notify: about.notify, durable: about.durable });
+}
+
+function show(subscription, about) {
+  const item = {
+    ...about,
+    subscription,
+    result: subscription.result,
+    previous: null,
+    change: null,
+    changes: 0,
+    isActive: true,
+    error: null,
+    log: [],
+    values: [],
+  };
+  remember(item);
+  watched.unshift(item);
+  emit("watched", item);
+  follow(item);
+  return item;
+}
+
+async function follow(item) {
+  try {
+    for await (const told of item.subscription) {
+      item.previous = item.result;
+      item.result = told.result;
+      item.change = told.change;
+      item.changes += told.snapshot ? 0 : 1;
+      item.log.unshift({ seq: told.seq, change: told.change, at: new Date() });
+      item.log.length = Math.min(item.log.length, LOG);
+      remember(item);
+      const now = performance.now();
+      if (sent.has(told.seq)) latencies.push(now - sent.get(told.seq));
+      else keep(seen, told.seq, now);
+      emit("told", item);
+    }
+  } catch (error) {
+    item.error = error;
+    emit("told", item);
+  }
+}
+
+function remember(item) {
+  const value = item.result?.value;
+  if (value === undefined || value === null || !Number.isFinite(Number(value))) return;
+  item.values.push(Number(value));
+  if (item.values.length > HISTORY) item.values.shift();
+}
+
+/** Show it no longer; what is durable stays at the server. */
+export function unwatch(item, { remove = false } = {}) {
+  watched.splice(watched.indexOf(item), 1);
+  const done = remove ? item.subscription.delete() : item.subscription.close();
+  emit("watched", null);
+  return done;
+}
+
+/** What a route answers, or null if the server does not have it (404): the console says so instead. */
+export async function maybe(request) {
+  try {
+    return await request;
+  } catch (error) {
+    if (error.status === 404 || error.status === 405) return null;
+    throw error;
+  }
+}

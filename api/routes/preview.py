@@ -1,0 +1,36 @@
+"""POST /v1/describe and /v1/geometry: what a query or an event would mean. Nothing is applied."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from api.answers import answer, server
+from api.bodies import json_object
+from api.documents import DESCRIBE, GEOMETRY, documented
+from api.routes.subscriptions import parsed, read_params
+from prosem import commands as c
+from prosem.describe import describe
+from prosem.errors import InputError
+from prosem.geometry import picture
+from prosem.language.notify import check_notify
+
+router = APIRouter(prefix="/v1", tags=["operations"])
+
+
+@router.post("/describe", **documented("What a query becomes as a subscription; nothing is made", DESCRIBE))
+async def described(request: Request) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    query = await parsed(body.get("sql"))
+    notify, params = check_notify(body.get("notify")), read_params(body.get("params"), "/params")
+    return answer(await made.call(c.Inspect(lambda state: describe(state, query, notify, params))))
+
+
+@router.post("/geometry", **documented("The regions of an event in a range-min or range-max group", GEOMETRY))
+async def geometry(request: Request) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    group, event = body.get("group"), body.get("event")
+    if not isinstance(group, str):
+        raise InputError("expected the name of a group; GET /v1/groups lists them", "/group")
+    return answer(await made.call(c.Inspect(lambda state: picture(state, group, event))))
