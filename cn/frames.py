@@ -141,7 +141,70 @@ class Found(msgspec.Struct, frozen=True, array_like=True, tag="found"):
     broker: str
 
 
-Frame = Data | Placed | Left | Direct | Mark | Join | Leave | Summary | Staged | Lease | Lost | Seek | Found
+class Advertise(msgspec.Struct, frozen=True, array_like=True, tag="advertise"):
+    """Events of this space come from where this frame comes from."""
+
+    space: int
+
+
+class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag="subscribe"):
+    """The sender asks for what a filter holds, under a key of its own: the variable that it may update."""
+
+    number: int
+    space: int
+    key: int
+    filter: dict[int, Extent]
+
+
+class Update(msgspec.Struct, frozen=True, array_like=True, tag="update"):
+    """Some attributes of a filter that the sender has asked for are others now; None: not constrained."""
+
+    number: int
+    space: int
+    key: int
+    changes: dict[int, Extent | None]
+
+
+class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag="unsubscribe"):
+    """The sender no longer asks for this."""
+
+    number: int
+    space: int
+    key: int
+
+
+class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
+    """A request is in force up to the publishers; `complete` is False if a broker on the way did not answer in time."""
+
+    number: int
+    complete: bool = True
+    client: str = ""  # whose request it was; empty between brokers
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
+    """A message for these clients of a broker."""
+
+    message: Message
+    clients: tuple[str, ...]
+
+
+FromPeer = Advertise | Subscribe | Update | Unsubscribe | Ack | Told
+Frame = (
+    Data
+    | Placed
+    | Left
+    | Direct
+    | Mark
+    | Join
+    | Leave
+    | Summary
+    | Staged
+    | Lease
+    | Lost
+    | Seek
+    | Found
+    | FromPeer
+)
 Ordered = Data | Placed | Left | Direct | Mark  # what an edge is given
 FromServer = (
     Data | Placed | Left | Direct | Mark | Join | Leave

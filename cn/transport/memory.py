@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from time import thread_time
 from typing import NamedTuple
 
 from cn.frames import Carrier, Frame, Ordered, decode, encode
@@ -14,6 +16,7 @@ from cn.networks.node import Node, Out
 from cn.transport.reliable import Reliable, Segment, Wire, decode_wire, encode_wire
 
 Latency = Callable[[str, str], float]
+Service = Callable[[str, Frame, float], float]  # (node, frame, seconds its code took) → the time that passes
 SIZES = 4096  # frames whose size is remembered: one passes many links
 
 
@@ -46,8 +49,10 @@ class Memory:
     """Runs nodes over simulated links, in the order of a clock.
 
     Without faults a link is first in, first out with a fixed latency, and frames are handed over as they are. With
-    faults every link runs `Reliable`, and acknowledgements and repetitions count as traffic. With `codec` every frame
-    is encoded and decoded on every link. An event costs O(log E), a frame is encoded once however many links it passes.
+    faults every link runs `Reliable`, and acknowledgements and repetitions count as traffic. With `codec` every frame is
+    encoded and decoded on every link. With `service` a node works off one frame at a time, and each takes the time that
+    this says: a fixed one, or the time that the code has really taken. An event costs O(log E), and a frame is encoded once
+    however many links it passes.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Memory:
         faults: Faults | None = None,
         codec: bool = False,
         timeout: float = 4.0,
+        service: Service | None = None,
     ) -> None:
         self.now = 0.0
         self.traffic: dict[tuple[str, str], Traffic] = {}
@@ -71,6 +77,9 @@ class Memory:
         self._sessions: dict[frozenset[str], int] = {}
         self._cut: dict[frozenset[str], float] = {}  # links that carry nothing until then
         self._sizes: dict[int, tuple[Frame, int]] = {}
+        self._service = service
+        self._queues: dict[str, deque[tuple[str, Frame]]] = {}  # of a node that is busy: what waits for it
+        self.busy: dict[str, float] = {}  # how long each node has worked
 
     # -- nodes -------------------------------------------------------------------------------------------------
     def add(self, node: Node, edge: Callable[[Ordered], None]) -> None:
@@ -104,7 +113,7 @@ class Memory:
                 self._edges[sender](frame)  # type: ignore[arg-type]
             elif self._faults is None:
                 self._count(sender, to, frame, self._size(frame))
-                self._after(self._latency(sender, to), self._arrival(sender, to, frame))
+                self.after(self._latency(sender, to), self._arrival(sender, to, frame))
             elif to in self.nodes:
                 end = self._end(sender, to)
                 idle = end.due is None
@@ -124,8 +133,33 @@ class Memory:
 
     def _receive(self, sender: str, to: str, frame: Frame) -> None:
         node = self.nodes.get(to)
-        if node is not None:
+        if node is None:
+            return
+        if self._service is None:
             self.post(to, node.receive(sender, frame))
+        elif to in self._queues:
+            self._queues[to].append((sender, frame))
+        else:
+            self._queues[to] = deque()
+            self._serve(node, sender, frame)
+
+    def _serve(self, node: Node, sender: str, frame: Frame) -> None:
+        """One frame at a time: what it causes is sent when its work is done, and then the next one begins."""
+        assert self._service is not None
+        begun = thread_time()
+        outs = [*node.receive(sender, frame)]
+        time = self._service(node.name, frame, thread_time() - begun)
+        self.busy[node.name] = self.busy.get(node.name, 0.0) + time
+
+        def done() -> None:
+            self.post(node.name, outs)
+            queue = self._queues[node.name]
+            if queue:
+                self._serve(node, *queue.popleft())
+            else:
+                del self._queues[node.name]
+
+        self.after(time, done)
 
     # -- links with faults -------------------------------------------------------------------------------------
     def _end(self, at: str, to: str) -> Reliable:
@@ -145,7 +179,7 @@ class Memory:
                 continue
             passed = decode_wire(data) if self._codec else wire
             delay = self._latency(sender, to) + self._dice.random() * faults.delay
-            self._after(delay, lambda passed=passed: self._wired(sender, to, passed))  # type: ignore[misc]
+            self.after(delay, lambda passed=passed: self._wired(sender, to, passed))  # type: ignore[misc]
 
     def _wired(self, sender: str, to: str, wire: Wire) -> None:
         if to not in self.nodes or sender not in self.nodes:
@@ -167,10 +201,11 @@ class Memory:
             self._watch(at, to, end)
 
         if end.due is not None:
-            self._after(max(0.0, end.due - self.now), look)
+            self.after(max(0.0, end.due - self.now), look)
 
     # -- the clock ---------------------------------------------------------------------------------------------
-    def _after(self, delay: float, run: Callable[[], None]) -> None:
+    def after(self, delay: float, run: Callable[[], None]) -> None:
+        """Do something when this time has passed."""
         heappush(self._events, _Event(self.now + delay, next(self._numbers), run))
 
     def run(self, until: float | None = None) -> None:
