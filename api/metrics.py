@@ -39,6 +39,11 @@ class _Reader:
         yield _counter(
             "prosem_lagging", "times a subscriber was too slow and was caught up later", metrics.lagging
         )
+        yield _counter(
+            "prosem_rearranged",
+            "times a join was decomposed another way, and its streams attached again",
+            metrics.rearranged,
+        )
         messages = CounterMetricFamily(
             "prosem_outbox_messages", "messages written to the outbox", labels=["plan"]
         )

@@ -47,6 +47,9 @@ class Settings:
         128,
         "boxes that the regions of one event may have, with several ranges, before the rest is enumerated",
     )  # type: ignore[assignment]
+    look_events: int = setting(
+        20_000, "events after which the server looks whether joins should be decomposed another way"
+    )  # type: ignore[assignment]
     otlp: str = setting("", "http://… of an OpenTelemetry collector that takes traces (OTLP over HTTP)")  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
     log_format: str = setting("text", "text for people, json for a log collector: one object a line")  # type: ignore[assignment]

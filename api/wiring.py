@@ -123,6 +123,7 @@ class Server:
             lambda: self._retained_after,
             self.settings.max_boxes,
             self.settings.plan,
+            self.settings.look_events,
         )
         self._retained_after = recover(
             url, state, log.info, restart=self._engine is None or self._engine.state is None

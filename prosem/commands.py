@@ -127,7 +127,14 @@ class Gone:
     sid: int
 
 
-Frame = Message | Hosted | Moved | Gone
+@dataclass(frozen=True, slots=True)
+class Rearranged:
+    """What edges hold of the subscriptions of a space is another from here on: their streams are attached again."""
+
+    space: int
+
+
+Frame = Message | Hosted | Moved | Gone | Rearranged
 
 
 @dataclass(slots=True)

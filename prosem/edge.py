@@ -36,6 +36,9 @@ class Sink(Protocol):
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool: ...
     def lag(self) -> None: ...
+    def renew(self, stream: Stream) -> None:
+        """Attach the stream again where it stands."""
+
     @property
     def is_lagging(self) -> bool: ...
     def gone(self, stream: Stream) -> None: ...
@@ -153,6 +156,8 @@ class Edge:
             if host is not None:
                 host.bound, host.state = frame.bound, frame.state
                 self._place(host)
+        elif isinstance(frame, c.Rearranged):
+            self._renew(frame.space)
         elif isinstance(frame, c.Gone):
             host = self._hosts.pop(frame.sid, None)
             if host is not None:
@@ -160,6 +165,13 @@ class Edge:
                 for stream in host.streams:
                     stream.is_closed = True
                     stream.sink.gone(stream)
+
+    def _renew(self, space: int) -> None:
+        """What is held of a space's subscriptions is of no use any more: attach their streams where they stand."""
+        for host in self._hosts.values():
+            if host.space.id == space:
+                for stream in list(host.streams):
+                    stream.sink.renew(stream)
 
     def _place(self, host: Host) -> None:
         bound = host.bound or NOWHERE

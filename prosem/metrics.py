@@ -13,6 +13,7 @@ class Metrics:
         self.changes = 0
         self.replayed = 0
         self.lagging = 0
+        self.rearranged = 0
         self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below
         self.plan_cpu_ns: dict[str, int] = defaultdict(
             int

@@ -30,6 +30,7 @@ from prosem.types.base import (
     LOGGED_ONLY,
     RETOLD,
     SENT_ONLY,
+    AdaptiveSpace,
     Bound,
     Draft,
     Form,
@@ -45,7 +46,10 @@ SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is
 
 
 class State:
-    """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions."""
+    """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions.
+
+    After every `look_events` events spaces may arrange themselves anew.
+    """
 
     def __init__(
         self,
@@ -54,10 +58,12 @@ class State:
         retained_after: Callable[[], int] = lambda: 0,
         max_boxes: int = 128,
         plan: str = "auto",
+        look_events: int = 20_000,
     ) -> None:
         self._chooser, self._metrics = chooser, metrics
         self.retained_after = retained_after
-        self.seq = 0
+        self.seq = self._looked = 0
+        self._look_events = look_events
         self.next_table = 1
         self.table_store = Tables()
         self.registry = Registry()
@@ -91,6 +97,8 @@ class State:
 
     def begin(self) -> Batch:
         """Close the present batch and start another."""
+        if self.seq - self._looked >= self._look_events:
+            self._look()
         self.marks.renew(self.batch, self.seq, lambda sid: self._place(sid)[1])
         for space, keeping in self.group_store.keeping.items():
             for topic, kept in keeping.changed_items().items():
@@ -105,6 +113,14 @@ class State:
         )
         self.group_store.tidy(self.seq)
         return done
+
+    def _look(self) -> None:
+        """Spaces that count arrange themselves anew where that pays; this is between two events."""
+        self._looked = self.seq
+        for space in list(self.spaces.values()):
+            if isinstance(space, AdaptiveSpace) and space.rearrange():
+                self._metrics.rearranged += 1
+                self.batch.frames.append(c.Rearranged(space.network.id))
 
     # -- tables --------------------------------------------------------------------------------------------------
     def create_table(self, command: c.CreateTable) -> c.Created:

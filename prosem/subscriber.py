@@ -149,6 +149,11 @@ class Subscriber:
             self._lag_floor = self._edge.seq
         self._wake.set()
 
+    def renew(self, stream: Stream) -> None:
+        if not self.is_lagging and self._streams.get(stream.id) is stream and not stream.is_closed:
+            stream.rest(self._edge.seq)
+            self.attach(stream.id, stream.seq)
+
     def gone(self, stream: Stream) -> None:
         """The subscription was deleted."""
         if self._streams.get(stream.id) is stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,16 @@ class PointIndex:
         for block in self._slabs.blocks:
             for id, number, *point in zip(*block.columns, strict=True):
                 yield id, self._topics.name(number), tuple(point)
+
+    def sample(self, count: int, source: Random) -> list[Point]:
+        """So many points at random, one perhaps twice; O(blocks + count)."""
+        blocks = self._slabs.blocks
+        chosen = source.choices(blocks, [len(block) for block in blocks], k=count) if blocks else []
+        found = []
+        for block in chosen:
+            at = source.randrange(len(block))
+            found.append(tuple([column[at] for column in block.columns[FIRST:]]))
+        return found
 
     @property
     def visits(self) -> int:

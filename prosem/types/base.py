@@ -165,6 +165,14 @@ class KeepingSpace(Protocol):
         """What was kept comes back, after the subscriptions."""
 
 
+@runtime_checkable
+class AdaptiveSpace(Protocol):
+    """A space that may arrange itself anew between two events, when what it counted has changed."""
+
+    def rearrange(self) -> bool:
+        """Do so where it pays; whether edges must be given their states again."""
+
+
 class SubscriptionType(Protocol):
     name: str
 

@@ -22,6 +22,7 @@ from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Star
 from prosem.model import JsonObject, Table
 from prosem.types.base import Bound, Rows, Space, Surroundings
+from prosem.types.join_decomposition import first_decomposition
 from prosem.types.join_message import Joined
 from prosem.types.join_shape import JoinShape, mode_of
 from prosem.types.join_space import JoinSpace
@@ -86,7 +87,7 @@ class JoinForm:
         return bind
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
-        partners = tuple(self.shape.neighbours(table)[0] for table in range(len(self.tables)))
+        partners = first_decomposition(self.shape, [rows.values() for rows in surroundings.rows])
         return JoinSpace(self.shape, space_id, surroundings, partners, mode_of(surroundings.plan))
 
     # -- answers -------------------------------------------------------------------------------------------------

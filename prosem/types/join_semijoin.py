@@ -25,6 +25,7 @@ from prosem.index.join_keys import NOTHING, Entry
 from prosem.index.stabbing_set import StabbingSet
 from prosem.model import Row
 from prosem.types.base import Draft
+from prosem.types.join_decomposition import Decomposition
 from prosem.types.join_model import Change, JoinModel
 from prosem.types.join_table import Classes, JoinTable, Placed, Sides
 from prosem.types.skyline import (
@@ -35,8 +36,6 @@ from prosem.types.skyline import (
     subscription_skyline,
     tuple_skyline,
 )
-
-Decomposition = tuple[int, ...]  # the partner of each table
 
 
 class Shift(NamedTuple):

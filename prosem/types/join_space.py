@@ -8,9 +8,11 @@ from typing import Any
 from cn.geometry import Point
 from prosem.model import Delta, Row
 from prosem.types.base import Bound, Draft, Surroundings
+from prosem.types.join_adaptation import Adaptation
+from prosem.types.join_decomposition import Decomposition
 from prosem.types.join_model import Change, JoinModel, Mode
 from prosem.types.join_plain import JoinedMode, SelectionMode
-from prosem.types.join_semijoin import Decomposition, SemijoinMode
+from prosem.types.join_semijoin import SemijoinMode
 from prosem.types.join_shape import MODES, JoinShape
 from prosem.types.point_space import PointSpace
 
@@ -42,7 +44,7 @@ class JoinSpace(PointSpace):
             if mode == "join"
             else SelectionMode(self.model)
         )
-        self.events = [0] * len(shape.tables)  # counted for the cost of a decomposition
+        self.adaptation = Adaptation(self.model)
 
     # -- points --------------------------------------------------------------------------------------------------
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
@@ -66,10 +68,17 @@ class JoinSpace(PointSpace):
         if isinstance(self._mode, SemijoinMode):
             self._mode = SemijoinMode(self.model, decomposition)
 
+    def rearrange(self) -> bool:
+        """Decompose anew where that pays by now; True if edges must be given what they hold again."""
+        better = self.adaptation.better(self.decomposition) if self.mode == "semijoin" else None
+        if better is not None:
+            self.redecompose(better)
+        return better is not None
+
     # -- events --------------------------------------------------------------------------------------------------
     def step(self, delta: Delta) -> Any | None:
         number = self.model.shape.index[delta.table.id]
-        self.events[number] += 1
+        self.adaptation.counts[number] += 1
         table = self.model.tables[number]
         old, new = table.placed(delta.old), table.placed(delta.new)
         if delta.old == delta.new or (old is None and new is None):

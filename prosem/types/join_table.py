@@ -90,6 +90,10 @@ class JoinTable:
     def by(self, classes: Classes) -> JoinKeys:
         return self._keys[classes][1]
 
+    def getter(self, classes: Classes) -> Callable[[Row], JoinKey]:
+        """A function that gives a row's values of these classes, held as an order or not."""
+        return self._shape.key_of(self.number, classes)
+
     def key(self, classes: Classes, row: Row) -> JoinKey:
         """The row's values of these classes."""
         return self._keys[classes][0](row)
