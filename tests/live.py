@@ -184,6 +184,8 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
     if "rows" not in answer:
         assert change["value"] != answer["value"], f"told although nothing changed: {change}"
         return change
+    if "update" not in change:
+        return _fold_joined(answer, change)
     rows = {tuple(row[name] for name in key): row for row in answer["rows"]}
     for gone in change["remove"]:
         assert gone.keys() == set(key)
@@ -194,6 +196,19 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
         rows[at] = row
     for row in change["add"]:
         at = tuple(row[name] for name in key)
+        assert at not in rows, f"added twice: {row}"
+        rows[at] = row
+    return {"rows": list(rows.values())}
+
+
+def _fold_joined(answer: Json, change: Json) -> Json:
+    """Joined rows come and go as a whole."""
+    assert change["add"] or change["remove"], "told although nothing changed"
+    rows = {json.dumps(row, sort_keys=True): row for row in answer["rows"]}
+    for row in change["remove"]:
+        del rows[json.dumps(row, sort_keys=True)]
+    for row in change["add"]:
+        at = json.dumps(row, sort_keys=True)
         assert at not in rows, f"added twice: {row}"
         rows[at] = row
     return {"rows": list(rows.values())}
