@@ -151,6 +151,58 @@ def publish(
     raise typer.Exit(run(url, table, source))
 
 
+stats = typer.Typer(
+    help="The optimizer's statistics: compute them, list the runs, go back to one.", no_args_is_help=True
+)
+app.add_typer(stats, name="stats")
+Database = Annotated[
+    str, typer.Option(help="postgresql://… (default: the PostgreSQL of --data-dir)", envvar="PROSEM_DATABASE")
+]
+DataDir = Annotated[str, typer.Option(help="folder of the embedded PostgreSQL", envvar="PROSEM_DATA_DIR")]
+
+
+@stats.command("refresh")
+def stats_refresh(
+    since: Annotated[
+        str, typer.Option(help="count only events from this moment on (ISO 8601, or a span like 7d or 12h)")
+    ] = "",
+    master: Annotated[str, typer.Option(help="Spark's master (default: all cores of this machine)")] = "",
+    archive: Annotated[
+        str, typer.Option(help="folder of the Parquet archive (default: archive in the data folder)")
+    ] = "",
+    training: Annotated[int, typer.Option(help="entries of the training set a group", min=1)] = 1_000,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Compute the statistics anew with Spark; a running server takes them over at once."""
+    from api.statistics import address, refresh
+
+    folder = Settings(data_dir=data_dir).folder
+    raise typer.Exit(
+        refresh(address(database, folder), archive or str(folder / "archive"), since, master, training)
+    )
+
+
+@stats.command("list")
+def stats_list(database: Database = "", data_dir: DataDir = "") -> None:
+    """The runs of the job, and which one is active."""
+    from api.statistics import address, show_runs
+
+    raise typer.Exit(show_runs(address(database, Settings(data_dir=data_dir).folder)))
+
+
+@stats.command("use")
+def stats_use(
+    run: Annotated[int, typer.Argument(help="the run's number, from prosem stats list")],
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Make another run the active one, such as the one before."""
+    from api.statistics import address, use_run
+
+    raise typer.Exit(use_run(address(database, Settings(data_dir=data_dir).folder), run))
+
+
 @app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="which one, or all; without a name they are listed")] = "",

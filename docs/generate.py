@@ -93,19 +93,28 @@ def benches() -> str:
 
 def commands() -> str:
     common = {field.name for field in fields(Settings)}
-    group: Any = typer.main.get_command(app)
     parts = []
-    for name, command in group.commands.items():
-        own = [p for p in command.params if p.name not in common or name == "migrate"]
+    for name, command in leaves(typer.main.get_command(app)):
+        takes_all = any(p.name == "host" for p in command.params)
+        own = [p for p in command.params if p.name not in common or not takes_all]
         arguments = " ".join(p.name.upper() for p in own if p.param_type_name == "argument")
         parts.append(
             f"### prosem {name}\n\n`prosem {name}{' ' + arguments if arguments else ''}`: {command.help}\n"
         )
         if own:
             parts.append(table(["argument or option", "default", "meaning"], (_parameter(p) for p in own)))
-        if any(p.name == "host" for p in command.params):
+        if takes_all:
             parts.append("It also takes every [setting](settings.md).\n")
     return "\n".join(parts)
+
+
+def leaves(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by its full name, those of a group of commands too."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, f"{before}{name} ")
+        else:
+            yield before + name, command
 
 
 def _parameter(parameter: Any) -> list[str]:

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # by spark-submit, which puts only this file's folder on the path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+import psycopg
 
 from optimizer.statistics import StatisticsError
 from optimizer.statistics.catalog import Catalog, family, key_queries, read_catalog
@@ -88,16 +91,25 @@ def refresh(options: Options, steps: Steps | None = None) -> Outcome:
     if options.training < 1:
         raise StatisticsError(f"the training set holds at least one entry a group, got {options.training}")
     check_spark()
-    with steps or Steps(options.quiet) as shown:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    with steps or Steps(options.quiet) as shown, ExitStack() as stack:
         connect(options.database).close()  # before Spark takes its time
         with shown.step("starting Spark"):
-            opened = open_session(options.master)
-            session = opened.__enter__()
+            session = stack.enter_context(open_session(options.master))
+        shown.say(session.engine)
         try:
-            shown.say(session.engine)
             return Job(session, options, shown).run()
-        finally:
-            opened.__exit__(None, None, None)
+        except (PySparkException, Py4JError, psycopg.Error) as error:
+            raise StatisticsError(f"the job failed and changed nothing: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The line of a long report that names the error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*:", line)]
+    return named[-1] if named else lines[0]
 
 
 @dataclass

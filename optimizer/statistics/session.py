@@ -26,6 +26,8 @@ CONFIGURATION = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.parquet.compression.codec": "zstd",
 }
+_SHUFFLE = "spark.sql.shuffle.partitions"
+_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the work is Arrow's: this halves what Java takes
 _LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -87,8 +89,14 @@ def open_session(master: str = "") -> Iterator[Session]:
             reason = str(error).strip().partition("\n")[0]
             raise StatisticsError(f"Spark did not start on {master}: {reason}") from error
         try:
-            spark.sparkContext.addPyFile(str(_shipped(Path(folder))))
-            yield Session(spark, f"Spark {pyspark.__version__} on {spark.sparkContext.master}, {origin}")
+            context = spark.sparkContext
+            context.addPyFile(str(_shipped(Path(folder))))
+            session = Session(spark, f"Spark {pyspark.__version__} on {context.master}, {origin}")
+            if (
+                context.getConf().get(_SHUFFLE) is None
+            ):  # Spark's 200 are for shuffles of data; ours are of sketches
+                spark.conf.set(_SHUFFLE, str(session.partitions))
+            yield session
         finally:
             spark.stop()
 
@@ -100,9 +108,8 @@ def _configuration(master: str, folder: Path) -> dict[str, str]:
     if master.startswith("local"):
         logging = folder / "log4j2.properties"
         logging.write_text(_LOGGING)
-        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging}"
+        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging} {_SHORT_RUN}"
         chosen["spark.driver.host"] = chosen["spark.driver.bindAddress"] = "127.0.0.1"
-        chosen["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
     return chosen
 
 

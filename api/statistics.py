@@ -1,0 +1,83 @@
+"""`prosem stats`: run the statistics job, list its runs, and go back to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from optimizer.statistics import StatisticsError
+from prosem.errors import SetupError
+
+
+def address(database: str, folder: Path) -> str:
+    """The database's address: the one given, or that of the embedded PostgreSQL that runs in the folder."""
+    if database:
+        return database
+    try:
+        password, port = (folder / "password").read_text().strip(), int((folder / "port").read_text())
+        url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem?sslmode=disable&gssencmode=disable"
+        psycopg.connect(url, connect_timeout=5).close()
+    except (OSError, ValueError, psycopg.OperationalError):
+        raise SetupError(
+            f"no PostgreSQL runs in {folder}: start prosem serve, or give --data-dir or --database"
+        ) from None
+    return url
+
+
+def refresh(url: str, archive: str, since: str, master: str, training: int) -> int:
+    """Run the job once; the server takes the new run over by itself."""
+    from optimizer.statistics.session import check_spark
+
+    with _told():
+        check_spark()
+        from optimizer.statistics.job import Options, moment
+        from optimizer.statistics.job import refresh as run
+
+        done = run(Options(url, archive, master, moment(since), training))
+    rows = done.rows
+    Console().print(
+        f"run {done.run} is active: {rows['event_log']:,} events, {rows['subscription']:,} subscriptions,"
+        f" {rows['plan_measurement']:,} measurements, {rows['training']:,} entries of training"
+    )
+    return 0
+
+
+def show_runs(url: str) -> int:
+    from optimizer.statistics.database import connect
+    from optimizer.statistics.runs import list_runs
+
+    with _told(), connect(url) as connection:
+        found = list_runs(connection)
+    table = Table("run", "active", "created", "since", "events", "subscriptions", "training", "job")
+    for run in found:
+        counts = [f"{run.rows.get(name, 0):,}" for name in ("event_log", "subscription", "training")]
+        since = f"{run.since:%Y-%m-%d %H:%M}" if run.since else "the start"
+        created = f"{run.created:%Y-%m-%d %H:%M}"
+        table.add_row(str(run.id), "yes" if run.active else "", created, since, *counts, run.job)
+    console = Console()
+    console.print(table if found else "there are no runs yet: prosem stats refresh makes one")
+    return 0
+
+
+def use_run(url: str, run: int) -> int:
+    from optimizer.statistics.database import connect
+    from optimizer.statistics.runs import use_run as switch
+
+    with _told(), connect(url) as connection:
+        switch(connection, run)
+    Console().print(f"run {run} is active")
+    return 0
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors of the job as errors of the installation."""
+    try:
+        yield
+    except StatisticsError as error:
+        raise SetupError(str(error)) from error
