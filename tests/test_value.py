@@ -92,6 +92,9 @@ class Heard:
     def lag(self) -> None:
         raise AssertionError("nothing lags here")
 
+    def renew(self, stream: Stream) -> None:
+        raise AssertionError("nothing is arranged anew here")
+
     def gone(self, stream: Stream) -> None: ...
     def progress(self, seq: int) -> None: ...
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
