@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from api import VERSION, problems
-from api.routes import console, events, operations, preview, streams, subscriptions, tables
+from api.routes import console, events, operations, optimizer, preview, streams, subscriptions, tables
 from api.wiring import Server
 
 
@@ -35,6 +35,7 @@ def make_app(made: Server) -> FastAPI:
         console.make_router(),
         operations.router,
         preview.router,
+        optimizer.router,
         streams.router,
         events.router,
         subscriptions.router,

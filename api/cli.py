@@ -204,6 +204,20 @@ def stats_use(
 
 
 @app.command()
+def explain(
+    table: Annotated[str, typer.Argument(help="the table")],
+    event: Annotated[str, typer.Argument(help="a JSON file with one event, or - for standard input")],
+    analyze: Annotated[bool, typer.Option(help="measure every plan in a dry run")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="the answer as one JSON object")] = False,
+    url: Url = "http://127.0.0.1:8080",
+) -> None:
+    """Show what an event would cost under each plan, and which one would be taken. Nothing is applied."""
+    from api.explain import explain as run
+
+    raise typer.Exit(run(url, table, event, analyze, json_output))
+
+
+@app.command()
 def bench(
     name: Annotated[str, typer.Argument(help="which one, or all; without a name they are listed")] = "",
     quick: Annotated[bool, typer.Option(help="small sizes, under a minute")] = False,

@@ -118,6 +118,27 @@ GEOMETRY = {
     "required": ["group", "event"],
     "properties": {"group": {"type": "string"}, "event": _EVENT},
 }
+EXPLAIN = {
+    "type": "object",
+    "required": ["table", "event"],
+    "properties": {
+        "table": {"type": "string"},
+        "event": _EVENT,
+        "analyze": {"type": "boolean", "default": False, "description": "measure every plan in a dry run"},
+    },
+    "example": {
+        "table": "stocks",
+        "event": {"op": "upsert", "row": {"symbol": "IBM", "risk": 30, "per": 11.5}},
+    },
+}
+WEIGHTS = {
+    "type": "object",
+    "properties": {
+        name: {"type": "number", "minimum": 0}
+        for name in ("server_time", "response_time", "server_stress", "bandwidth")
+    },
+    "example": {"server_time": 1, "response_time": 1, "server_stress": 1, "bandwidth": 1},
+}
 PATCH = {"type": "object", "properties": {"params": _PARAMS, "active": {"type": "boolean"}}}
 
 

@@ -32,6 +32,13 @@ class Settings:
     plan: str = setting(
         "auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it"
     )  # type: ignore[assignment]
+    estimator_entries: int = setting(
+        1_000, "measurements of a plan in a group that the optimizer estimates from"
+    )  # type: ignore[assignment]
+    measure_percent: int = setting(
+        2, "time the optimizer may spend on measuring plans, in percent of the events' (0: none)"
+    )  # type: ignore[assignment]
+    measurements: int = setting(200_000, "measurements of plans kept for the statistics job")  # type: ignore[assignment]
     max_backlog: int = setting(50_000, "events that may wait before publishers are answered 503")  # type: ignore[assignment]
     max_batch: int = setting(2_000, "events of one transaction at the most")  # type: ignore[assignment]
     max_body_mb: int = setting(64, "largest JSON body in MiB (NDJSON bodies have no limit)")  # type: ignore[assignment]

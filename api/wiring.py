@@ -14,6 +14,8 @@ from api.settings import Settings
 from api.tracing import tracer
 from cn.networks.registry import make_network
 from optimizer.choose import chooser
+from optimizer.cost import Weights
+from optimizer.estimate import Entry
 from prosem import commands as c
 from prosem.edge import Edge
 from prosem.engine import Engine
@@ -27,6 +29,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
+from prosem.store.statistics import Listener, Statistics, active_run, load_statistics
 from prosem.subscriber import Subscriber
 
 log = logging.getLogger("prosem")
@@ -54,6 +57,7 @@ class Server:
         self._replayer: Replayer | None = None
         self._trace: Trace | None = None
         self._stop_tracing: Callable[[], None] = lambda: None
+        self._listener: Listener | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -86,6 +90,8 @@ class Server:
                 trace=self._trace,
             )
             self._engine.start()
+            self._listener = Listener(lambda: self.store.url if self.store else url, self._statistics_changed)
+            self._listener.start()
         except ProsemError as error:
             self.failure = error.detail
             log.error("cannot start: %s", error.detail)
@@ -118,7 +124,7 @@ class Server:
         if not self._writer.is_open():
             self._writer.reconnect(url=url)
         state = State(
-            chooser(self.settings.plan),
+            chooser(self.settings.plan, self.settings.estimator_entries, self.settings.measure_percent / 100),
             self.metrics,
             lambda: self._retained_after,
             self.settings.max_boxes,
@@ -128,9 +134,34 @@ class Server:
         self._retained_after = recover(
             url, state, log.info, restart=self._engine is None or self._engine.state is None
         )
+        statistics = load_statistics(url, self.settings.measurements // 10)
+        state.chooser.weigh(Weights.of(statistics.weights))
+        state.execute(self._adoption(state, statistics))
         gc.collect()
         gc.freeze()  # what was recovered stays: no later collection need look at it
         return state
+
+    def _adoption(self, state: State, statistics: Statistics) -> c.Adopt:
+        """The command that takes statistics over, with all that takes time done before it."""
+        spaces = {group.id: group.space for group in list(state.groups.values())}
+        training: dict[int, dict[str, list[Entry]]] = {}
+        for group, plans in statistics.training.items():
+            if group in spaces:
+                training[spaces[group]] = plans
+        return c.Adopt(statistics.run, state.chooser.prepare(training))
+
+    async def _statistics_changed(self) -> None:
+        """Take the active run over if it is another one; events go on meanwhile."""
+        while not self.is_ready:
+            await asyncio.sleep(0.1)
+        store, state = self.store, self.state
+        assert store is not None
+        present = None if state.statistics is None else state.statistics["run"]
+        if await asyncio.to_thread(active_run, store.url) == present:
+            return
+        statistics = await asyncio.to_thread(load_statistics, store.url, 0)
+        await self.call(await asyncio.to_thread(self._adoption, state, statistics))
+        log.info("statistics: run %s is in force", None if statistics.run is None else statistics.run["run"])
 
     def _revive(self) -> str | None:
         """Start the embedded PostgreSQL again if it has ended; its address, None for a database of somebody else's."""
@@ -146,6 +177,7 @@ class Server:
     def _retire(self, last_seq: int) -> None:
         """Called by the committer between batches: drop what is no longer retained."""
         assert self._writer is not None
+        self._writer.trim(self.settings.measurements)
         due = last_seq - self.settings.retention_events - self.settings.partition_events
         if due > self._retained_after:
             self._retained_after = self._writer.retire(last_seq - self.settings.retention_events)
@@ -154,6 +186,8 @@ class Server:
         self._closing = True
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
+        if self._listener is not None:
+            await self._listener.close()
         if self._engine is not None:
             await asyncio.to_thread(self._engine.close)
         await asyncio.to_thread(self._stop_tracing)

@@ -12,6 +12,8 @@ from typing import Any
 
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
+from optimizer.choose import Prepared
+from optimizer.cost import Weights
 from prosem.language.syntax import Query
 from prosem.model import JsonObject, Table
 from prosem.types.base import Bound, Form
@@ -90,7 +92,44 @@ class Inspect:
     look: Callable[[Any], Any]
 
 
-Command = CreateTable | DropTable | Publish | Subscribe | Patch | Delete | Result | Attach | Inspect
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """What an event would cost under each plan; with `analyze` also what it does cost, in a dry run."""
+
+    table: str
+    event: Any
+    analyze: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Other weights of the optimizer."""
+
+    weights: Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Estimators built from a run of the statistics job, and how it is shown (None: no run is in force)."""
+
+    run: JsonObject | None
+    prepared: Prepared
+
+
+Command = (
+    CreateTable
+    | DropTable
+    | Publish
+    | Subscribe
+    | Patch
+    | Delete
+    | Result
+    | Attach
+    | Inspect
+    | Explain
+    | Weigh
+    | Adopt
+)
 
 
 # -- frames --------------------------------------------------------------------------------------------------------

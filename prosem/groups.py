@@ -41,8 +41,10 @@ class Groups:
         self._forms: dict[int, Form] = {}
         self._space_of_label: dict[str, int] = {}
         self._spaces_of_table: dict[int, list[int]] = {}
+        self._first_of: dict[int, int] = {}
         self._members: dict[int, int] = {}  # of each open space
         self._empty_since: dict[int, int] = {}
+        self.on_close: Callable[[int], None] = lambda space: None
 
     # -- statements ----------------------------------------------------------------------------------------------
     def recognise(self, query: Query, notify: JsonObject | None) -> Form:
@@ -153,6 +155,17 @@ class Groups:
         """The open spaces that the table's events concern."""
         return [self.spaces[at] for at in self._spaces_of_table.get(table.id, ())]
 
+    def groups_in(self, space: int) -> list[Group]:
+        """The groups of a space that have subscriptions."""
+        return [group for group in self.by_id.values() if group.space == space and self.sizes[group.id]]
+
+    def first_of(self, space: int) -> int:
+        """The number of the oldest group of a space: what measurements are kept under; O(1) after the first time."""
+        found = self._first_of.get(space)
+        if found is None:
+            found = self._first_of[space] = min(g.id for g in self.by_id.values() if g.space == space)
+        return found
+
     def tidy(self, seq: int) -> None:
         """Close the spaces that have been empty for long."""
         for space in [at for at, since in self._empty_since.items() if seq - since > IDLE_SEQS]:
@@ -162,5 +175,6 @@ class Groups:
     def _close(self, space: int) -> None:
         self.keeping.pop(space, None)
         if self.spaces.pop(space, None) is not None:
+            self.on_close(space)
             for others in self._spaces_of_table.values():
                 others[:] = [at for at in others if at != space]

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from cn.message import Message
 from optimizer.choose import Chooser
+from optimizer.plan import addresses
 from prosem import commands as c
 from prosem.batch import Batch
 from prosem.errors import ConflictError, InputError, NotFoundError, pointer
+from prosem.explaining import explain_space, rehearse
 from prosem.groups import Groups
 from prosem.language import resolve
 from prosem.language.parse import parse
 from prosem.marks import Marks, Unmarked
+from prosem.measuring import MOST_TRIED, measure
 from prosem.metrics import Metrics
 from prosem.model import Delta, Group, JsonObject, Key, Row, Table
 from prosem.registry import Registry
@@ -38,7 +42,7 @@ from prosem.types.base import (
     Space,
     StatefulForm,
 )
-from prosem.validate import effects, known_table, table_definition
+from prosem.validate import effect, effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact, pack
 
 MAX_ID_LENGTH = 200
@@ -60,7 +64,8 @@ class State:
         plan: str = "auto",
         look_events: int = 20_000,
     ) -> None:
-        self._chooser, self._metrics = chooser, metrics
+        self.chooser, self._metrics = chooser, metrics
+        self.statistics: JsonObject | None = None  # the run that is in force
         self.retained_after = retained_after
         self.seq = self._looked = 0
         self._look_events = look_events
@@ -69,6 +74,7 @@ class State:
         self.registry = Registry()
         self.marks = Marks(self.registry)
         self.group_store = Groups(self.table_store, lambda sid: self._place(sid)[2], max_boxes, plan)
+        self.group_store.on_close = chooser.forget
         self.batch = Batch()
 
     @property
@@ -161,7 +167,8 @@ class State:
         writes = self.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
-        spaces = [(one, self.group_store.spaces_of(one)) for one in (table, *table.ancestors)]
+        spaces_of, order = self.group_store.spaces_of, self.chooser.order
+        spaces = [(one, order(spaces_of(one))) for one in (table, *table.ancestors)]
         for op, key, old, new in found:
             self.seq += 1
             self.table_store.put(table, key, new)
@@ -190,32 +197,98 @@ class State:
 
     def _tell(self, delta: Delta, spaces: Sequence[Space], part: int) -> int:
         """Every space takes the event, and the chosen plan makes its messages; returns the number of the next one."""
-        runs = self._metrics.plan_runs
+        runs, chooser = self._metrics.plan_runs, self.chooser
         is_sampled = delta.seq % SAMPLE == 0
         for space in spaces:
-            start = time.thread_time_ns() if is_sampled else 0
+            cpu = time.thread_time_ns() if is_sampled else 0
+            start = time.perf_counter_ns()
             description = space.step(delta)
             if description is None:
-                plan, drafts = "none", []
+                plan, drafts, described = "none", [], 0
             else:
-                plan = self._chooser.choose(space.network.id, space.plans)
+                described = time.perf_counter_ns()
+                plan = chooser.choose(space, description)
                 drafts = space.messages(description, plan)
             runs[plan] += 1
             if is_sampled:
-                self._metrics.plan_cpu_ns[plan] += SAMPLE * (time.thread_time_ns() - start)
+                self._metrics.plan_cpu_ns[plan] += SAMPLE * (time.thread_time_ns() - cpu)
+            if description is None:
+                continue
+            size = 0
             for draft in drafts:
-                self._send(delta.seq, part, space, plan, draft)
+                size += self._send(delta.seq, part, space, plan, draft)
                 part += 1
+            took = time.perf_counter_ns() - start
+            if chooser.executed(delta.seq, space.network.id, plan, len(drafts), size, took):
+                self._measure(delta.seq, space, description, plan, (described - start) / 1e3)
         return part
 
-    def _send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> None:
+    def _measure(self, seq: int, space: Any, description: Any, executed: str, described_us: float) -> None:
+        """All plans of a space on the event that it has just taken."""
+        start, at = time.perf_counter_ns(), space.network.id
+        descriptor, affected = space.descriptor(description), space.affected(description)
+        for plan in space.plans:
+            if addresses(plan) and affected > MOST_TRIED and plan != executed:
+                self.chooser.extrapolate(at, plan, descriptor, affected)
+                continue
+            found = measure(seq, space, description, plan, affected, described_us)
+            self.chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
+            entry = (seq, self.group_store.first_of(at), at, plan, descriptor, *found)
+            self.batch.writes.measurements.append(entry)
+        self.chooser.sampled(at, time.perf_counter_ns() - start)
+
+    def _send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> int:
+        """Put a message into the outbox and among the frames; its size in bytes."""
         message = Message(seq, part, space.network.id, *draft)
+        body = None
         if message.kind != SENT_ONLY:
             body = None if message.kind in RETOLD else pack(message)
             self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
-        if message.kind != LOGGED_ONLY:
-            self.batch.frames.append(message)
-            self._metrics.messages[plan] += 1
+        if message.kind == LOGGED_ONLY:
+            return 0
+        self.batch.frames.append(message)
+        self._metrics.messages[plan] += 1
+        return len(message.payload if body is None else body)
+
+    def explain(self, command: c.Explain) -> JsonObject:
+        """What an event would cost under each plan of each group it touches; nothing stays applied."""
+        table = known_table(self.tables, command.table)
+        family = self.table_store.family(table)
+        _, key, old, new = effect(table, self.rows[table.id], command.event, "/event", family)
+        groups: list[JsonObject] = []
+        with ExitStack() as rehearsals:
+            self.table_store.put(table, key, new)
+            try:
+                for one in (table, *table.ancestors) if old != new else ():
+                    delta = Delta(self.seq + 1, one, key, cut(old, one), cut(new, one))
+                    for space in self.group_store.spaces_of(one):
+                        description, took_us = rehearse(rehearsals, space, delta)
+                        if description is None:
+                            continue
+                        plans = explain_space(self.chooser, space, description, took_us, command.analyze)
+                        groups += [
+                            {"group": group.name, "type": group.type, "space": group.space, **plans}
+                            for group in self.group_store.groups_in(space.network.id)
+                        ]
+            finally:
+                self.table_store.put(table, key, old)
+        return {
+            "table": table.name,
+            "seq": self.seq,
+            "weights": self.chooser.weights._asdict(),
+            "groups": groups,
+        }
+
+    def weigh(self, command: c.Weigh) -> JsonObject:
+        """Other weights, from the next event on."""
+        self.chooser.weigh(command.weights)
+        self.batch.writes.weights = command.weights._asdict()
+        return command.weights._asdict()
+
+    def adopt(self, command: c.Adopt) -> None:
+        """Take over a run of the statistics job, or none."""
+        self.chooser.adopt(command.prepared)
+        self.statistics = command.run
 
     def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
         if idempotency.first_seq is not None:
@@ -436,4 +509,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Any]] = {
     c.Result: State.result,
     c.Attach: State.attach,
     c.Inspect: lambda state, command: command.look(state),
+    c.Explain: State.explain,
+    c.Weigh: State.weigh,
+    c.Adopt: State.adopt,
 }

@@ -134,18 +134,41 @@ def effects(
     found = []
     for number, event in enumerate(events):
         try:
-            effect = _effect(table, rows, overlay, event)
-            if family is not None and effect.old is None and effect.key in family and effect.key not in rows:
-                where = "a table that this one extends, or that extends it"
-                raise ConflictError(f"a row with the key {_show(table, effect.key)} exists in {where}", "")
+            one = _effect(table, rows, overlay, event, family)
         except (InputError, ConflictError) as error:
             raise error.moved(f"{at}/{number}") from None
-        overlay[effect.key] = effect.new
-        found.append(effect)
+        overlay[one.key] = one.new
+        found.append(one)
     return found
 
 
-def _effect(table: Table, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | None], event: Any) -> Effect:
+def effect(
+    table: Table, rows: Mapping[Key, Row], event: Any, at: str, family: Mapping[Key, Row] | None = None
+) -> Effect:
+    """What a single event does to the rows."""
+    try:
+        return _effect(table, rows, {}, event, family)
+    except (InputError, ConflictError) as error:
+        raise error.moved(at) from None
+
+
+def _effect(
+    table: Table,
+    rows: Mapping[Key, Row],
+    overlay: Mapping[Key, Row | None],
+    event: Any,
+    family: Mapping[Key, Row] | None,
+) -> Effect:
+    found = _own_effect(table, rows, overlay, event)
+    if family is not None and found.old is None and found.key in family and found.key not in rows:
+        where = "a table that this one extends, or that extends it"
+        raise ConflictError(f"a row with the key {_show(table, found.key)} exists in {where}", "")
+    return found
+
+
+def _own_effect(
+    table: Table, rows: Mapping[Key, Row], overlay: Mapping[Key, Row | None], event: Any
+) -> Effect:
     if not isinstance(event, dict):
         raise InputError('expected an event like {"op": "insert", "row": {…}}', "")
     op = event.get("op")

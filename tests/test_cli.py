@@ -20,7 +20,7 @@ from tests.conftest import open_folder
 from tests.live import Api, insert, update
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
-COMMANDS = ("serve", "demo", "subscribe", "publish", "stats", "bench", "migrate", "doctor")
+COMMANDS = ("serve", "demo", "subscribe", "publish", "explain", "stats", "bench", "migrate", "doctor")
 
 
 def run(*arguments: str, stdin: str | None = None, timeout_s: float = 90, **variables: str) -> Any:

@@ -173,6 +173,22 @@ class PointIndex:
             found.append(tuple([column[at] for column in block.columns[FIRST:]]))
         return found
 
+    def population(self, topic: bytes) -> int:
+        """How many points stand under a topic; O(1)."""
+        number = self._topics.number(topic)
+        return 0 if number is None else self._topics.uses(number)
+
+    def thinned(self, count: int) -> list[Point]:
+        """About `count` of the points, evenly from their order (all if there are fewer); O(blocks + count)."""
+        step = max(1, self._length // count)
+        found: list[Point] = []
+        at = step // 2
+        for block in self._slabs.blocks:
+            columns, length = block.columns[2:], len(block.columns[0])
+            found += [tuple([column[here] for column in columns]) for here in range(at, length, step)]
+            at = (at - length) % step if at < length else at - length
+        return found
+
     @property
     def visits(self) -> int:
         """Blocks looked at by all questions so far."""

@@ -37,6 +37,10 @@ class Topics:
         """The topic of a number in use."""
         return self._names[number]
 
+    def uses(self, number: int) -> int:
+        """How often a number is used."""
+        return self._uses[number]
+
     def take(self, topic: bytes, uses: int = 1) -> int:
         """Count further uses of the topic and return its number."""
         number = self._numbers.get(topic)

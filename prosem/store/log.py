@@ -54,6 +54,7 @@ class Writer:
         self._partitions = Partitions(partition_size)
         self._connection: Connection | None = None
         self._batches = 0
+        self._measurements: int | None = None  # written since the last trim; None: nobody knows
         self._rows: dict[int, catalog.RowStatements] = {}
 
     # -- the session -----------------------------------------------------------------------------------------
@@ -134,6 +135,8 @@ class Writer:
         except psycopg.Error as error:
             self._settle(error)
         self._batches += 1
+        if self._measurements is not None:
+            self._measurements += len(batch.measurements)
 
     def _count_down(self) -> None:
         if self.fail_after is not None:
@@ -218,6 +221,24 @@ class Writer:
             raise CommitError(f"PostgreSQL could not retire what is no longer needed: {error}") from error
         self._partitions.forget(gone)
         return retained_after
+
+    def trim(self, most: int) -> None:
+        """Keep about `most` measurements of plans, the newest; looks only when a tenth as many may have come."""
+        if self._measurements is not None and self._measurements * 10 <= most:
+            return
+        connection = self._require()
+        try:
+            connection.execute(
+                "DELETE FROM prosem.plan_measurement WHERE seq <="
+                " (SELECT seq FROM prosem.plan_measurement ORDER BY seq DESC OFFSET $1 LIMIT 1)",
+                [most],
+            )
+            connection.commit()
+        except psycopg.Error as error:
+            if not connection.closed:
+                connection.rollback()
+            raise CommitError(f"PostgreSQL could not drop old measurements: {error}") from error
+        self._measurements = 0
 
     def _keep_told(self, connection: Connection, before_seq: int) -> None:
         going = self._partitions.before(before_seq)

@@ -27,6 +27,10 @@ class Counters:
     sid: int = 1
 
 
+# seq, group id, space, plan, descriptor, server_time_us, send_us, bytes_out, network_bytes, latency_us, affected
+Measurement = tuple[int, int, int, str, tuple[float, ...], float, float, int, int, float, int]
+
+
 @dataclass(slots=True)
 class WriteSet:
     """What a batch changes, filled by the engine. JSON is given as text (bytes)."""
@@ -58,6 +62,9 @@ class WriteSet:
     """ids of those that no subscription uses any more"""
     idempotency: list[tuple[str, bytes | None, bool, int]] = field(default_factory=list)
     """hash of the key, answer, done, lines"""
+    measurements: list[Measurement] = field(default_factory=list)
+    weights: dict[str, float] | None = None
+    """of the optimizer, if they changed"""
     created: Table | None = None
     dropped: Table | None = None
     counters: Counters | None = None
@@ -65,7 +72,7 @@ class WriteSet:
     def is_empty(self) -> bool:
         """Whether there is nothing to write (a `last_seq` alone is nothing)."""
         lists = (self.events, self.messages, self.subscriptions, self.deleted, self.history, self.groups)
-        more = (self.statements, self.idempotency, self.updates, self.items)
+        more = (self.statements, self.idempotency, self.updates, self.items, self.weights)
         return not (any(lists) or any(more) or any(self.rows.values()) or self.created or self.dropped)
 
 
@@ -123,6 +130,22 @@ _IDEMPOTENCY = _Insertion(
     "ON CONFLICT (key) DO UPDATE SET answer = excluded.answer, done = excluded.done,"
     " lines = excluded.lines, at = now()",
 )
+_WEIGHTS = _Insertion(
+    "optimizer_weight",
+    {"metric": "text", "weight": "double precision"},
+    "ON CONFLICT (metric) DO UPDATE SET weight = excluded.weight",
+)
+# Descriptors differ in length, and an array of arrays must not: they travel as text.
+_MEASURED = {"seq": "bigint", "group_id": "integer", "space": "integer", "plan": "text", "descriptor": "text"} | {
+    "server_time_us": "double precision", "send_us": "double precision", "bytes_out": "bigint",
+    "network_bytes": "bigint", "latency_us": "double precision", "affected": "bigint",
+}  # fmt: skip
+_MEASUREMENTS = (
+    f"INSERT INTO prosem.plan_measurement ({', '.join(_MEASURED)})"
+    f" SELECT {', '.join(f'v.{name}' if name != 'descriptor' else 'v.descriptor::float8[]' for name in _MEASURED)}"
+    f" FROM unnest({', '.join(f'${at}::{kind}[]' for at, kind in enumerate(_MEASURED.values(), 1))})"
+    f" AS v({', '.join(_MEASURED)}) ON CONFLICT DO NOTHING"
+).encode()
 _STATEMENTS = _Insertion("statement", {"id": "integer", "sql": "text", "notify": "json", "digest": "text"})
 _GROUP = (
     b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify)"
@@ -208,6 +231,11 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
     made += _item_commands(batch.items)
     if batch.idempotency:
         made.append(_IDEMPOTENCY(list({row[0]: row for row in batch.idempotency}.values())))
+    if batch.weights is not None:
+        made.append(_WEIGHTS(list(batch.weights.items())))
+    if batch.measurements:
+        measured = [(*row[:4], f"{{{','.join(map(str, row[4]))}}}", *row[5:]) for row in batch.measurements]
+        made.append((_MEASUREMENTS, _columns(list(_MEASURED.values()), measured)))
     counters = batch.counters or Counters()
     following = [counters.table, counters.group, counters.statement, counters.sid]
     made.append((_STATE, [batch.last_seq, *following]))

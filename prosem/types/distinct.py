@@ -172,6 +172,9 @@ class DistinctSpace(PointSpace):
             return None
         return Interval(ends[0], placed.x, low_open=True), Interval(placed.x, ends[1], high_open=True)
 
+    def regions(self, description: list[Gain]) -> list[tuple[bytes, Region]]:
+        return [(gain.topic, gain.region) for gain in description]
+
     def drafts(self, description: list[Gain]) -> list[Draft]:
         return [
             Draft(kind, topic, region, payload=encode(value)) for kind, topic, region, value in description

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from cn.geometry import Region
 from cn.message import Message
 from prosem.errors import LanguageError
 from prosem.index.a2b_tree import A2BTree
@@ -152,6 +153,9 @@ class ExtremeSpace(PointSpace):
         if not len(tree):
             del self._trees[topic]
         return found or None
+
+    def regions(self, description: _Description) -> list[tuple[bytes, Region]]:
+        return [(topic, piece.region) for topic, piece in description]
 
     def drafts(self, description: _Description) -> list[Draft]:
         rows, form = self._rows, self._form

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from cn.geometry import Box
+from cn.geometry import Box, Region
 from prosem.index.kd_tree import MinKdTree
 from prosem.model import Delta, Key
 from prosem.types.base import Draft, Surroundings
@@ -111,6 +111,12 @@ class BoxesSpace(PointSpace):
 
     def _inside(self, topic: bytes, boxes: list[Box]) -> list[int]:
         return sorted({sid for box in boxes for sid in self.points.find(topic, (box,)).tolist()})
+
+    def regions(self, description: Told) -> list[tuple[bytes, Region]]:
+        return [(topic, piece.region) for topic, piece in description.pieces]
+
+    def affected(self, description: Told) -> int:
+        return super().affected(description) + len(description.single)
 
     def drafts(self, description: Told) -> list[Draft]:
         drafts = [

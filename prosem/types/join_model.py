@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from cn.geometry import Box, Point
+from cn.geometry import Box, Point, Region
 from cn.match.point_index import PointIndex
 from prosem.model import Row
 from prosem.types.base import Draft, Rows
@@ -80,6 +80,12 @@ class Mode(Protocol):
         """Whom a change concerns; asked while the table is without the row. None: nobody."""
 
     def messages(self, description: Any, plan: str) -> list[Draft]: ...
+    def outlines(self, description: Any) -> Sequence[Region]:
+        """Regions that hold everybody whom a description concerns, cheaply."""
+
+    def partners(self, description: Any) -> int:
+        """How many rows join with those of the event: what the flavours of a description depend on."""
+
     def held(self, point: Point) -> list[list[Row]]:
         """The rows of each table that the edge holds for a subscription."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cn.geometry import Box, Point
+from cn.geometry import Box, Point, Region
 from prosem.model import Row
 from prosem.types.base import Draft
 from prosem.types.join_message import Joined
@@ -44,6 +44,15 @@ class _Plain:
 
     def _selected(self, table: JoinTable, placed: Placed | None) -> Placed | None:
         return placed if placed is not None and self._model.anybody(table.around(placed.codes)) else None
+
+    def outlines(self, description: Seen) -> list[Region]:
+        """Who selects the row before or after the event."""
+        seen = [placed for placed in (description.old, description.new) if placed is not None]
+        return [(self._model.box(description.table.around(placed.codes)),) for placed in seen]
+
+    def partners(self, description: Seen) -> int:
+        """Not asked: these modes are chosen for a group, by name."""
+        return 0
 
     def check(self) -> None:
         """Nothing to assert."""

@@ -153,6 +153,21 @@ class SemijoinMode:
             for sid in find(b"", draft.region).tolist()
         ]
 
+    def outlines(self, description: Described) -> list[Region]:
+        """Who selects the row, and who loses or gains others: without the skylines."""
+        table, old, new, shifts = description
+        seen = [placed for placed in (old, new) if placed is not None]
+        own: list[Region] = [(self._model.box(table.around(placed.codes)),) for placed in seen]
+        return own + [shift.region for shift in shifts]
+
+    def partners(self, description: Described) -> int:
+        table, old, new, shifts = description
+        partner, classes = self._partner(table)
+        rows, own = partner.by(classes), [placed.row for placed in (old, new) if placed is not None]
+        return sum(len(rows.at(table.key(classes, row))) for row in own) + sum(
+            len(shift.table.by(shift.classes).at(table.key(shift.classes, shift.row))) for shift in shifts
+        )
+
     def _drafts(self, description: Described, plan: str) -> list[Draft]:
         table, old, new, shifts = description
         codec, drafts = self._model.codec, []

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from cn.geometry import Point
+import numpy as np
+
+from cn.geometry import Point, Region
+from optimizer.plan import Descriptor
 from prosem.model import Delta, Row
 from prosem.types.base import Bound, Draft, Surroundings
 from prosem.types.join_adaptation import Adaptation
@@ -91,11 +95,34 @@ class JoinSpace(PointSpace):
             table.add(new)
         return description
 
+    @contextmanager
+    def rehearsal(self, delta: Delta) -> Iterator[Any]:
+        """What an event would do: there and back again, and not counted."""
+        counts = list(self.adaptation.counts)
+        try:
+            yield self.step(delta)
+        finally:
+            self.step(delta._replace(old=delta.new, new=delta.old))
+            self.adaptation.counts[:] = counts
+
     def messages(self, description: Any, plan: str) -> list[Draft]:
         return self._mode.messages(description, plan)
 
     def drafts(self, description: Any) -> list[Draft]:
         return self._mode.messages(description, self.plans[0])
+
+    # -- for the optimizer ---------------------------------------------------------------------------------------
+    def regions(self, description: Any) -> Sequence[tuple[bytes, Region]]:
+        """Of semijoins the outlines: making the skylines is what the plans differ in."""
+        return [(b"", region) for region in self._mode.outlines(description)]
+
+    def descriptor(self, description: Any) -> Descriptor:
+        """The outlines, and the logarithm of how many rows join with the event's."""
+        return (*super().descriptor(description), self._mode.partners(description).bit_length())
+
+    def affected(self, description: Any) -> int:
+        found = [self.points.find(draft.topic, draft.region) for draft in self.drafts(description)]
+        return len(np.unique(np.concatenate(found))) if found else 0
 
     # -- what edges hold -----------------------------------------------------------------------------------------
     def semijoins(self, point: Point) -> list[list[Row]]:

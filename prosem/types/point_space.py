@@ -6,10 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
+from cn.geometry import Region
 from cn.match.point_index import PointIndex
 from cn.networks.base import Space as NetworkSpace
 from prosem.model import Delta
 from prosem.types.base import Bound, Draft
+from prosem.types.sketched import Sketched
 
 
 class Shape(Protocol):
@@ -24,7 +26,7 @@ class Shape(Protocol):
 _new = tuple.__new__  # a message for each affected subscription: a third of the time of calling the class
 
 
-class PointSpace:
+class PointSpace(Sketched):
     """Reformulation sends each region as it is; enumeration finds the points in it and addresses them one by one.
 
     Reformulation costs the same for one subscription and a million. Enumeration wins only while an event affects fewer
@@ -35,7 +37,7 @@ class PointSpace:
 
     def __init__(self, shape: Shape, space_id: int) -> None:
         self.network = NetworkSpace(space_id, shape.dimensions, shape.int64)
-        self.points = PointIndex(shape.dimensions, shape.int64)
+        super().__init__(PointIndex(shape.dimensions, shape.int64))
 
     @abstractmethod
     def step(self, delta: Delta) -> Any | None:
@@ -44,6 +46,10 @@ class PointSpace:
     @abstractmethod
     def drafts(self, description: Any) -> list[Draft]:
         """The description as messages with regions."""
+
+    def regions(self, description: Any) -> Sequence[tuple[bytes, Region]]:
+        """The regions of a description with their topics, without what is said to them."""
+        return [(draft.topic, draft.region) for draft in self.drafts(description) if draft.targets is None]
 
     @property
     def visits(self) -> int:

@@ -197,6 +197,9 @@ class SumSpace(PointSpace):
             return None
         return [piece for piece in pieces(old, new) if piece[2] or piece[3]] or None
 
+    def regions(self, description: list[tuple[bytes, Region, int, int]]) -> list[tuple[bytes, Region]]:
+        return [(topic, region) for topic, region, _, _ in description]
+
     def drafts(self, description: list[tuple[bytes, Region, int, int]]) -> list[Draft]:
         return [
             Draft("delta", topic, region, payload=encode((count, pack_units(total))))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple
 
 from cn.geometry import EVERYTHING, Box, Interval, Region
@@ -16,6 +18,7 @@ from prosem.index.radius_block import RadiusBlocks
 from prosem.index.radius_pairs import RadiusPairs
 from prosem.model import Delta, JsonObject, Mark
 from prosem.types.base import Bound, Draft, Rows
+from prosem.types.sketched import Sketched
 from prosem.types.value_items import Items
 from prosem.wire import decode, encode
 
@@ -50,7 +53,7 @@ class Told(NamedTuple):
     before: list[tuple[Any, Region]]
 
 
-class ManySpace:
+class ManySpace(Sketched):
     """Who selects all rows is one point; who lists some is one under each of their keys.
 
     An event costs what it does in the item's `Epochs`, and a message for each value that was told before: with regions for
@@ -64,7 +67,7 @@ class ManySpace:
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
         self.network = NetworkSpace(space_id, 2, items.int64)
-        self.points = PointIndex(2, items.int64)
+        super().__init__(PointIndex(2, items.int64))
         self._kind, self._rows = items, rows
         self._places: dict[int, Place] = {}
         self._births: Birth = 0
@@ -290,6 +293,24 @@ class ManySpace:
             radii = Interval(code(low), code(high))
             boxes.setdefault(before, []).extend((radii, Interval(*span)) for span in births)
         return boxes
+
+    @contextmanager
+    def rehearsal(self, delta: Delta) -> Iterator[Told | None]:
+        """What an event would do to a copy of what is known of the item; an event back would tell others something."""
+        topic, changed = self._kind.topic(delta.key), dict(self._changed)
+        item = self._items.get(topic)
+        if item is not None:
+            self._items[topic] = deepcopy(item)
+        try:
+            yield self.step(delta)
+        finally:
+            self._changed = changed
+            self._items.pop(topic, None)
+            if item is not None:
+                self._items[topic] = item
+
+    def regions(self, description: Told) -> list[tuple[bytes, Region]]:
+        return [(topic, region) for _, region in description.before for topic in (ALL, description.topic)]
 
     def messages(self, description: Told, plan: str) -> list[Draft]:
         topic, value, before = description

@@ -7,7 +7,9 @@ fires nobody costs O(1), and one that fires a million subscriptions as many step
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, cast
 
 import msgspec
@@ -173,6 +175,22 @@ class ValueSpace(PointSpace):
             else:
                 for arc in arcs:
                     yield radii, Interval(*arc)
+
+    @contextmanager
+    def rehearsal(self, delta: Delta) -> Iterator[Told | None]:
+        """What an event would do to a copy of the item's tree; an event back would tell others something."""
+        topic = self._kind.topic(delta.key)
+        item = self._items.get(topic)
+        if item is not None:
+            self._items[topic] = deepcopy(item)
+        try:
+            yield self.step(delta)
+        finally:
+            if item is not None:
+                self._items[topic] = item
+
+    def regions(self, description: Told) -> list[tuple[bytes, Region]]:
+        return [(description.topic, description.region)]
 
     def drafts(self, description: Told) -> list[Draft]:
         topic, region, value = description

@@ -1,0 +1,82 @@
+"""`prosem explain`: the plans of an event as a table in the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.table import Table
+
+_errors = Console(stderr=True)
+_COLUMNS = {
+    "server_time": "server µs",
+    "response_time": "response µs",
+    "server_stress": "bytes out",
+    "bandwidth": "network bytes",
+    "affected": "affected",
+    "cost": "cost",
+}
+_SOURCES = {"measured": "measurements", "histogram": "the histogram of points", "counts": "counts"}
+
+
+def explain(url: str, table: str, source: str, analyze: bool, as_json: bool) -> int:
+    """Ask the server and print; 1 if it refuses, 2 if the event cannot be read."""
+    if source != "-" and not Path(source).is_file():
+        _errors.print(
+            f"[red]there is no file {source}[/red]; give a file with one event, or - for standard input"
+        )
+        return 2
+    text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    try:
+        event = json.loads(text)
+    except ValueError as error:
+        _errors.print(f"[red]{source} is not JSON: {error}[/red]", highlight=False)
+        return 2
+    body = {"table": table, "event": event, "analyze": analyze}
+    try:
+        answer = httpx.post(f"{url.rstrip('/')}/v1/explain", json=body, timeout=60, trust_env=False)
+    except httpx.HTTPError as error:
+        _errors.print(
+            f"[red]{url} cannot be reached: {error}[/red]; is prosem serve running?", highlight=False
+        )
+        return 1
+    told: dict[str, Any] = answer.json()
+    if not answer.is_success:
+        _errors.print(f"[red]{told.get('detail', answer.text)}[/red]", highlight=False)
+        return 1
+    if as_json:
+        print(json.dumps(told, ensure_ascii=False))
+    else:
+        show(Console(), told, analyze)
+    return 0
+
+
+def show(console: Console, told: dict[str, Any], analyze: bool) -> None:
+    """One table a group; with `analyze` what was measured stands below each estimate."""
+    if not told["groups"]:
+        console.print("the event concerns no subscription")
+    for group in told["groups"]:
+        title = f"{group['group']} ({group['type']}), estimated from {_SOURCES[group['source']]}"
+        table = Table(title=title, title_justify="left")
+        table.add_column("plan")
+        for name in _COLUMNS.values():
+            table.add_column(name, justify="right")
+        for row in group["plans"]:
+            style = "bold green" if row["chosen"] else None
+            cells = [_cell(row[name]) for name in _COLUMNS]
+            table.add_row(("→ " if row["chosen"] else "  ") + row["plan"], *cells, style=style)
+            if analyze:
+                table.add_row(
+                    "    measured", *[_cell(row["measured"][name]) for name in _COLUMNS], style="dim"
+                )
+        console.print(table)
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in told["weights"].items())
+    console.print(f"[dim]weights: {weights}; as of seq {told['seq']}; nothing was applied[/dim]")
+
+
+def _cell(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.1f}"

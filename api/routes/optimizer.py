@@ -1,0 +1,87 @@
+"""/v1/explain and /v1/optimizer: what plans cost, which were taken, and the knobs."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from api.answers import answer, server
+from api.bodies import json_object
+from api.documents import EXPLAIN, WEIGHTS, documented
+from optimizer.cost import Weights
+from optimizer.explain import decided
+from optimizer.plan import METRICS
+from prosem import commands as c
+from prosem.errors import InputError, pointer
+
+router = APIRouter(prefix="/v1", tags=["optimizer"])
+MOST_DECISIONS = 1_000
+
+
+@router.post(
+    "/explain", **documented("What an event would cost under each plan; nothing is applied", EXPLAIN)
+)
+async def explain(request: Request) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    for name in body:
+        if name not in ("table", "event", "analyze"):
+            raise InputError(f"unknown member {name!r}; there are table, event and analyze", pointer(name))
+    table, analyze = body.get("table"), body.get("analyze", False)
+    if not isinstance(table, str):
+        raise InputError("expected the name of a table", "/table")
+    if "event" not in body:
+        raise InputError('expected an event like {"op": "upsert", "row": {…}}', "/event")
+    if not isinstance(analyze, bool):
+        raise InputError("expected true or false", "/analyze")
+    return answer(await made.call(c.Explain(table, body["event"], analyze)))
+
+
+@router.get("/optimizer/weights", **documented("How much each metric of the cost model matters"))
+async def weights(request: Request) -> Response:
+    return answer(server(request).state.chooser.weights._asdict())
+
+
+@router.put("/optimizer/weights", **documented("Change weights; those not given stay", WEIGHTS))
+async def weigh(request: Request) -> Response:
+    made = server(request)
+    body = await json_object(request, made.settings.max_body_mb << 20)
+    given = made.state.chooser.weights._asdict()
+    for name, weight in body.items():
+        if name not in METRICS:
+            raise InputError(f"there is no metric {name!r}; there are {', '.join(METRICS)}", pointer(name))
+        try:
+            given[name] = float(weight)
+            Weights.of({name: given[name]})
+        except (TypeError, ValueError, OverflowError):
+            raise InputError("expected a number from 0 on", pointer(name)) from None
+    return answer(await made.call(c.Weigh(Weights.of(given))))
+
+
+@router.get("/optimizer/statistics", **documented("The statistics in force: which run, when, by which job"))
+async def statistics(request: Request) -> Response:
+    state = server(request).state
+    shown = state.statistics or dict.fromkeys(("run", "created", "job", "state", "since", "rows"))
+    entries = {
+        group.name: counts
+        for group in list(state.groups.values())
+        if (counts := state.chooser.entries(group.space))
+    }
+    return answer({**shown, "entries": entries})
+
+
+@router.get(
+    "/optimizer/decisions", **documented("The last decisions, newest first, with estimates and actuals")
+)
+async def decisions(request: Request, limit: int = 100, group: str | None = None) -> Response:
+    if not 1 <= limit <= MOST_DECISIONS:
+        raise InputError(f"expected a number from 1 to {MOST_DECISIONS}", "/limit")
+    state = server(request).state
+    groups = list(state.groups.values())
+    found = state.chooser.decisions.last(MOST_DECISIONS if group else limit)
+    if group is not None:
+        spaces = {known.space for known in groups if known.name == group}
+        found = [decision for decision in found if decision.space in spaces][:limit]
+    names: dict[int, list[str]] = {}
+    for known in groups:
+        names.setdefault(known.space, []).append(known.name)
+    return answer({"decisions": [decided(decision, names.get(decision.space, [])) for decision in found]})

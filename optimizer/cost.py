@@ -1,0 +1,79 @@
+"""The cost model: four metrics of an event under a plan, and one number out of them (thesis 6.4.2).
+
+- server time: µs to make the messages and to put them on the network interface; the inverse of throughput.
+- response time: µs from the event until its notification arrives, on average. The wait for the commit is left out: it is
+  the same under all plans.
+- server stress: bytes that leave the server.
+- bandwidth: bytes between the nodes of the overlay; none where the network has no brokers.
+
+Normalisation: microseconds and bytes cannot be added, so each metric is divided by a fixed reference first. The references
+are what one message costs on a small machine, rounded, so that with all weights 1 each metric counts about the same for
+a single message. They are constants, not averages of what was seen: the same weights mean the same tomorrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from optimizer.plan import METRICS, Estimate, addresses
+
+REFERENCE: Mapping[str, float] = {
+    "server_time": 10.0,  # µs
+    "response_time": 1_000.0,  # µs: a hop of a wide-area network
+    "server_stress": 200.0,  # bytes
+    "bandwidth": 1_000.0,  # bytes: a message of 200 bytes over five links
+}
+
+
+class Weights(NamedTuple):
+    """How much each metric matters: the knobs. Only their ratios change a decision.
+
+    >>> Weights(bandwidth=0.0).cost(Estimate(20.0, 500.0, 400.0, 7_000.0, 3.0))
+    4.5
+    """
+
+    server_time: float = 1.0
+    response_time: float = 1.0
+    server_stress: float = 1.0
+    bandwidth: float = 1.0
+
+    def cost(self, estimate: Estimate) -> float:
+        return (
+            self.server_time * estimate.server_time / REFERENCE["server_time"]
+            + self.response_time * estimate.response_time / REFERENCE["response_time"]
+            + self.server_stress * estimate.server_stress / REFERENCE["server_stress"]
+            + self.bandwidth * estimate.bandwidth / REFERENCE["bandwidth"]
+        )
+
+    @classmethod
+    def of(cls, given: Mapping[str, float]) -> Weights:
+        """Weights by name; a name that is missing keeps the default. ValueError says what is wrong."""
+        for name, weight in given.items():
+            if name not in METRICS:
+                raise ValueError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+            if isinstance(weight, bool) or not math.isfinite(weight) or weight < 0:
+                raise ValueError(f"the weight of {name} must be a number from 0 on, not {weight!r}")
+        return cls(**{name: float(weight) for name, weight in given.items()})
+
+
+# What a plan costs before anything was measured; small machines differ from these by a factor, plans by much more.
+_MESSAGE_US, _BOX_US, _SEARCH_US, _ADDRESSED_US = 6.0, 1.0, 8.0, 4.0
+_MESSAGE_BYTES, _BOX_BYTES, _ADDRESSED_BYTES = 150.0, 25.0, 120.0
+
+
+def prior(plan: str, messages: float, boxes: float, affected: float) -> Estimate:
+    """What a plan is expected to cost by counts alone, while nothing like it has been measured.
+
+    >>> few, many = (prior("enumerate", 1, 1, affected).server_time for affected in (1, 100))
+    >>> few < prior("reformulate", 2, 2, 1).server_time < many
+    True
+    """
+    if addresses(plan):
+        time = _SEARCH_US * boxes + _ADDRESSED_US * affected
+        size = _ADDRESSED_BYTES * affected
+    else:
+        time = _MESSAGE_US * messages + _BOX_US * boxes
+        size = _MESSAGE_BYTES * messages + _BOX_BYTES * boxes
+    return Estimate(time, time, size, 0.0, affected)

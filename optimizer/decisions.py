@@ -1,0 +1,42 @@
+"""The last decisions, with what was expected and what came of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from optimizer.plan import Choice, Estimate
+
+KEPT = 1_000
+
+
+class Decision(NamedTuple):
+    """`choice` is None where there was nothing to choose. `server_ns` is the time of the wall, also when nobody measured."""
+
+    seq: int
+    space: int
+    plan: str
+    choice: Choice | None
+    messages: int
+    size_bytes: int
+    server_ns: int
+    measured: Estimate | None = None
+
+
+class Decisions:
+    """A ring of the last `KEPT` decisions. Written by the engine, read by anybody."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._ring: deque[tuple[Any, ...]] = deque(maxlen=kept)
+        self.add = (
+            self._ring.append
+        )  # the fields of a decision: every event adds some, and few are ever looked at
+
+    def last(self, count: int) -> list[Decision]:
+        """Newest first. Copying the ring is one step to other threads."""
+        ring = list(self._ring)
+        return [Decision(*fields) for fields in ring[: -count - 1 : -1]]
+
+    def measured(self, estimate: Estimate) -> None:
+        """The last one was measured as well."""
+        self._ring[-1] += (estimate,)

@@ -1,0 +1,77 @@
+"""What passes between the optimizer and those who have plans: estimates, choices, and what must be told of an event.
+
+A plan is a way to turn the description of an event into messages; all plans of a space tell every subscriber the same
+(thesis 6.4.2: a prosemination strategy). Only plans that need the same state at the edge compete here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+Descriptor = tuple[float, ...]
+METRICS = ("server_time", "response_time", "server_stress", "bandwidth")
+
+
+class Estimate(NamedTuple):
+    """What a plan costs for one event: microseconds, microseconds, bytes, bytes; and how many it affects."""
+
+    server_time: float
+    response_time: float
+    server_stress: float
+    bandwidth: float
+    affected: float
+
+
+class Choice(NamedTuple):
+    """All plans of one description with their estimates and weighted costs, and the cheapest of them.
+
+    `source` is "measured" if every estimate comes from measurements, "histogram" if one had to be derived from how many
+    points the regions are expected to hold, "counts" if only messages were counted.
+    """
+
+    plan: str
+    estimates: Mapping[str, Estimate]
+    costs: Mapping[str, float]
+    source: str
+
+
+class Identified(Protocol):
+    @property
+    def id(self) -> int: ...
+
+
+class Offered(Protocol):
+    """A space: its number, and its plans from the most to the least promising."""
+
+    @property
+    def network(self) -> Identified: ...
+    @property
+    def plans(self) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A space whose plans can be compared."""
+
+    @property
+    def network(self) -> Identified: ...
+    @property
+    def plans(self) -> tuple[str, ...]: ...
+    def descriptor(self, description: Any) -> Descriptor:
+        """The description as a point; one step in a dimension means about a factor of two. See `optimizer.sketch`."""
+
+    def expected(self, description: Any) -> float:
+        """About how many subscriptions are affected, by the histogram of the space's points."""
+
+    def affected(self, description: Any) -> int:
+        """How many are affected, by looking them up: dear, so asked for samples only."""
+
+
+def addresses(plan: str) -> bool:
+    """Whether a plan makes a message for each affected subscription.
+
+    >>> addresses("enumerate"), addresses("enum-sj"), addresses("reformulate")
+    (True, True, False)
+    """
+    return plan.startswith("enum")

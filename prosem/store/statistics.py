@@ -1,0 +1,114 @@
+"""What the optimizer keeps in PostgreSQL: its weights, what plans were measured to cost, and runs of the statistics job.
+
+A run that becomes active is announced on the channel `prosem_statistics`. `Listener` hears of it on a connection of its own;
+it also looks after every reconnect, so that an announcement that nobody heard is not lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from optimizer.estimate import Entry
+from optimizer.plan import Estimate
+from prosem.model import JsonObject
+from prosem.store.recovery import register_loaders
+
+log = logging.getLogger("prosem.statistics")
+CHANNEL = "prosem_statistics"
+_RUN = "SELECT id, created, job, state, since, rows FROM prosem.statistics_run WHERE active"
+_TRAINING = (
+    "SELECT group_id, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
+    " FROM prosem.statistics_training WHERE run = %s"
+)
+# The newest measurements, oldest of them first.
+_MEASURED = (
+    "SELECT group_id, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
+    " network_bytes::float8, affected::float8 FROM"
+    " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest ORDER BY seq"
+)
+ByGroup = dict[int, dict[str, list[Entry]]]  # group → plan → measurements
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The run in force as it is shown, None if there is none; and what estimators learn from."""
+
+    run: JsonObject | None = None
+    training: ByGroup = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+
+
+def load_statistics(url: str, recent: int) -> Statistics:
+    """The active run; where there is none, the `recent` newest measurements of the server itself."""
+    with psycopg.connect(url, client_encoding="utf8", application_name="prosem statistics") as connection:
+        register_loaders(connection)
+        connection.execute("SET timezone = 'UTC'")
+        weights: dict[str, float] = dict(
+            connection.execute("SELECT metric, weight FROM prosem.optimizer_weight").fetchall()
+        )
+        run = _shown(connection.execute(_RUN, binary=True).fetchone())
+        text, bound = (_MEASURED, recent) if run is None else (_TRAINING, run["run"])
+        rows = connection.execute(text, [bound], binary=True).fetchall()
+    return Statistics(run, by_group(rows), weights)
+
+
+def active_run(url: str) -> int | None:
+    """The number of the active run."""
+    with psycopg.connect(url, application_name="prosem statistics") as connection:
+        row = connection.execute("SELECT id FROM prosem.statistics_run WHERE active").fetchone()
+    return None if row is None else int(row[0])
+
+
+def by_group(rows: Iterable[tuple[Any, ...]]) -> ByGroup:
+    found: ByGroup = {}
+    for group, plan, descriptor, *metrics in rows:
+        entry = (tuple(descriptor), Estimate(*metrics))
+        found.setdefault(int(group), {}).setdefault(plan, []).append(entry)
+    return found
+
+
+def _shown(row: tuple[Any, ...] | None) -> JsonObject | None:
+    if row is None:
+        return None
+    number, created, job, state, since, counts = row
+    return {"run": number, "created": created, "job": job, "state": state, "since": since, "rows": counts}
+
+
+class Listener:
+    """Calls `changed` after each announcement, and once after each connecting. Runs on the loop."""
+
+    def __init__(self, address: Callable[[], str], changed: Callable[[], Awaitable[None]]) -> None:
+        self._address, self._changed = address, changed
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="prosem-statistics")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        wait_s = 0.2
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(
+                    self._address(), autocommit=True, application_name="prosem listener"
+                )
+                async with connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    await self._changed()
+                    wait_s = 0.2
+                    async for _ in connection.notifies():
+                        await self._changed()
+            except Exception as error:
+                log.warning("no news of statistics, trying again in %.1f s: %s", wait_s, error)
+            await asyncio.sleep(wait_s)
+            wait_s = min(30.0, wait_s * 2)
