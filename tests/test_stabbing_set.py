@@ -64,16 +64,21 @@ class Changes(RuleBasedStateMachine):
         assert least <= len(self.index.anchors) <= 2 * least
         for low in range(0, 24, 5):
             for high in range(low, 25, 4):
-                if not self.index.any_between(low, high):
-                    assert not any(low < a and b < high for a, b in everything)
+                inside = any(low < a and b < high for a, b in everything)
+                assert self.index.any_between(low, high) == inside
 
 
 Changes.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
 TestChanges = Changes.TestCase
 
 
-@given(st.lists(INTERVAL, max_size=60), st.lists(st.one_of(st.none(), CODE), max_size=8))
-def test_the_interval_that_ends_first(intervals: list[tuple[int, int]], afters: list[int | None]) -> None:
+ENDS = st.tuples(st.none() | CODE, st.none() | CODE)
+
+
+@given(st.lists(INTERVAL, max_size=60), st.lists(ENDS, max_size=8))
+def test_the_interval_that_ends_first(
+    intervals: list[tuple[int, int]], asked: list[tuple[int | None, int | None]]
+) -> None:
     blocks = IntervalBlocks(True, block_size=4)
     for interval in intervals[::2]:
         blocks.add(*interval)
@@ -83,9 +88,10 @@ def test_the_interval_that_ends_first(intervals: list[tuple[int, int]], afters: 
     blocks.check()
     left = Counter(intervals) - Counter(intervals[::3])
     assert Counter(blocks) == left
-    for after in afters:
-        rest = [one for one in left if after is None or one[0] > after]
-        found = blocks.first_end(after)
+    for after, before in asked:
+        behind = [one for one in left if after is None or one[0] > after]
+        rest = [one for one in behind if before is None or one[0] < before]
+        found = blocks.first_end(after, before)
         assert (found is None) == (not rest)
         if found is not None:
             assert found in rest

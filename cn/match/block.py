@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import Code
+from cn.geometry import INT64_MAX, INT64_MIN, Code
 from cn.match.span import Span
 
 Column = Any  # array("q") of 64-bit integers, or a list of any codes; both insert, delete and bisect alike
@@ -116,12 +116,31 @@ class Block:
     def _masked(
         self, spans: Sequence[Span], outside: Sequence[int], start: int, end: int, wanted: int
     ) -> Ids:
+        """Narrow spans first: once few points are left, only they are looked at."""
         taken = as_vector(self.columns[wanted])[start:end]
-        mask = None
-        for at in outside:
-            column, (low, high, _) = as_vector(self.columns[at])[start:end], spans[at]
-            inside = (column >= low) & (column <= high)
-            mask = inside if mask is None else mask & inside
+        if len(outside) > 1:
+            outside = sorted(outside, key=lambda at: spans[at][1] - spans[at][0])
+        mask: Any = None
+        for turn, at in enumerate(outside):
+            low, high, _ = spans[at]
+            column = as_vector(self.columns[at])[start:end]
+            if mask is not None and mask.dtype != np.bool_:
+                column = column[mask]
+            inside = column <= high if low == INT64_MIN else column >= low
+            if low != INT64_MIN and high != INT64_MAX:
+                inside &= column <= high
+            if mask is None:
+                mask = inside
+            elif mask.dtype == np.bool_:
+                mask &= inside
+            else:
+                mask = mask[inside]
+            if turn + 1 < len(outside) and mask.dtype == np.bool_:
+                left = np.count_nonzero(mask)
+                if not left:
+                    return taken[:0].copy()
+                if left * 8 < len(mask):
+                    mask = mask.nonzero()[0]
         return taken.copy() if mask is None else taken[mask]
 
     def bounds(self) -> Iterator[tuple[Code, Code]]:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cn.geometry import Box, Point, Region
-from cn.match.block import FIRST, ID, Column, Ids, lexicographic
+from cn.match.block import FIRST, ID, Column, Ids
 from cn.match.slabs import Slabs
 from cn.match.span import Span, integer_span, object_span
+from cn.match.tiles import Tiles
 from cn.match.topics import Topics
 
 BLOCK_SIZE = 2048
@@ -27,13 +28,13 @@ NOBODY.flags.writeable = False
 class PointIndex:
     """All points of one space: (id, topic, point), each triple at most once.
 
-    The points stand in blocks by (topic, c0, c1, ..., id), which makes the blocks slabs of the first
-    dimension, and of the next one where many points share the first. Within a block they are sorted by c1 (c0
-    with one dimension), so a box costs two bisections a slab; blocks are skipped by their bounds.
+    With one or two dimensions the points stand in blocks by (topic, c0, c1, id), which makes the blocks slabs of the first
+    dimension; with more the blocks are tiles, the leaves of a k-d tree. Within a block they are sorted by c1 (c0
+    with one dimension), so a box costs two bisections a block; blocks are skipped by their bounds.
 
-    Insert, remove and move cost O(log N + block) and never more. A find costs O(log N), the slabs that the
-    box cuts and the points it holds. It loses against a k-d tree where a box is wide in c0 and narrow in c1:
-    every slab in the box's width is then looked at, though few of its points are in the box.
+    Insert, remove and move cost O(log N + block). A find costs O(log N), the blocks that the box cuts and
+    the points it holds. Slabs lose against tiles where a box is wide in c0 and narrow in c1: every slab in the box's
+    width is then looked at, though few of its points are in the box. They win for (lo, hi) of one range, and never rebuild.
 
     With `int64` the codes are 64-bit integers and a missing end is INT64_MIN or INT64_MAX; otherwise they are
     any mutually comparable objects and a missing end is BOTTOM or TOP.
@@ -48,7 +49,7 @@ class PointIndex:
     (3, False)
     """
 
-    __slots__ = ("_length", "_slabs", "_topics", "dimensions", "int64")
+    __slots__ = ("_blocks", "_length", "_topics", "dimensions", "int64")
 
     def __init__(self, dimensions: int, int64: bool, *, block_size: int = BLOCK_SIZE) -> None:
         if dimensions < 1 or block_size < 4:
@@ -56,7 +57,8 @@ class PointIndex:
         self.dimensions, self.int64 = dimensions, int64
         self._length = 0
         self._topics = Topics()
-        self._slabs = Slabs(dimensions, int64, block_size)
+        of_blocks: type[Slabs] | type[Tiles] = Slabs if dimensions <= 2 else Tiles
+        self._blocks = of_blocks(dimensions, int64, block_size)
 
     def __len__(self) -> int:
         return self._length
@@ -65,7 +67,7 @@ class PointIndex:
     def insert(self, id: int, topic: bytes, point: Point) -> None:
         """Add a point that is not there yet."""
         self._check(id, point)
-        self._slabs.add((id, self._topics.take(topic), *point))
+        self._blocks.add((id, self._topics.take(topic), *point))
         self._length += 1
 
     def insert_many(
@@ -89,17 +91,17 @@ class PointIndex:
             numbers = array("q", [self._topics.take(topics, length)]) * length
         else:
             numbers = array("q", map(self._topics.take, topics))
-        if length < BULK * max(1, len(self._slabs.blocks)):
+        if length < BULK * max(1, len(self._blocks.blocks)):
             for entry in zip(ids, numbers, *codes, strict=True):
-                self._slabs.add(entry)
+                self._blocks.add(entry)
         else:
-            self._slabs.merge(lexicographic([ids, numbers, *codes]))
+            self._blocks.merge([ids, numbers, *codes])
         self._length += length
 
     def remove(self, id: int, topic: bytes, point: Point) -> None:
         """Take a point out; KeyError if it is not there."""
         number = self._topics.number(topic)
-        if number is None or len(point) != self.dimensions or not self._slabs.take((id, number, *point)):
+        if number is None or len(point) != self.dimensions or not self._blocks.take((id, number, *point)):
             raise KeyError((id, topic, point))
         self._topics.release(number)
         self._length -= 1
@@ -111,7 +113,7 @@ class PointIndex:
         if old_number is None or len(old_point) != self.dimensions:
             raise KeyError((id, old_topic, old_point))
         number = self._topics.take(topic)
-        is_moved = self._slabs.exchange((id, old_number, *old_point), (id, number, *point))
+        is_moved = self._blocks.exchange((id, old_number, *old_point), (id, number, *point))
         self._topics.release(old_number if is_moved else number)
         if not is_moved:
             raise KeyError((id, old_topic, old_point))
@@ -139,7 +141,7 @@ class PointIndex:
             for box in region:
                 spans = self._spans(number, box)
                 if spans is not None:
-                    self._slabs.collect(spans, few, many, wanted=wanted)
+                    self._blocks.collect(spans, few, many, wanted=wanted)
         return few, many
 
     def count(self, topic: bytes, region: Region) -> int:
@@ -153,19 +155,19 @@ class PointIndex:
             return False
         for box in region:
             spans = self._spans(number, box)
-            if spans is not None and self._slabs.collect(spans, [], [], first_only=True):
+            if spans is not None and self._blocks.collect(spans, [], [], first_only=True):
                 return True
         return False
 
     def items(self) -> Iterator[tuple[int, bytes, Point]]:
         """All points as (id, topic, point), in no order; the index must not change meanwhile."""
-        for block in self._slabs.blocks:
+        for block in self._blocks.blocks:
             for id, number, *point in zip(*block.columns, strict=True):
                 yield id, self._topics.name(number), tuple(point)
 
     def sample(self, count: int, source: Random) -> list[Point]:
         """So many points at random, one perhaps twice; O(blocks + count)."""
-        blocks = self._slabs.blocks
+        blocks = self._blocks.blocks
         chosen = source.choices(blocks, [len(block) for block in blocks], k=count) if blocks else []
         found = []
         for block in chosen:
@@ -192,17 +194,17 @@ class PointIndex:
     @property
     def visits(self) -> int:
         """Blocks looked at by all questions so far."""
-        return self._slabs.visits
+        return self._blocks.visits
 
     @property
     def nbytes(self) -> int:
         """Bytes held, without the codes themselves where they are objects."""
-        return self._slabs.nbytes + self._topics.nbytes
+        return self._blocks.nbytes + self._topics.nbytes
 
     def check(self) -> None:
         """Assert the invariants of blocks and topics."""
-        self._slabs.check()
-        uses = Counter(number for block in self._slabs.blocks for number in block.columns[1])
+        self._blocks.check()
+        uses = Counter(number for block in self._blocks.blocks for number in block.columns[1])
         self._topics.check(dict(uses))
         assert self._length == uses.total()
 

@@ -102,10 +102,11 @@ class Slabs:
         return True
 
     def merge(self, columns: list[Column]) -> None:
-        """Add lexicographically ordered points to the blocks they belong to, all at once.
+        """Add many points to the blocks they belong to, all at once.
 
-        O(n + N) moves; the blocks that get points are sorted again.
+        O(n log n + N) moves; the blocks that get points are sorted again.
         """
+        columns = lexicographic(columns)
         ids, rest, length = columns[ID], columns[TOPIC:], len(columns[ID])
         key = lambda at: (*[column[at] for column in rest], ids[at])
         if not self.blocks:
