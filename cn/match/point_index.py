@@ -185,7 +185,7 @@ class PointIndex:
         step = max(1, self._length // count)
         found: list[Point] = []
         at = step // 2
-        for block in self._slabs.blocks:
+        for block in self._blocks.blocks:
             columns, length = block.columns[2:], len(block.columns[0])
             found += [tuple([column[here] for column in columns]) for here in range(at, length, step)]
             at = (at - length) % step if at < length else at - length
