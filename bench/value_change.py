@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from sortedcontainers import SortedList
 
 from bench.common import Report, fail, progress
+from bench.value_choice import may_must
+from bench.value_many import many
+from bench.value_workloads import truncated
 from prosem.index.b2_tree import B2Tree, Fired
 from prosem.index.ba_tree_ends import Change
 from prosem.index.labels import ORIGIN, Labels
@@ -70,6 +73,17 @@ def run(quick: bool) -> Report:
         )
     ]
     arrivals = [relabelling(rate, events // 2, rng) for rate in (0.25, 0.5, 1.0, 2.0)]
+    free = [
+        may_must(diff_rad_workload(size, events // 4, rng).radius, share, _walk(rng, 400, 1_000, events // 4))
+        for size in ([5_000] if quick else [10_000, 100_000])
+        for share in (0.25, 0.5, 0.8)
+    ]
+    all_rows = [
+        many(size, items, events // 4, moments, listed=listed, rng=rng)
+        for size, items in ([(5_000, 50)] if quick else [(10_000, 200), (100_000, 200)])
+        for listed in (False, True)
+        for moments in (1, 20)
+    ]
     gaps = [one_gap(count) for count in ([1_000, 4_000] if quick else [1_000, 10_000, 100_000])]
     report.figures = {
         "diff_rad": diff_rad,
@@ -78,6 +92,8 @@ def run(quick: bool) -> Report:
         "extremes": extremes,
         "relabelling": arrivals,
         "one_gap": gaps,
+        "may_must": free,
+        "many_items": all_rows,
         "thesis": {"diff_rad": THESIS_DIFF_RAD, "same_rad": THESIS_SAME_RAD},
     }
     report.tables = [
@@ -87,6 +103,8 @@ def run(quick: bool) -> Report:
         ("the extremes", _shown(extremes, {})),
         ("relabelling, one radius", arrivals),
         ("every label into one gap", gaps),
+        ("may and must, against must alone", free),
+        ("many items", all_rows),
     ]
     report.notes = [
         "messages: reformulation / enumeration; thesis: CN(r) or CN(lid) / unicast",
@@ -114,16 +132,6 @@ def _shown(rows: list[dict[str, Any]], thesis: Mapping[int, tuple[float, int]]) 
 
 
 # -- workloads -------------------------------------------------------------------------------------------------
-def _truncated(
-    rng: np.random.Generator, mean: float, deviation: float, low: float, high: float, count: int
-) -> Any:
-    found = np.empty(0)
-    while len(found) < count:
-        drawn = rng.normal(mean, deviation, 2 * count)
-        found = np.concatenate((found, drawn[(drawn >= low) & (drawn <= high)]))
-    return found[:count]
-
-
 def _walk(rng: np.random.Generator, drift: float, deviation: float, events: int) -> list[int]:
     values: list[int] = np.cumsum(drift + rng.normal(0, deviation, events)).round().astype(np.int64).tolist()
     return values
@@ -136,18 +144,18 @@ def _early(radius: Any, told: Any, values: list[int]) -> Workload:
 
 
 def diff_rad_workload(count: int, events: int, rng: np.random.Generator) -> Workload:
-    radius = _truncated(rng, 25_000, 50_000, 1, 200_000, count).round()
+    radius = truncated(rng, 25_000, 50_000, 1, 200_000, count).round()
     return _early(radius, 0, _walk(rng, 400, 1_000, events))
 
 
 def same_rad_workload(count: int, events: int, rng: np.random.Generator) -> Workload:
-    told = _truncated(rng, 0, RADIUS / 8, -RADIUS / 2.1, RADIUS / 2.1, count).round().astype(np.int64)
+    told = truncated(rng, 0, RADIUS / 8, -RADIUS / 2.1, RADIUS / 2.1, count).round().astype(np.int64)
     return _early(np.full(count, RADIUS), told, _walk(rng, 500, 800, events))
 
 
 def all_rad_workload(count: int, events: int, rng: np.random.Generator) -> Workload:
     cents = rng.integers(1, 10_001, count // 10)
-    dollars = _truncated(rng, 20, 20, 1, 100, count - len(cents)).round() * 100
+    dollars = truncated(rng, 20, 20, 1, 100, count - len(cents)).round() * 100
     radius = np.concatenate((cents, dollars)).astype(np.int64)
     radius.sort()
     arrival = np.where(rng.random(count) < 1 / 3, rng.integers(1, events, count), 0)
@@ -156,13 +164,13 @@ def all_rad_workload(count: int, events: int, rng: np.random.Generator) -> Workl
 
 def few_ranges_workload(count: int, events: int, rng: np.random.Generator) -> Workload:
     """A price that stays where it is: small steps without drift, so that few radii are told apart."""
-    radius = _truncated(rng, 25_000, 50_000, 1, 200_000, count).round()
+    radius = truncated(rng, 25_000, 50_000, 1, 200_000, count).round()
     return _early(radius, 0, _walk(rng, 0, 300, events))
 
 
 def fragmented_workload(count: int, events: int, rng: np.random.Generator) -> Workload:
     """No two neighbours were told the same: anything inside their intervals."""
-    radius = np.sort(_truncated(rng, 25_000, 50_000, 1, 200_000, count).round())
+    radius = np.sort(truncated(rng, 25_000, 50_000, 1, 200_000, count).round())
     unique, place = np.unique(radius, return_inverse=True)
     told = (rng.uniform(-1, 1, len(unique)) * (unique - 1)).astype(np.int64)
     return _early(radius, told[place], _walk(rng, 400, 1_000, events))
@@ -245,9 +253,9 @@ class Labelled:
     def arrive(self, at: int) -> tuple[int, float]:
         """How many others moved, and the time it took."""
         radius = int(self.radius[at])
-        start = time.perf_counter()
+        start = time.thread_time()
         label, moved = self.tree.add(radius)
-        spent = time.perf_counter() - start
+        spent = time.thread_time() - start
         if moved:
             low, high = (
                 np.searchsorted(self.radius, radius, "left"),
@@ -280,7 +288,7 @@ def measure(name: str, workload: Workload) -> dict[str, Any]:
     """Figures per event."""
     events, count = len(workload.values), len(workload.radius)
     progress(f"value-change: {name}, {count:,} subscriptions, {events:,} events")
-    clock = time.perf_counter
+    clock = time.thread_time
     late: dict[int, list[int]] = {}
     for at in np.flatnonzero(workload.arrival).tolist():
         late.setdefault(int(workload.arrival[at]), []).append(at)
@@ -326,9 +334,9 @@ def _endpoints(
     stop = min(200, *late) if late else 200
     tree, spent = EndpointTree(workload), 0.0
     for number, value in enumerate(workload.values[:stop]):
-        start = time.perf_counter()
+        start = time.thread_time()
         found = tree.take(value)
-        spent += time.perf_counter() - start
+        spent += time.thread_time() - start
         if found != reached[number].tolist():
             fail(f"{name}: the tree on endpoints disagrees on event {number}")
     return round(spent / stop * 1e6, 2) if stop else None
@@ -364,12 +372,12 @@ def one_gap(count: int) -> dict[str, Any]:
     labels = Labels()
     first, _ = labels.insert(None)
     labels.insert(first)
-    moved, start = 0, time.perf_counter()
+    moved, start = 0, time.thread_time()
     for _ in range(count):
         moved += len(labels.insert(labels.first)[1])
     return {
         "labels": count,
         "moved_per_label": round(moved / count, 2),
         "log2": round(math.log2(count), 2),
-        "us_label": round((time.perf_counter() - start) / count * 1e6, 2),
+        "us_label": round((time.thread_time() - start) / count * 1e6, 2),
     }

@@ -176,7 +176,8 @@ class ValueType:
                 },
                 {
                     "name": "item",
-                    "region": "of many items: those who were told the same value before, by name",
+                    "region": "of many items: those who were told the same value before, by radius and by when they came "
+                    "if they select all rows, else by name",
                     "payload": "the key, the new value and the one told before",
                 },
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -89,19 +90,23 @@ class Items:
             return True
         return self.measure.int64 and self.form != "may" and not self.form.startswith(FINE)
 
-    def radius(self, code: Any) -> Radius:
+    @cached_property
+    def radius(self) -> Callable[[Any], Radius]:
+        """The radius that a coordinate stands for."""
         if self.measure is None:
-            return code
+            return int
         if self.form == "may":
-            return self.measure.pair_of(code)
-        return Fraction(code) if self.form.startswith(FINE) else self.measure.radius_of(code)
+            return self.measure.pair_of
+        return Fraction if self.form.startswith(FINE) else self.measure.radius_of
 
-    def code(self, radius: Radius) -> Any:
-        if self.measure is None:
-            return radius
+    @cached_property
+    def code(self) -> Callable[[Radius], Any]:
+        """A radius as a coordinate; asked for every range that is told."""
+        if self.measure is None or (self.int64 and not self.measure.is_double):
+            return int
         if self.form == "may":
-            return self.measure.pair_code(radius)
-        return (self.measure.fine_code if self.form.startswith(FINE) else self.measure.code)(radius)
+            return self.measure.pair_code
+        return self.measure.fine_code if self.form.startswith(FINE) else self.measure.code
 
     @cached_property
     def ends(self) -> Ends:
