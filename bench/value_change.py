@@ -108,7 +108,7 @@ def run(quick: bool) -> Report:
     ]
     report.notes = [
         "messages: reformulation / enumeration; thesis: CN(r) or CN(lid) / unicast",
-        "µs per event: mean (median); few: median of events with up to four messages; endpoints: a sorted tree on ends",
+        "µs of CPU per event: mean (median); few: median of events with up to four messages; endpoints: a tree on ends",
     ]
     return report
 
