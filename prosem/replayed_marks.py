@@ -47,7 +47,7 @@ class ReplayedMarks:
                 since, mark = self._last(sid, request.after)
                 if mark.place is not None:
                     since = max(since, retained_after)
-                    wanted.append(Standing(number, since, request.after, mark.topic, mark.place))
+                    wanted.append(Standing(number, since, request.after, mark.topic, mark.place, sid))
         return Lookback(wanted)
 
     def _last(self, sid: int, upto: int) -> tuple[int, Mark]:

@@ -247,7 +247,7 @@ class World:
         for space in old.spaces:
             mine = [sid for sid in sids if old.groups[old.registry.group(sid)].space == space]
             standings = [
-                Standing(sid, self.marks[sid][0], old.seq, found[sid].topic, place)
+                Standing(sid, self.marks[sid][0], old.seq, found[sid].topic, place, sid)
                 for sid in mine
                 if (place := found[sid].place) is not None
             ]
@@ -342,7 +342,8 @@ def test_classes_hold_every_label_once(labels: dict[int, tuple[int, int]]) -> No
 )
 def test_looking_back_finds_what_going_forward_tells(points: Any, sent: Any) -> None:
     standings = [
-        Standing(sid, min(a, b), max(a, b), b"", (place,)) for sid, (a, b, place) in enumerate(points)
+        Standing(key, min(a, b), max(a, b), b"", (place,), key % 5)
+        for key, (a, b, place) in enumerate(points)
     ]
     messages = []
     for number, (seq, low, high, named) in enumerate(sorted(sent)):
@@ -350,10 +351,10 @@ def test_looking_back_finds_what_going_forward_tells(points: Any, sent: Any) -> 
         messages.append(Message(seq, number, 1, "value", payload=b"%d" % number, **target))
     wanted = {}
     for message in messages:
-        for sid, since, upto, _, place in standings:
+        for key, since, upto, _, place, sid in standings:
             hit = sid in message.targets if message.targets is not None else contains(message.region, place)
             if hit and since < message.seq <= upto:
-                wanted[sid] = message.payload
+                wanted[key] = message.payload
     look = Lookback(standings)
     for message in reversed(messages):
         look.take(message)

@@ -135,6 +135,20 @@ class Told:
                 assert heard(api, id, resume_after, self.seq) == wanted
 
 
+def test_every_plan_replays_the_same(own_server: ServerProcess) -> None:
+    """Messages by region, by name, and relaxed ones of which only the decision is stored."""
+    own_server.options = ("--plan", "random:3")
+    own_server.start()
+    with Api(own_server.url) as api:
+        world = Told(api, 11)
+        world.subscribe(5)
+        for _ in range(4):
+            world.publish(15)
+            world.subscribe(2)
+        for after in range(world.seq - 60, world.seq, 7):
+            world.check(api, resume_after=after)
+
+
 def test_told_values_survive_retention_and_a_kill() -> None:
     """The messages that told them are gone, and so is the memory; the marks know."""
     made = ServerProcess("--retention-events", "200", "--partition-events", "100")

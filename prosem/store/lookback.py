@@ -14,21 +14,22 @@ from cn.message import Message
 
 
 class Standing(NamedTuple):
-    """A point that stands still for `since < seq <= upto`."""
+    """A point that stands still for `since < seq <= upto`. `key` names it here; messages may name its `sid`."""
 
-    sid: int
+    key: int
     since: int
     upto: int
     topic: bytes
     place: tuple[Any, ...]
+    sid: int
 
 
 class Lookback:
-    """`told`: for each sid that a message found, the payload of the newest one that did.
+    """`told`: for each key that a message found, the payload of the newest one that did.
 
     >>> from cn.geometry import EVERYTHING
     >>> everybody = ((EVERYTHING,),)
-    >>> look = Lookback([Standing(1, 3, 9, b"", (5,)), Standing(2, 7, 9, b"", (6,))])
+    >>> look = Lookback([Standing(1, 3, 9, b"", (5,), 1), Standing(2, 7, 9, b"", (6,), 2)])
     >>> for seq in (12, 6, 5):
     ...     look.take(Message(seq, 0, 1, "value", region=everybody, payload=b"%d" % seq))
     >>> look.told, look.is_done
@@ -38,6 +39,7 @@ class Lookback:
     def __init__(self, standings: Iterable[Standing]) -> None:
         self._waiting = sorted(standings, key=lambda standing: standing.upto)
         self._looking: dict[int, Standing] = {}
+        self._keys: dict[int, list[int]] = {}
         self.after = min((standing.since for standing in self._waiting), default=0)
         self.upto = self._waiting[-1].upto if self._waiting else 0
         places = [standing.place for standing in self._waiting]
@@ -53,22 +55,25 @@ class Lookback:
         """The next message, which comes before all that were taken."""
         self._begin(message.seq)
         if message.targets is not None:
-            found: Iterable[int] = message.targets
+            keys = self._keys
+            found: Iterable[int] = [key for sid in message.targets for key in keys.get(sid, ())]
         else:
             found = self._points.find(message.topic, message.region).tolist()
-        for sid in found:
-            standing = self._looking.pop(sid, None)
+        for key in found:
+            standing = self._looking.pop(key, None)
             if standing is None:
                 continue
-            self._points.remove(sid, standing.topic, standing.place)
+            self._points.remove(key, standing.topic, standing.place)
             if message.seq > standing.since:
-                self.told[sid] = message.payload
+                self.told[key] = message.payload
 
     def _begin(self, seq: int) -> None:
         fresh = []
         while self._waiting and self._waiting[-1].upto >= seq:
             fresh.append(self._waiting.pop())
         if fresh:
-            self._looking.update((standing.sid, standing) for standing in fresh)
-            sids, _, _, topics, places = zip(*fresh, strict=True)
-            self._points.insert_many(sids, topics, places)
+            self._looking.update((standing.key, standing) for standing in fresh)
+            for standing in fresh:
+                self._keys.setdefault(standing.sid, []).append(standing.key)
+            keys, _, _, topics, places, _ = zip(*fresh, strict=True)
+            self._points.insert_many(keys, topics, places)

@@ -47,7 +47,7 @@ def told(
             spaces.setdefault(space, {})[sid] = seq, _read_mark(text)
     for space, marks in spaces.items():
         look = Lookback(
-            Standing(sid, max(seq, retained_after), upto, mark.topic, mark.place)
+            Standing(sid, max(seq, retained_after), upto, mark.topic, mark.place, sid)
             for sid, (seq, mark) in marks.items()
             if mark.place is not None and not mark.is_birth
         )
