@@ -92,14 +92,10 @@ class Workload:
         return number, code, key, self._payload
 
     def space(self, mode: str, points: NDArray[np.int64]) -> JoinSpace:
-        space = JoinSpace(
-            SHAPE, 1, Surroundings((self.r, self.s), lambda sid: Bound(b"", None), 64), (1, 0), mode
-        )
-        subscribe(space, points)
-        return space
+        return opened(SHAPE, (self.r, self.s), points, (1, 0), mode)
 
     def events(self, count: int) -> Iterator[Delta]:
-        """As many rows at the end as at the start were there not more inserts than deletes, as in the source."""
+        """Inserts, and deletes of the oldest rows in the share that the source has on average."""
         oldest, newest = 0, self.r_rows
         rows = dict(self.r)
         for seq in range(1, count + 1):
@@ -112,7 +108,20 @@ class Workload:
                 oldest += 1
 
 
-def subscribe(space: JoinSpace, points: NDArray[np.int64]) -> None:
+def opened(
+    shape: JoinShape,
+    rows: tuple[dict[Key, Row], ...],
+    points: NDArray[np.int64],
+    decomposition: tuple[int, ...],
+    mode: str,
+) -> JoinSpace:
+    """The engine's own space over these rows and points; subscription n is point n - 1."""
+
+    def locate(sid: int) -> Bound:
+        return Bound(b"", tuple(points[sid - 1].tolist()))
+
+    space = JoinSpace(shape, 1, Surroundings(rows, locate, 64), decomposition, mode)
     for start in range(0, len(points), 50_000):
         some = points[start : start + 50_000].tolist()
         space.add(range(start + 1, start + 1 + len(some)), [Bound(b"", tuple(point)) for point in some])
+    return space

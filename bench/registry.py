@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, matching, parametric, range_min, stages, value_change
+from bench import end_to_end, join, matching, parametric, range_min, stages, value_change
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
@@ -10,6 +10,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "value-change": (
         value_change.run,
         "messages and µs per event: the B²-tree, a scan, a tree on endpoints; relabelling (thesis 4.7)",
+    ),
+    "join": (
+        join.run,
+        "kB and µs per event of every join strategy, sizes of descriptions, joins of several tables (thesis 5.7)",
     ),
     "matching": (
         matching.run,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import range_min
+from bench import join, join_many, range_min
 from bench.common import Report, fail, machine
 from bench.registry import BENCHES
 
@@ -58,6 +58,40 @@ def test_the_scan_is_right() -> None:
         before = after
 
 
+def test_join_in_miniature() -> None:
+    few = join.measure(300, 25, 400, 300)
+    many = join.measure(3_000, 25, 400, 300)
+    for figures, count in ((few, 300), (many, 3_000)):
+        assert figures["subscriptions"] == count
+        for what in ("kb", "kb_delivered", "us", "messages"):
+            assert figures[what].keys() == set(join.STRATEGIES)
+        assert figures["description_bytes"].keys() == set(join.FLAVOURS)
+        assert figures["affected"] > 0
+    assert many["kb"]["enum-sj"] > 4 * few["kb"]["enum-sj"], "addressed messages grow with the subscriptions"
+    assert many["kb"]["rel-sel"] == pytest.approx(few["kb"]["rel-sel"], rel=0.2), "an event as such does not"
+    assert many["kb"]["ref-sj-clu+"] <= many["kb"]["ref-sj-clu"] <= many["kb"]["ref-sj-tup"]
+    assert many["kb_delivered"]["ref-sj-clu+"] < many["kb_delivered"]["ref-j+"], "no row twice"
+    assert many["kb_delivered"]["ref-sj-clu+"] < many["kb_delivered"]["rel-sel"], "no row that joins nothing"
+
+
+def test_joins_that_disagree_end_the_bench() -> None:
+    one, other = join.Walk("ref-sj-clu+", told=[np.array([1, 2])]), join.Walk("enum-sj", told=[np.array([1])])
+    with pytest.raises(SystemExit):
+        join._agree({"ref-sj-clu+": one, "enum-sj": other})
+    with pytest.raises(SystemExit):
+        join._agree({"ref-sj-clu+": one, "rel-sel": join.Walk("rel-sel", told=[np.array([2, 3])])})
+    join._agree({"ref-sj-clu+": one, "rel-sel": join.Walk("rel-sel", told=[np.array([1, 2, 3])])})
+
+
+def test_joins_of_several_tables_in_miniature() -> None:
+    random = np.random.default_rng(1)
+    schema = join_many.star(20, 100, 0, random)
+    happened = list(join_many.events(schema, "s", 12, random))
+    figures = join_many.measure(schema, happened, 340, ("enum-j", "ref-j", "rel-sel", "ref-sj-clu+"), "rt")
+    assert figures.keys() == {"enum-j", "ref-j", "rel-sel", "ref-sj-clu+", "s⋉r", "s⋉t"}
+    assert all(sent > 0 for sent, _ in figures.values())
+
+
 def test_a_report_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     row = dict.fromkeys(ROW, 1.5)
     report = Report("range-min", {"events": 1}, {"by_subscriptions": [row]}, [("growth", [row])], ["a note"])
@@ -81,7 +115,7 @@ def test_a_disagreement_ends_the_bench(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_benches_by_name() -> None:
-    assert BENCHES.keys() >= {"range-min", "end-to-end"}
+    assert BENCHES.keys() >= {"range-min", "end-to-end", "join"}
     assert all(callable(run) and text for run, text in BENCHES.values())
 
 

@@ -1,0 +1,91 @@
+"""Walks of one plan over the events of a join: bytes, descriptions, time, and whom it told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cn.message import Message
+from prosem.model import Delta
+from prosem.types.base import Draft
+from prosem.types.join_semijoin import Described, SemijoinMode
+from prosem.types.join_space import JoinSpace
+from prosem.wire import pack
+
+FLAVOURS = ("ref-sj-sub", "ref-sj-tup", "ref-sj-clu", "ref-sj-clu+")
+Ids = NDArray[np.int64]
+NOBODY: Ids = np.empty(0, np.int64)
+
+
+@dataclass
+class Walk:
+    """Figures of one plan over the events."""
+
+    plan: str
+    seconds: float = 0.0
+    wire_bytes: int = 0  # that leave the server, regions included
+    delivered_bytes: int = 0  # that arrive at subscriptions: payload and content, once for each of them
+    messages: int = 0
+    description_bytes: list[int] = field(default_factory=list)
+    told: list[Ids] = field(default_factory=list)  # for each event, those who were told of the row itself
+    deliveries: list[int] = field(default_factory=list)  # for each event, joined rows or messages that arrive
+
+    def figures(self, events: int) -> dict[str, float]:
+        """For one event."""
+        return {
+            "kb": round(self.wire_bytes / events / 1e3, 3),
+            "kb_delivered": round(self.delivered_bytes / events / 1e3, 2),
+            "us": round(self.seconds / events * 1e6, 1),
+            "messages": round(self.messages / events, 3),
+        }
+
+
+def walk(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Walk:
+    """Take the events, and then take them back: the next plan finds the rows as this one did."""
+    out = Walk(plan)
+    for delta in deltas:
+        start = time.perf_counter()
+        description = space.step(delta)
+        drafts = [] if description is None else space.messages(description, plan)
+        out.seconds += time.perf_counter() - start
+        arrived = [_reached(space, draft) for draft in drafts]
+        for part, (draft, ids) in enumerate(zip(drafts, arrived, strict=True)):
+            out.wire_bytes += len(pack(Message(delta.seq, part, 1, *draft)))
+            out.delivered_bytes += len(ids) * (len(draft.payload) + len(draft.content))
+        out.messages += len(drafts)
+        mode = space._mode
+        if plan in FLAVOURS and isinstance(mode, SemijoinMode) and description is not None:
+            out.description_bytes += _descriptions(mode, description, plan)
+        number = space.model.shape.index[delta.table.id]
+        own = b"[%d," % number
+        reached = [
+            ids
+            for draft, ids in zip(drafts, arrived, strict=True)
+            if draft.kind == "joined" or (draft.kind in ("upsert", "drop") and draft.payload.startswith(own))
+        ]
+        out.told.append(np.unique(np.concatenate(reached)) if reached else NOBODY)
+        out.deliveries.append(sum(map(len, reached)))
+    for delta in reversed(deltas):
+        space.step(delta._replace(old=delta.new, new=delta.old))
+    return out
+
+
+def _reached(space: JoinSpace, draft: Draft) -> Ids:
+    if draft.targets is not None:
+        return np.array(draft.targets, np.int64)
+    return space.points.find(draft.topic, draft.region)
+
+
+def _descriptions(mode: SemijoinMode, described: Described, plan: str) -> list[int]:
+    """The size of each skyline as it could be sent: a point with equal coordinates as one number."""
+    sizes = []
+    for placed in (described.old, described.new):
+        if placed is not None:
+            skyline = mode.skyline(described.table, placed, plan)
+            if skyline:
+                sizes.append(len(pack([x if x == y else (x, y) for x, y in skyline])))
+    return sizes
