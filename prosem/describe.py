@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -91,10 +93,14 @@ def equal_values(table: Table, equal: tuple[int, ...], topic: bytes) -> JsonObje
 
 
 def end_value(kind: ColumnType, code: Any) -> Any:
-    """The value at an end of a range; None where the range has no end."""
+    """The value at an end of a range; None where the range has no end, or it lies beyond all values of the type."""
     if code is BOTTOM or code is TOP or code is None or (kind.int64 and code in (INT64_MIN, INT64_MAX)):
         return None
-    return value_of(kind, code)
+    try:
+        value = value_of(kind, code)
+    except (ValueError, ArithmeticError, struct.error):
+        return None
+    return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
 def in_words(extent: Extent, kind: ColumnType) -> str:
@@ -131,8 +137,5 @@ def _parts(extent: Extent, kind: ColumnType) -> Iterator[str]:
 
 
 def _shown(kind: ColumnType, code: Any) -> str:
-    try:
-        value = value_of(kind, code)
-    except (ValueError, OverflowError):  # an end beyond all values of the type
-        return "…"
-    return repr(value) if isinstance(value, str) else str(value)
+    value = end_value(kind, code)
+    return "…" if value is None else repr(value) if isinstance(value, str) else str(value)

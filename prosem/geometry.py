@@ -91,10 +91,12 @@ class _Drawing:
         becomes = None if new is None else (new[1][0], new[2], key)
         if was is not None:
             tree.remove(*was, key)
-        found = pieces(tree, was, becomes)
-        mars = [None if point is None else tree.mar(*point[:2]) for point in (was, becomes)]
-        if was is not None:
-            tree.add(*was, key)
+        try:
+            found = pieces(tree, was, becomes)
+            mars = [None if point is None else tree.mar(*point[:2]) for point in (was, becomes)]
+        finally:
+            if was is not None:
+                tree.add(*was, key)
         form = self._form
         return {
             "equal": equal_values(form.tables[0], form.shape.equal, topic),

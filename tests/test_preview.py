@@ -86,6 +86,36 @@ def test_bad_questions_say_what_is_wrong(api: Api) -> None:
         api.call("POST", "/v1/geometry", json={"group": "none", "event": {}})
 
 
+EXTREMES: dict[str, list[Any]] = {
+    "integer": [-(2**31), 2**31 - 1, 2**63, -(2**70), "1e300", 1.5],
+    "bigint": [-(2**63), 2**63 - 1, 2**64],
+    "double precision": [1.7976931348623157e308, -1.7976931348623157e308, "1e400", "-1e400", 5e-324],
+    "numeric(4,2)": ["99.99", "1e30", "-1e30"],
+    "numeric(40,2)": ["9" * 38, "-1e60"],
+    "text": ["", "\uffff", "\U0010ffff"],
+    "date": ["0001-01-01", "9999-12-31"],
+    "timestamptz": ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"],
+    "boolean": [True, False],
+    "bytea": ["", "/w=="],
+}
+
+
+@pytest.mark.parametrize("kind", EXTREMES)
+def test_no_constant_is_too_extreme_to_be_described(api: Api, kind: str) -> None:
+    table = api.table({"k": "integer", "x": kind}, ["k"])
+    group = api.subscribe(f"SELECT MIN(k) FROM {table} WHERE x >= :a", {"a": EXTREMES[kind][0]})["group"]
+    for select in ("MIN(k)", "COUNT(*)", "*"):
+        for op in ("<", "<=", ">", ">=", "=", "<>"):
+            for constant in EXTREMES[kind]:
+                body = {"sql": f"SELECT {select} FROM {table} WHERE x {op} :a", "params": {"a": constant}}
+                answer = api.http.post("/v1/describe", json=body)
+                assert answer.status_code in (200, 422), (body, answer.text)
+    for k, constant in enumerate(EXTREMES[kind]):
+        event = {"op": "upsert", "row": {"k": k, "x": constant}}
+        answer = api.http.post("/v1/geometry", json={"group": group, "event": event})
+        assert answer.status_code in (200, 422), (event, answer.text)
+
+
 @pytest.mark.parametrize("function", ["MIN", "MAX"])
 def test_the_picture_of_an_event_is_what_it_does(api: Api, function: str) -> None:
     """The coloured points of the picture are those who are told when the event is published, with that value."""

@@ -4,7 +4,13 @@ import { fill, field, h, problem, rough } from "./dom.js";
 import { client, maybe } from "./session.js";
 import { parse, encode } from "./client/index.js";
 
-const COSTS = ["server_time", "response_time", "server_stress", "bandwidth", "affected"];
+const COSTS = [
+  ["server_time", "server time, µs"],
+  ["response_time", "response time, µs"],
+  ["server_stress", "server stress, bytes"],
+  ["bandwidth", "bandwidth, bytes"],
+  ["affected", "affected"],
+];
 
 export function explainer() {
   const table = h("select", { name: "table", onchange: () => suggest() });
@@ -77,7 +83,7 @@ function draw(answer) {
         h(
           "table",
           null,
-          h("thead", null, h("tr", null, h("th", null, "plan"), h("th", null, "weighted cost"), COSTS.map((cost) => h("th", { class: "number" }, cost.replaceAll("_", " "))))),
+          h("thead", null, h("tr", null, h("th", null, "plan"), h("th", null, "weighted cost"), COSTS.map(([, title]) => h("th", { class: "number", scope: "col" }, title)))),
           h("tbody", null, plans.map((plan) => row(plan, most))),
         ),
       ),
@@ -88,7 +94,7 @@ function draw(answer) {
 function row({ name, estimated, measured, cost, isChosen }, most) {
   const bar = h("span", { class: "bar" });
   bar.style.width = `${Math.max(2, (100 * (Number.isFinite(cost) ? cost : 0)) / most)}%`;
-  const figure = (key) => {
+  const figure = ([key]) => {
     const value = estimated[key];
     const real = measured?.[key];
     return h("td", { class: "number" }, value === undefined || value === null ? "–" : rough(Number(value)), real === undefined || real === null ? null : h("small", { class: "measured" }, ` measured ${rough(Number(real))}`));

@@ -1,6 +1,6 @@
 /** The optimizer: its weights as sliders, what they do to the server, and the plans of an event. */
 
-import { announce, bytes, fill, h, later, problem, rough } from "./dom.js";
+import { announce, bytes, count, fill, h, later, problem, rough } from "./dom.js";
 import { client, maybe, on } from "./session.js";
 import { samples } from "./sampler.js";
 import { chart } from "./chart.js";
@@ -8,9 +8,9 @@ import { explainer } from "./explain.js";
 
 const WEIGHTS = [
   ["server_time", "Server time", "work of the server for an event"],
-  ["response_time", "Response time", "until the last subscriber is told"],
-  ["server_stress", "Server stress", "messages the server sends"],
-  ["bandwidth", "Bandwidth", "bytes in the network"],
+  ["response_time", "Response time", "from the event until its subscribers are told"],
+  ["server_stress", "Server stress", "what leaves the server"],
+  ["bandwidth", "Bandwidth", "what the links of the network carry"],
 ];
 
 let settings = []; // places in `samples` where a weight was set
@@ -19,6 +19,7 @@ export function show(main) {
   const knobs = h("div", { class: "knobs" });
   const charts = h("div", { class: "charts" });
   const explain = explainer();
+  const decisions = h("section");
   fill(
     main,
     h("h2", null, "Optimizer"),
@@ -27,8 +28,10 @@ export function show(main) {
     charts,
     h("h2", null, "Explain an event"),
     explain.element,
+    decisions,
   );
   load(knobs);
+  listDecisions(decisions);
 
   function draw() {
     const series = (name) => samples.map((sample) => sample[name] ?? null);
@@ -43,11 +46,36 @@ export function show(main) {
   }
 
   draw();
-  const end = on("sample", draw);
-  return () => {
-    end();
-    explain.close?.();
-  };
+  let samplings = 0;
+  return on("sample", () => {
+    draw();
+    samplings += 1;
+    if (samplings % 3 === 0) listDecisions(decisions);
+  });
+}
+
+/** The last decisions: what was expected of the plan, and what it took. */
+async function listDecisions(section) {
+  const answer = await maybe(client.request("GET", "/v1/optimizer/decisions?limit=12")).catch(() => null);
+  if (!answer?.decisions?.length) return;
+  const cost = ({ estimates, plan }) => estimates?.[plan]?.cost;
+  const line = (decision) =>
+    h(
+      "tr",
+      null,
+      h("td", { class: "number" }, count(decision.seq)),
+      h("td", null, h("code", null, decision.group ?? "")),
+      h("td", null, decision.plan),
+      h("td", { class: "number" }, cost(decision) === undefined ? "–" : rough(cost(decision))),
+      h("td", { class: "number" }, decision.actual?.server_time === undefined ? "–" : rough(decision.actual.server_time)),
+      h("td", { class: "number" }, decision.actual?.messages === undefined ? "–" : count(decision.actual.messages)),
+    );
+  const titles = [["seq", "number"], ["group"], ["plan"], ["expected cost", "number"], ["server time, µs", "number"], ["messages", "number"]];
+  fill(
+    section,
+    h("h2", null, "Last decisions"),
+    h("div", { class: "scroll" }, h("table", { class: "decisions" }, h("thead", null, h("tr", null, titles.map(([title, kind]) => h("th", { class: kind, scope: "col" }, title)))), h("tbody", null, answer.decisions.map(line)))),
+  );
 }
 
 async function load(knobs) {
@@ -66,7 +94,7 @@ async function load(knobs) {
 function sliders(weights) {
   const outcome = h("div");
   const inputs = new Map();
-  const most = Math.max(1, ...Object.values(weights).map(Number).filter(Number.isFinite));
+  const most = 2 * Math.max(1, ...Object.values(weights).map(Number).filter(Number.isFinite)); // only ratios matter
   const put = later(150, async () => {
     try {
       const wanted = Object.fromEntries([...inputs].map(([name, input]) => [name, Number(input.value)]));

@@ -1,7 +1,10 @@
 /** Against a running server, whose address is PROSEM_URL; a proxy between cuts the connections. */
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { createServer, connect } from "node:net";
+import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 
 import { Client, ProsemError, release } from "../src/index.js";
@@ -109,7 +112,9 @@ test("every kind folds to the server's answer, over cut connections", options, a
   const client = made(url, { onState: (state) => states.push(state) });
   const direct = made();
   const t = await table(direct);
+  const other = await table(direct, { k: "integer", y: "integer", z: "integer" });
   const queries = [
+    [`SELECT * FROM ${t} JOIN ${other} USING (y) WHERE x BETWEEN 10 AND 90 AND z < 60`],
     [`SELECT MIN(y) FROM ${t} WHERE x BETWEEN 10 AND 60`],
     [`SELECT SUM(y) FROM ${t} WHERE s = 'a'`],
     [`SELECT COUNT(*) FROM ${t} WHERE x < 50`],
@@ -124,6 +129,7 @@ test("every kind folds to the server's answer, over cut connections", options, a
   for (let step = 0; step < 60; step += 1) {
     const event = () => upsert({ k: random(12), x: random(100), y: random(9), s: "abc"[random(3)] });
     await direct.publish(t, [event(), event()]);
+    if (step % 3 === 0) await direct.publish(other, [upsert({ k: random(5), y: random(9), z: random(100) })]);
     if (step % 15 === 7) cut();
   }
   await direct.publish(t, [upsert({ k: 10_000, x: 999, y: null, s: null })]);
@@ -145,6 +151,24 @@ test("every kind folds to the server's answer, over cut connections", options, a
     assert.ok(same());
   }
   assert.ok(states.filter((state) => state === "connected").length > 1, `it was cut: ${states}`);
+});
+
+test("the example of the README runs as it stands", options, async () => {
+  const readme = await readFile(new URL("../README.md", import.meta.url), "utf8");
+  const example = /```js\n(.*?)```/s.exec(readme)[1];
+  const t = `js_readme_${process.pid}`;
+  const script = example
+    .replace('"prosem-client"', JSON.stringify(new URL("../src/index.js", import.meta.url).href))
+    .replace("http://127.0.0.1:8080", URL_GIVEN)
+    .replaceAll("stocks", t);
+  const child = spawn(process.execPath, ["--input-type=module", "-e", script]);
+  const lines = createInterface({ input: child.stdout });
+  after(() => child.kill());
+  const first = await new Promise((done, fail) => {
+    lines.once("line", done);
+    child.stderr.once("data", (data) => fail(new Error(String(data))));
+  });
+  assert.match(first, /^\d+ \{/);
 });
 
 test("a slow consumer loses nothing, and nothing comes twice", options, async () => {
