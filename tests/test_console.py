@@ -175,6 +175,11 @@ def test_a_subscription_is_written_described_started_and_moved(page: Page, stock
     expect(card.locator(".figure del")).to_have_text("0.5")
     card.get_by_role("button", name="Stop").click()
     expect(card).to_have_count(0)
+    page.get_by_label("Subscription, in SQL").fill("SELECT COUNT(*) FROM stocks WHERE risk > :least")
+    expect(page.locator("#described-filter")).to_contain_text("give :least")
+    page.locator(".write [name=least]").fill("1000")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(card.locator(".figure")).to_have_text("0")
 
 
 def test_a_query_that_is_not_served_says_why(page: Page, stocks: Api) -> None:
@@ -187,11 +192,13 @@ def test_a_query_that_is_not_served_says_why(page: Page, stocks: Api) -> None:
 
 def test_what_changed_is_marked_for_every_kind_of_answer(page: Page, api: Api) -> None:
     table = api.table({"k": "integer", "x": "integer", "s": "text"}, ["k"])
+    other = api.table({"k": "integer", "note": "text"}, ["k"])
     api.publish(table, [{"op": "insert", "row": {"k": k, "x": k, "s": "a"}} for k in range(3)])
     ids = [
         api.subscribe(f"SELECT * FROM {table} WHERE x >= 0")["id"],
         api.subscribe(f"SELECT DISTINCT s FROM {table}")["id"],
         api.subscribe(f"SELECT x FROM {table} WHERE k IN (0, 1)")["id"],
+        api.subscribe(f"SELECT * FROM {table} JOIN {other} USING (k) WHERE x >= 0")["id"],
     ]
     visit(page, api)
     page.get_by_text("Subscriptions of this server").click()
@@ -201,7 +208,7 @@ def test_what_changed_is_marked_for_every_kind_of_answer(page: Page, api: Api) -
             page.get_by_role("button", name="More").click()
             page.wait_for_timeout(50)
         line.get_by_role("button", name="Watch").click()
-    rows, values, items = (page.locator(f'[data-id="{id}"]') for id in ids)
+    rows, values, items, joined = (page.locator(f'[data-id="{id}"]') for id in ids)
     expect(rows.locator("tbody tr")).to_have_count(3)
     expect(items.locator("tbody tr")).to_have_count(2)
     api.publish(table, [{"op": "update", "key": {"k": 1}, "set": {"x": 9, "s": "<b>"}}])
@@ -209,10 +216,17 @@ def test_what_changed_is_marked_for_every_kind_of_answer(page: Page, api: Api) -
     expect(values.locator("li.added")).to_have_text("+<b>")
     expect(items.locator("tr.updated")).to_contain_text("9")
     api.publish(table, [{"op": "delete", "key": {"k": 1}}])
-    expect(rows.locator("tr.removed")).to_contain_text("1")
+    expect(rows.locator("tr.removed td")).to_have_text(["−", "1", "9", "<b>"])
     expect(values.locator("li.removed")).to_have_text("−<b>")
     api.publish(table, [{"op": "insert", "row": {"k": 7, "x": 1, "s": None}}])
     expect(rows.locator("tr.added")).to_contain_text("NULL")
+    api.publish(other, [{"op": "insert", "row": {"k": 7, "note": "seven"}}])
+    expect(joined.locator("th")).to_have_text(
+        ["", f"{table}.k", f"{table}.x", f"{table}.s", f"{other}.k", f"{other}.note"]
+    )
+    expect(joined.locator("tr.added")).to_contain_text("seven")
+    api.publish(other, [{"op": "delete", "key": {"k": 7}}])
+    expect(joined.locator("tr.removed")).to_contain_text("seven")
     rows.locator("summary").click()
     expect(rows.locator(".log li")).to_have_text([re.compile(r"\+1$"), re.compile("−1$"), re.compile("~1$")])
     rows.get_by_role("button", name="Suspend").click()

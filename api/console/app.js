@@ -108,7 +108,11 @@ const keys = document.getElementById("keys");
 fill(
   keys,
   h("h2", { id: "keys-title" }, "Keys"),
-  h("dl", { class: "keys" }, KEYS.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)])),
+  h(
+    "dl",
+    { class: "keys" },
+    KEYS.map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]),
+  ),
   h("form", { method: "dialog" }, h("button", null, "Close")),
 );
 document.getElementById("help").addEventListener("click", () => keys.showModal());

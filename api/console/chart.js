@@ -15,7 +15,13 @@ export function chart(title, unit, format, series, marks = []) {
   const lines = series.map(([, values], number) => s("path", { class: `line${number}`, d: path(values, x, y) }));
   const now = series.map(([name, values]) => {
     const last = values.findLast((value) => value !== null && Number.isFinite(value));
-    return h("span", null, name ? `${name} ` : "", h("b", null, last === undefined ? "–" : format(last)), last === undefined || !unit ? "" : ` ${unit}`);
+    return h(
+      "span",
+      null,
+      name ? `${name} ` : "",
+      h("b", null, last === undefined ? "–" : format(last)),
+      last === undefined || !unit ? "" : ` ${unit}`,
+    );
   });
   const length = series[0][1].length;
   return h(
@@ -25,11 +31,15 @@ export function chart(title, unit, format, series, marks = []) {
     s(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title} over the last two minutes` },
-      [0, 0.5, 1].map((part) => s("line", { class: "grid", x1: LEFT, x2: WIDTH - 4, y1: y(most * part), y2: y(most * part) })),
+      [0, 0.5, 1].map((part) =>
+        s("line", { class: "grid", x1: LEFT, x2: WIDTH - 4, y1: y(most * part), y2: y(most * part) }),
+      ),
       s("text", { x: WIDTH - 4, y: TOP + 10, "text-anchor": "end" }, format(most)),
       s("text", { x: LEFT, y: HEIGHT - 3 }, "2 min ago"),
       s("text", { x: WIDTH - 4, y: HEIGHT - 3, "text-anchor": "end" }, "now"),
-      marks.filter((at) => at >= 0).map((at) => s("line", { class: "set", x1: x(at, length), x2: x(at, length), y1: TOP, y2: BOTTOM })),
+      marks
+        .filter((at) => at >= 0)
+        .map((at) => s("line", { class: "set", x1: x(at, length), x2: x(at, length), y1: TOP, y2: BOTTOM })),
       lines,
     ),
   );

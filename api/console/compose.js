@@ -42,7 +42,11 @@ export function composer() {
   });
   const params = h("div", { class: "params" });
   const size = h("input", { "aria-label": "how much", class: "narrow", value: draft.size, oninput: () => changed() });
-  const notify = h("select", { value: draft.notify, onchange: () => changed() }, NOTIFY.map(([value, label]) => h("option", { value }, label)));
+  const notify = h(
+    "select",
+    { value: draft.notify, onchange: () => changed() },
+    NOTIFY.map(([value, label]) => h("option", { value }, label)),
+  );
   notify.value = draft.notify;
   const notice = h("div", { class: "notify", hidden: true }, field("Tell me", notify), size);
   const durable = h("input", { type: "checkbox" });
@@ -52,8 +56,12 @@ export function composer() {
 
   function given() {
     const values = {};
-    for (const [name, input] of inputs) if (input.value !== "") values[name] = readValue(input.value);
-    const rule = notify.value && size.value !== "" && !notice.hidden ? { [notify.value]: readValue(size.value) } : undefined;
+    for (const [name, input] of inputs) {
+      const isUsed = new RegExp(`:${name}(?!\\w)`).test(sql.value); // what the query before had is not sent
+      if (isUsed && input.value !== "") values[name] = readValue(input.value);
+    }
+    const rule =
+      notify.value && size.value !== "" && !notice.hidden ? { [notify.value]: readValue(size.value) } : undefined;
     return { sql: sql.value.trim(), params: values, notify: rule };
   }
 
@@ -63,7 +71,8 @@ export function composer() {
     try {
       const found = await maybe(client.request("POST", "/v1/describe", asked));
       if (sql.value.trim() !== asked.sql) return;
-      if (found === null) return fill(becomes, h("p", { class: "faint" }, "This server does not describe queries (POST /v1/describe)."));
+      if (found === null)
+        return fill(becomes, h("p", { class: "faint" }, "This server does not describe queries (POST /v1/describe)."));
       offer(found);
       fill(becomes, description(found));
     } catch (error) {
@@ -77,18 +86,29 @@ export function composer() {
     for (const name of [...inputs.keys()]) if (!found.parameters.includes(name)) inputs.delete(name);
     for (const name of found.parameters) {
       if (inputs.has(name)) continue;
-      inputs.set(name, h("input", { class: "narrow", name, value: draft.params[name] ?? "", oninput: () => changed() }));
+      inputs.set(
+        name,
+        h("input", { class: "narrow", name, value: draft.params[name] ?? "", oninput: () => changed() }),
+      );
     }
     const wanted = found.parameters.join();
     if (params.dataset.names === wanted) return; // what is being typed in stays where it is
     params.dataset.names = wanted;
     if ([...inputs.values()].some((input) => input.value !== "")) describe(); // now with the values of an example
-    fill(params, found.parameters.map((name) => field(`:${name}`, inputs.get(name))));
+    fill(
+      params,
+      found.parameters.map((name) => field(`:${name}`, inputs.get(name))),
+    );
   }
 
   function changed() {
     size.hidden = notify.value === "";
-    draft = { sql: sql.value, params: { ...draft.params, ...Object.fromEntries([...inputs].map(([name, input]) => [name, input.value])) }, notify: notify.value, size: size.value };
+    draft = {
+      sql: sql.value,
+      params: { ...draft.params, ...Object.fromEntries([...inputs].map(([name, input]) => [name, input.value])) },
+      notify: notify.value,
+      size: size.value,
+    };
     describe();
   }
 
@@ -128,7 +148,12 @@ export function composer() {
       field("Subscription, in SQL", sql),
       params,
       notice,
-      h("div", { class: "line" }, h("button", { class: "primary", title: "Ctrl Enter" }, "Start"), h("label", { class: "check" }, durable, "keep it when this page closes")),
+      h(
+        "div",
+        { class: "line" },
+        h("button", { class: "primary", title: "Ctrl Enter" }, "Start"),
+        h("label", { class: "check" }, durable, "keep it when this page closes"),
+      ),
       outcome,
     ),
     becomes,
@@ -139,7 +164,11 @@ export function composer() {
 function introduction() {
   return [
     h("h3", null, "What it becomes"),
-    h("p", { class: "faint" }, "As you write, this side shows the type of the query, the group it joins, and the stateless filter it is reformulated into: what lets one message reach everybody it concerns, however many subscribe."),
+    h(
+      "p",
+      { class: "faint" },
+      "As you write, this side shows the type of the query, the group it joins, and the stateless filter it is reformulated into: what lets one message reach everybody it concerns, however many subscribe.",
+    ),
   ];
 }
 
@@ -153,10 +182,31 @@ function description(found) {
       "dl",
       { class: "terms" },
       term("Type", h("code", { id: "described-type" }, found.type)),
-      term("Group", h("code", null, found.group), h("span", { class: "faint" }, found.subscriptions ? ` with ${others}` : " (new)")),
+      term(
+        "Group",
+        h("code", null, found.group),
+        h("span", { class: "faint" }, found.subscriptions ? ` with ${others}` : " (new)"),
+      ),
       term("Filter", h("div", { id: "described-filter" }, filter(found))),
-      term("Plans", found.plans.join(", "), found.plans.length > 1 ? h("span", { class: "faint" }, " (chosen for each event)") : null),
-      term("Messages", found.messages.map((message) => h("p", null, h("code", null, message.name), " to ", h("i", null, message.region), h("br"), h("span", { class: "faint" }, message.payload)))),
+      term(
+        "Plans",
+        found.plans.join(", "),
+        found.plans.length > 1 ? h("span", { class: "faint" }, " (chosen for each event)") : null,
+      ),
+      term(
+        "Messages",
+        found.messages.map((message) =>
+          h(
+            "p",
+            null,
+            h("code", null, message.name),
+            " to ",
+            h("i", null, message.region),
+            h("br"),
+            h("span", { class: "faint" }, message.payload),
+          ),
+        ),
+      ),
       term("On arrival", found.update),
     ),
   ];
@@ -164,8 +214,12 @@ function description(found) {
 
 /** The place of the subscription as a condition on messages. */
 export function filter({ place, missing, messages }) {
-  if (missing.length) return h("span", { class: "faint" }, `give ${missing.map((name) => `:${name}`).join(" and ")} to see it`);
-  if (!place || place.nowhere) return place?.nowhere ? "no row can ever satisfy it: it is never told anything" : h("span", { class: "faint" }, messages[0]?.region ?? "");
+  if (missing.length)
+    return h("span", { class: "faint" }, `give ${missing.map((name) => `:${name}`).join(" and ")} to see it`);
+  if (!place || place.nowhere)
+    return place?.nowhere
+      ? "no row can ever satisfy it: it is never told anything"
+      : h("span", { class: "faint" }, messages[0]?.region ?? "");
   if (place.any) {
     return place.any.map((conjunction, at) => {
       const parts = Object.entries(conjunction).map(([name, extent]) => `${name} ${extent}`);
@@ -173,11 +227,24 @@ export function filter({ place, missing, messages }) {
     });
   }
   const equal = Object.entries(place.equal ?? {}).map(([name, value]) => `${name} = ${text(value)}`);
-  const ranges = Object.entries(place.point ?? {}).map(([name, [lo, hi]]) => ({ name, lo: lo === null ? "−∞" : text(lo), hi: hi === null ? "∞" : text(hi) }));
+  const ranges = Object.entries(place.point ?? {}).map(([name, [lo, hi]]) => ({
+    name,
+    lo: lo === null ? "−∞" : text(lo),
+    hi: hi === null ? "∞" : text(hi),
+  }));
   const region = messages[0]?.region ?? "";
   const isNested = ranges.length === 1 && /^L < lo <= l AND r <= hi < R$/.test(region);
   return [
-    h("p", null, "the point ", h("code", null, ranges.map(({ name, lo, hi }) => `lo(${name}) = ${lo}, hi(${name}) = ${hi}`).join(", ") || "of everybody")),
+    h(
+      "p",
+      null,
+      "the point ",
+      h(
+        "code",
+        null,
+        ranges.map(({ name, lo, hi }) => `lo(${name}) = ${lo}, hi(${name}) = ${hi}`).join(", ") || "of everybody",
+      ),
+    ),
     equal.length ? h("p", null, "among messages with ", h("code", null, equal.join(" and "))) : null,
     isNested ? h("p", null, "so: ", h("code", null, `L < ${ranges[0].lo} ≤ l  and  r ≤ ${ranges[0].hi} < R`)) : null,
   ];

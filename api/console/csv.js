@@ -36,7 +36,8 @@ export function readCsv(text) {
 /** A cell as a value of this column's type; the server has the last word on what is valid. */
 export function readCell(cell, type) {
   if (cell === null || cell === "") return type === "text" ? cell : null;
-  if (type === "boolean") return { true: true, t: true, 1: true, false: false, f: false, 0: false }[cell.trim().toLowerCase()] ?? cell;
+  if (type === "boolean")
+    return { true: true, t: true, 1: true, false: false, f: false, 0: false }[cell.trim().toLowerCase()] ?? cell;
   if (type === "integer" || type === "bigint") return /^\s*-?\d+\s*$/.test(cell) ? integer(cell.trim()) : cell;
   if (type === "double precision") return cell.trim() !== "" && Number.isFinite(Number(cell)) ? Number(cell) : cell;
   if (type === "jsonb") {
@@ -61,11 +62,16 @@ export function eventsOf(text, table) {
   const types = new Map(table.columns.map(({ name, type }) => [name, type]));
   const columns = names.map((name) => (name ?? "").trim());
   const unknown = columns.filter((name) => !types.has(name));
-  if (unknown.length) throw new Error(`${table.name} has no column ${unknown.join(", ")}; it has ${[...types.keys()].join(", ")}`);
+  if (unknown.length)
+    throw new Error(`${table.name} has no column ${unknown.join(", ")}; it has ${[...types.keys()].join(", ")}`);
   const missing = table.primary_key.filter((name) => !columns.includes(name));
   if (missing.length) throw new Error(`the key ${missing.join(", ")} is not among the columns of the file`);
   return records.map((record, at) => {
-    if (record.length !== columns.length) throw new Error(`record ${at + 2} has ${record.length} cells, the first line ${columns.length}`);
-    return { op: "upsert", row: Object.fromEntries(columns.map((name, to) => [name, readCell(record[to], types.get(name))])) };
+    if (record.length !== columns.length)
+      throw new Error(`record ${at + 2} has ${record.length} cells, the first line ${columns.length}`);
+    return {
+      op: "upsert",
+      row: Object.fromEntries(columns.map((name, to) => [name, readCell(record[to], types.get(name))])),
+    };
   });
 }

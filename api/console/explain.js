@@ -21,7 +21,10 @@ export function explainer() {
 
   async function fillTables() {
     tables = await client.tables().catch(() => []);
-    fill(table, tables.map(({ name }) => h("option", { value: name }, name)));
+    fill(
+      table,
+      tables.map(({ name }) => h("option", { value: name }, name)),
+    );
     await suggest();
   }
 
@@ -29,7 +32,10 @@ export function explainer() {
   async function suggest() {
     const chosen = tables.find(({ name }) => name === table.value);
     if (!chosen) return;
-    event.value = encode({ op: "upsert", row: Object.fromEntries(chosen.columns.map(({ name, type }) => [name, sample(type)])) });
+    event.value = encode({
+      op: "upsert",
+      row: Object.fromEntries(chosen.columns.map(({ name, type }) => [name, sample(type)])),
+    });
   }
 
   async function submit(submitted) {
@@ -37,14 +43,34 @@ export function explainer() {
     try {
       const body = { table: table.value, event: parse(event.value), ...(analyze.checked ? { analyze: true } : {}) };
       const answer = await maybe(client.request("POST", "/v1/explain", body));
-      fill(outcome, answer === null ? h("p", { class: "notice" }, "This server does not explain events yet (POST /v1/explain).") : draw(answer));
+      fill(
+        outcome,
+        answer === null
+          ? h("p", { class: "notice" }, "This server does not explain events yet (POST /v1/explain).")
+          : draw(answer),
+      );
     } catch (error) {
-      fill(outcome, problem(error instanceof SyntaxError ? new Error(`the event is not JSON: ${error.message}`) : error));
+      fill(
+        outcome,
+        problem(error instanceof SyntaxError ? new Error(`the event is not JSON: ${error.message}`) : error),
+      );
     }
   }
 
   fillTables();
-  const element = h("form", { class: "explain", onsubmit: submit }, h("div", { class: "line" }, field("Table", table), h("label", { class: "check" }, analyze, "measure it too, in a dry run")), field("Event", event), h("button", { class: "primary" }, "Explain"), outcome);
+  const element = h(
+    "form",
+    { class: "explain", onsubmit: submit },
+    h(
+      "div",
+      { class: "line" },
+      field("Table", table),
+      h("label", { class: "check" }, analyze, "measure it too, in a dry run"),
+    ),
+    field("Event", event),
+    h("button", { class: "primary" }, "Explain"),
+    outcome,
+  );
   return { element };
 }
 
@@ -52,7 +78,9 @@ function sample(type) {
   if (/^(integer|bigint)/.test(type)) return 30;
   if (type === "double precision") return 3.5;
   if (type.startsWith("numeric")) return "3.50";
-  return { boolean: true, date: "2024-12-31", timestamptz: "2024-12-31T12:00:00Z", bytea: "", jsonb: null }[type] ?? "AAA";
+  return (
+    { boolean: true, date: "2024-12-31", timestamptz: "2024-12-31T12:00:00Z", bytea: "", jsonb: null }[type] ?? "AAA"
+  );
 }
 
 /** The groups of an answer, whatever its outer form: each with its plans. */
@@ -63,7 +91,13 @@ export function groupsOf(answer) {
     type: group.type ?? "",
     plans: (group.plans ?? []).map((plan) => {
       const name = plan.plan ?? plan.name;
-      return { name, estimated: plan.estimated ?? plan.estimates ?? plan, measured: plan.measured ?? plan.actual ?? null, cost: Number(plan.cost), isChosen: plan.chosen === true || group.chosen === name };
+      return {
+        name,
+        estimated: plan.estimated ?? plan.estimates ?? plan,
+        measured: plan.measured ?? plan.actual ?? null,
+        cost: Number(plan.cost),
+        isChosen: plan.chosen === true || group.chosen === name,
+      };
     }),
   }));
 }
@@ -76,15 +110,34 @@ function draw(answer) {
     return h(
       "section",
       { class: "plan-group" },
-      h("h3", null, h("code", null, String(name)), type && !String(name).startsWith(type) ? h("span", { class: "faint" }, ` ${type}`) : null),
+      h(
+        "h3",
+        null,
+        h("code", null, String(name)),
+        type && !String(name).startsWith(type) ? h("span", { class: "faint" }, ` ${type}`) : null,
+      ),
       h(
         "div",
         { class: "scroll" },
         h(
           "table",
           null,
-          h("thead", null, h("tr", null, h("th", null, "plan"), h("th", null, "weighted cost"), COSTS.map(([, title]) => h("th", { class: "number", scope: "col" }, title)))),
-          h("tbody", null, plans.map((plan) => row(plan, most))),
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              h("th", null, "plan"),
+              h("th", null, "weighted cost"),
+              COSTS.map(([, title]) => h("th", { class: "number", scope: "col" }, title)),
+            ),
+          ),
+          h(
+            "tbody",
+            null,
+            plans.map((plan) => row(plan, most)),
+          ),
         ),
       ),
     );
@@ -97,7 +150,20 @@ function row({ name, estimated, measured, cost, isChosen }, most) {
   const figure = ([key]) => {
     const value = estimated[key];
     const real = measured?.[key];
-    return h("td", { class: "number" }, value === undefined || value === null ? "–" : rough(Number(value)), real === undefined || real === null ? null : h("small", { class: "measured" }, ` measured ${rough(Number(real))}`));
+    return h(
+      "td",
+      { class: "number" },
+      value === undefined || value === null ? "–" : rough(Number(value)),
+      real === undefined || real === null
+        ? null
+        : h("small", { class: "measured" }, ` measured ${rough(Number(real))}`),
+    );
   };
-  return h("tr", { class: isChosen ? "chosen" : "" }, h("td", null, name, isChosen ? h("b", null, " ✓ chosen") : null), h("td", { class: "cost" }, bar, h("span", null, Number.isFinite(cost) ? rough(cost) : "–")), COSTS.map(figure));
+  return h(
+    "tr",
+    { class: isChosen ? "chosen" : "" },
+    h("td", null, name, isChosen ? h("b", null, " ✓ chosen") : null),
+    h("td", { class: "cost" }, bar, h("span", null, Number.isFinite(cost) ? rough(cost) : "–")),
+    COSTS.map(figure),
+  );
 }

@@ -11,15 +11,29 @@ function axes(xs, ys, xName, yName, types) {
   return s(
     "g",
     { class: "axes" },
-    xs.ticks().map((tick) => [s("line", { x1: xs(tick), x2: xs(tick), y1: TOP, y2: BOTTOM }), s("text", { x: xs(tick), y: BOTTOM + 16, "text-anchor": "middle" }, label(tick, types[0]))]),
-    ys.ticks().map((tick) => [s("line", { x1: LEFT, x2: RIGHT, y1: ys(tick), y2: ys(tick) }), s("text", { x: LEFT - 6, y: ys(tick) + 4, "text-anchor": "end" }, label(tick, types[1]))]),
+    xs
+      .ticks()
+      .map((tick) => [
+        s("line", { x1: xs(tick), x2: xs(tick), y1: TOP, y2: BOTTOM }),
+        s("text", { x: xs(tick), y: BOTTOM + 16, "text-anchor": "middle" }, label(tick, types[0])),
+      ]),
+    ys
+      .ticks()
+      .map((tick) => [
+        s("line", { x1: LEFT, x2: RIGHT, y1: ys(tick), y2: ys(tick) }),
+        s("text", { x: LEFT - 6, y: ys(tick) + 4, "text-anchor": "end" }, label(tick, types[1])),
+      ]),
     s("text", { class: "name", x: RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, xName),
     s("text", { class: "name", x: LEFT, y: 16 }, yName),
   );
 }
 
 function frame(title, description, ...children) {
-  return s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${description}` }, children);
+  return s(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${description}` },
+    children,
+  );
 }
 
 /** The rows, the event's way, its maximum affected range, and the rows that become somebody's extreme. */
@@ -39,16 +53,34 @@ export function drawRows(picture, panel, { move }) {
       ? s(
           "g",
           { class: `mar ${kind}` },
-          s("rect", { x: end(mar[0], xs, LEFT), y: TOP, width: Math.max(1, end(mar[1], xs, RIGHT) - end(mar[0], xs, LEFT)), height: BOTTOM - TOP }),
+          s("rect", {
+            x: end(mar[0], xs, LEFT),
+            y: TOP,
+            width: Math.max(1, end(mar[1], xs, RIGHT) - end(mar[0], xs, LEFT)),
+            height: BOTTOM - TOP,
+          }),
           s("line", { x1: end(mar[0], xs, LEFT), x2: end(mar[1], xs, RIGHT), y1: ys(at[1]), y2: ys(at[1]) }),
-          s("text", { x: (end(mar[0], xs, LEFT) + end(mar[1], xs, RIGHT)) / 2, y: kind === "was" ? TOP + 12 : TOP + 26, "text-anchor": "middle" }, kind === "was" ? "Mar before" : "Mar after"),
+          s(
+            "text",
+            {
+              x: (end(mar[0], xs, LEFT) + end(mar[1], xs, RIGHT)) / 2,
+              y: kind === "was" ? TOP + 12 : TOP + 26,
+              "text-anchor": "middle",
+            },
+            kind === "was" ? "Mar before" : "Mar after",
+          ),
         )
       : null;
   const byKey = new Map(panel.rows.map((row, at) => [row[2].map(text).join(", "), points[at]]));
   const exposed = panel.pieces.map(({ row, value }, number) => {
     const at = byKey.get(row);
     if (!at || row === Object.values(picture.key).map(text).join(", ")) return null;
-    return s("g", null, s("circle", { class: `exposed c${number % 8}`, cx: xs(at[0]), cy: ys(at[1]), r: 5.5 }), s("text", { class: "tag", x: xs(at[0]) + 8, y: ys(at[1]) + 4 }, text(value)));
+    return s(
+      "g",
+      null,
+      s("circle", { class: `exposed c${number % 8}`, cx: xs(at[0]), cy: ys(at[1]), r: 5.5 }),
+      s("text", { class: "tag", x: xs(at[0]) + 8, y: ys(at[1]) + 4 }, text(value)),
+    );
   });
   const drawing = frame(
     "Rows",
@@ -56,17 +88,37 @@ export function drawRows(picture, panel, { move }) {
     axes(xs, ys, x.name, y.name, [x.type, y.type]),
     band(panel.mar_before, before, "was"),
     band(panel.mar_after, after, "becomes"),
-    s("g", { class: "rows" }, points.map(([atX, atY], at) => s("circle", { cx: xs(atX), cy: ys(atY), r: 2.6 }, s("title", null, `${panel.rows[at][2].map(text).join(", ")}: ${text(panel.rows[at][0])}, ${text(panel.rows[at][1])}`)))),
+    s(
+      "g",
+      { class: "rows" },
+      points.map(([atX, atY], at) =>
+        s(
+          "circle",
+          { cx: xs(atX), cy: ys(atY), r: 2.6 },
+          s(
+            "title",
+            null,
+            `${panel.rows[at][2].map(text).join(", ")}: ${text(panel.rows[at][0])}, ${text(panel.rows[at][1])}`,
+          ),
+        ),
+      ),
+    ),
     exposed,
-    before && after ? s("line", { class: "way", x1: xs(before[0]), y1: ys(before[1]), x2: xs(after[0]), y2: ys(after[1]) }) : null,
+    before && after
+      ? s("line", { class: "way", x1: xs(before[0]), y1: ys(before[1]), x2: xs(after[0]), y2: ys(after[1]) })
+      : null,
     before ? s("circle", { class: "event was", cx: xs(before[0]), cy: ys(before[1]), r: 6 }) : null,
     after ? s("circle", { class: "event becomes", cx: xs(after[0]), cy: ys(after[1]), r: 6 }) : null,
   );
   drawing.classList.add("movable");
   drawing.addEventListener("click", (click) => {
     const box = drawing.getBoundingClientRect();
-    const [px, py] = [((click.clientX - box.left) / box.width) * WIDTH, ((click.clientY - box.top) / box.height) * HEIGHT];
-    if (px >= LEFT && px <= RIGHT && py >= TOP && py <= BOTTOM) move([valueAt(xs.invert(px), x.type), valueAt(ys.invert(py), y.type)]);
+    const [px, py] = [
+      ((click.clientX - box.left) / box.width) * WIDTH,
+      ((click.clientY - box.top) / box.height) * HEIGHT,
+    ];
+    if (px >= LEFT && px <= RIGHT && py >= TOP && py <= BOTTOM)
+      move([valueAt(xs.invert(px), x.type), valueAt(ys.invert(py), y.type)]);
   });
   return drawing;
 }
@@ -90,13 +142,32 @@ export function drawSpace(picture, panel) {
       return s(
         "g",
         { class: `region c${number % 8}` },
-        s("rect", { x: x1, y: y1, width, height }, s("title", null, `new value ${text(piece.value)}, ${piece.affected} subscriptions`)),
-        isRoomy ? s("text", { x: x1 + width / 2, y: y1 + height / 2 + 4, "text-anchor": "middle" }, piece.value === null ? "none" : text(piece.value)) : null,
+        s(
+          "rect",
+          { x: x1, y: y1, width, height },
+          s("title", null, `new value ${text(piece.value)}, ${piece.affected} subscriptions`),
+        ),
+        isRoomy
+          ? s(
+              "text",
+              { x: x1 + width / 2, y: y1 + height / 2 + 4, "text-anchor": "middle" },
+              piece.value === null ? "none" : text(piece.value),
+            )
+          : null,
       );
     }),
   );
   const points = panel.points.map(([lo, hi, id, piece]) =>
-    s("circle", { class: piece === null ? "" : `told c${piece % 8}`, cx: at(lo, xs, LEFT), cy: at(hi, ys, TOP), r: piece === null ? 2.2 : 3.4 }, s("title", null, `${id}: ${text(lo)} to ${text(hi)}`)),
+    s(
+      "circle",
+      {
+        class: piece === null ? "" : `told c${piece % 8}`,
+        cx: at(lo, xs, LEFT),
+        cy: at(hi, ys, TOP),
+        r: piece === null ? 2.2 : 3.4,
+      },
+      s("title", null, `${id}: ${text(lo)} to ${text(hi)}`),
+    ),
   );
   return frame(
     "Subscriptions",

@@ -4,6 +4,7 @@ import { count, field, fill, h, later, problem } from "./dom.js";
 import { client, maybe, on } from "./session.js";
 import { drawRows, drawSpace } from "./geometry-drawing.js";
 import { isDrawable, position, valueAt } from "./scale.js";
+import { explain } from "./geometry-words.js";
 import { text } from "./results.js";
 
 let chosenGroup = null;
@@ -11,7 +12,10 @@ let chosenGroup = null;
 export function show(main) {
   const group = h("select", { "aria-label": "group", onchange: () => start(group.value) });
   const row = h("select", { "aria-label": "row", onchange: () => pick(row.value) });
-  const [x, y] = [h("input", { class: "narrow", oninput: () => typed() }), h("input", { class: "narrow", oninput: () => typed() })];
+  const [x, y] = [
+    h("input", { class: "narrow", oninput: () => typed() }),
+    h("input", { class: "narrow", oninput: () => typed() }),
+  ];
   const [xLabel, yLabel] = [field("x", x), field("y", y)];
   const [rows, space, words] = [h("div", { class: "plot" }), h("div", { class: "plot" }), h("div", { class: "words" })];
   const controls = h(
@@ -21,10 +25,25 @@ export function show(main) {
     field("Row", row),
     xLabel,
     yLabel,
-    h("span", { class: "end" }, h("button", { type: "button", onclick: () => shift(-1) }, "Make it best"), h("button", { type: "button", onclick: () => shift(1) }, "Make it worse"), h("button", { type: "button", onclick: () => remove() }, "Delete it")),
+    h(
+      "span",
+      { class: "end" },
+      h("button", { type: "button", onclick: () => shift(-1) }, "Make it best"),
+      h("button", { type: "button", onclick: () => shift(1) }, "Make it worse"),
+      h("button", { type: "button", onclick: () => remove() }, "Delete it"),
+    ),
   );
   const body = h("div", null, controls, h("div", { class: "plots" }, rows, space), words);
-  fill(main, h("h2", null, "Geometry of an event"), h("p", { class: "lead" }, "A range minimum is a point (lo, hi). An event concerns a few regions of that plane, and everybody in a region gets the same new answer. So the server sends one message a region and never looks at a subscription. Move a row and see."), body);
+  fill(
+    main,
+    h("h2", null, "Geometry of an event"),
+    h(
+      "p",
+      { class: "lead" },
+      "A range minimum is a point (lo, hi). An event concerns a few regions of that plane, and everybody in a region gets the same new answer. So the server sends one message a region and never looks at a subscription. Move a row and see.",
+    ),
+    body,
+  );
 
   let event = null; // {op, key, set?}
   let picture = null;
@@ -33,8 +52,19 @@ export function show(main) {
     const { groups } = await client.request("GET", "/v1/groups");
     const fit = groups.filter(({ type, subscriptions }) => /^range-(min|max)$/.test(type) && subscriptions > 0);
     if (!fit.length) return fill(body, nothing());
-    fill(group, fit.map((one) => h("option", { value: one.group }, `${one.template.replace(/default\.|#\d+|'/g, "")} · ${count(one.subscriptions)}`)));
-    const known = fit.find((one) => one.group === chosenGroup) ?? fit.reduce((best, one) => (one.subscriptions > best.subscriptions ? one : best));
+    fill(
+      group,
+      fit.map((one) =>
+        h(
+          "option",
+          { value: one.group },
+          `${one.template.replace(/default\.|#\d+|'/g, "")} · ${count(one.subscriptions)}`,
+        ),
+      ),
+    );
+    const known =
+      fit.find((one) => one.group === chosenGroup) ??
+      fit.reduce((best, one) => (one.subscriptions > best.subscriptions ? one : best));
     group.value = known.group;
     await start(known.group);
   }
@@ -56,23 +86,19 @@ export function show(main) {
 
   /** The picture of a row that stays as it is. */
   async function probe(name, record) {
-    const { table } = await firstTable(name);
-    const key = Object.fromEntries(table.primary_key.map((column) => [column, record[column]]));
-    return ask({ op: "update", key, set: {} }, name);
-  }
-
-  async function firstTable(name) {
     const { groups } = await client.request("GET", "/v1/groups");
-    const sql = groups.find((one) => one.group === name)?.example ?? "";
-    const tables = await client.tables();
-    const table = tables.find((one) => new RegExp(`from\\s+"?${one.name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?(\\s|$|;)`, "i").test(sql));
-    return { table: table ?? tables[0] };
+    const { example } = groups.find((one) => one.group === name);
+    const { tables } = await client.request("POST", "/v1/describe", { sql: example });
+    const { primary_key: columns } = await client.table(tables[0]);
+    const key = Object.fromEntries(columns.map((column) => [column, record[column]]));
+    return ask({ op: "update", key, set: {} }, name);
   }
 
   async function ask(wanted, name = chosenGroup) {
     try {
       const found = await maybe(client.request("POST", "/v1/geometry", { group: name, event: wanted }));
-      if (found === null) fill(words, h("p", { class: "faint" }, "This server does not draw events (POST /v1/geometry)."));
+      if (found === null)
+        fill(words, h("p", { class: "faint" }, "This server does not draw events (POST /v1/geometry)."));
       return found;
     } catch (error) {
       fill(rows);
@@ -89,10 +115,21 @@ export function show(main) {
     picture = found;
     const panel = found.panels[0];
     if (!isDrawable(found.x.type) || !isDrawable(found.y.type)) {
-      fill(words, h("p", null, `A picture needs numbers, dates or moments on both axes; ${found.x.name} is ${found.x.type} and ${found.y.name} is ${found.y.type}.`));
+      fill(
+        words,
+        h(
+          "p",
+          null,
+          `A picture needs numbers, dates or moments on both axes; ${found.x.name} is ${found.x.type} and ${found.y.name} is ${found.y.type}.`,
+        ),
+      );
       return;
     }
-    if (!panel) return fill(words, h("p", null, "The row has a NULL where the group needs a value, so the event concerns nobody."));
+    if (!panel)
+      return fill(
+        words,
+        h("p", null, "The row has a NULL where the group needs a value, so the event concerns nobody."),
+      );
     names(found);
     fill(rows, drawRows(found, panel, { move: (to) => moveTo(to) }));
     fill(space, drawSpace(found, panel));
@@ -112,8 +149,17 @@ export function show(main) {
     const sorted = [...panel.rows].sort((a, b) => position(a[1], found.y.type) - position(b[1], found.y.type));
     if (found.type === "range-max") sorted.reverse();
     const current = JSON.stringify(Object.values(found.key).map(String));
-    const options = sorted.slice(0, 300).map(([rx, ry, key]) => h("option", { value: JSON.stringify(key.map(String)) }, `${key.map(text).join(", ")}  (${text(rx)}, ${text(ry)})`));
-    if (!options.some((option) => option.value === current)) options.unshift(h("option", { value: current }, Object.values(found.key).map(text).join(", ")));
+    const options = sorted
+      .slice(0, 300)
+      .map(([rx, ry, key]) =>
+        h(
+          "option",
+          { value: JSON.stringify(key.map(String)) },
+          `${key.map(text).join(", ")}  (${text(rx)}, ${text(ry)})`,
+        ),
+      );
+    if (!options.some((option) => option.value === current))
+      options.unshift(h("option", { value: current }, Object.values(found.key).map(text).join(", ")));
     fill(row, options);
     row.value = current;
   }
@@ -121,7 +167,11 @@ export function show(main) {
   function pick(chosen) {
     const found = picture.panels[0].rows.find(([, , key]) => JSON.stringify(key.map(String)) === chosen);
     if (!found) return;
-    event = { op: "update", key: Object.fromEntries(Object.keys(picture.key).map((name, at) => [name, found[2][at]])), set: {} };
+    event = {
+      op: "update",
+      key: Object.fromEntries(Object.keys(picture.key).map((name, at) => [name, found[2][at]])),
+      set: {},
+    };
     ask(event).then((about) => {
       if (!about) return;
       picture = about;
@@ -145,7 +195,7 @@ export function show(main) {
     const ys = panel.rows.map(([, at]) => position(at, picture.y.type));
     let [low, high] = [Infinity, -Infinity];
     for (const at of ys) [low, high] = [Math.min(low, at), Math.max(high, at)];
-    const isUp = (direction > 0) === (picture.type === "range-min");
+    const isUp = direction > 0 === (picture.type === "range-min");
     const to = isUp ? low + (high - low) * 0.75 : low - (high - low) * 0.03;
     moveTo([text(atX), valueAt(to, picture.y.type)]);
   }
@@ -169,57 +219,4 @@ function nothing() {
     h("code", null, "SELECT MIN(per) FROM stocks WHERE risk BETWEEN 20 AND 40"),
     ".",
   );
-}
-
-/** The picture in words, and its regions as a list. */
-function explain(picture, panel) {
-  const best = picture.type === "range-min" ? "low" : "high";
-  const extreme = picture.type === "range-min" ? "minimum" : "maximum";
-  const { name } = picture.x;
-  const key = Object.values(picture.key).map(text).join(", ");
-  const at = (point) => `(${text(point[0])}, ${text(point[1])})`;
-  const affected = panel.pieces.reduce((sum, piece) => sum + piece.affected, 0);
-  const mar = panel.mar_before ?? panel.mar_after;
-  const verb = panel.after === null ? `is deleted from ${at(panel.before)}` : panel.before === null ? `appears at ${at(panel.after)}` : `goes from ${at(panel.before)} to ${at(panel.after)}`;
-  const where = mar && within(name, mar);
-  return [
-    h(
-      "p",
-      null,
-      h("b", null, key),
-      ` ${verb}. `,
-      mar
-        ? `No other row ${where} is as ${best}: that is its maximum affected range. So it is the ${extreme} of exactly the ranges that hold it and stay within. `
-        : `A row at the same ${name} is as ${best}, so it is nobody's ${extreme}, before or after. `,
-      panel.pieces.length
-        ? `The event makes ${panel.pieces.length === 1 ? "one region, and so one message" : `${panel.pieces.length} regions, and so ${panel.pieces.length} messages`}, for ${count(affected)} of ${count(panel.points_in_all)} subscriptions.`
-        : "The event changes no answer, so no message is sent.",
-    ),
-    panel.pieces.length
-      ? h(
-          "table",
-          { class: "pieces" },
-          h("thead", null, h("tr", null, ["", "subscriptions with", `new ${extreme}`, "row", "how many"].map((title) => h("th", { scope: "col" }, title)))),
-          h(
-            "tbody",
-            null,
-            panel.pieces.map((piece, number) =>
-              h("tr", null, h("td", null, h("span", { class: `swatch c${number % 8}` })), h("td", null, piece.boxes.map((box) => h("div", null, h("code", null, `${side(box.lo, "lo")} and ${side(box.hi, "hi")}`)))), h("td", null, piece.value === null ? "none" : text(piece.value)), h("td", null, piece.row ?? ""), h("td", { class: "number" }, count(piece.affected))),
-            ),
-          ),
-        )
-      : null,
-  ];
-}
-
-function within(name, [low, high]) {
-  if (low === null && high === null) return "at all";
-  if (low === null) return `with ${name} below ${text(high)}`;
-  return high === null ? `with ${name} above ${text(low)}` : `with ${name} between ${text(low)} and ${text(high)}`;
-}
-
-function side({ from, to, from_open: fromOpen, to_open: toOpen }, name) {
-  const left = from === null ? "" : `${text(from)} ${fromOpen ? "<" : "≤"} `;
-  const right = to === null ? "" : ` ${toOpen ? "<" : "≤"} ${text(to)}`;
-  return left || right ? `${left}${name}${right}` : `any ${name}`;
 }

@@ -41,7 +41,13 @@ export function radial(names, links, root) {
   const shares = new Map();
   for (const name of order.reverse()) {
     const own = deepest / Math.max(1, depths.get(name));
-    shares.set(name, Math.max(own, children.get(name).reduce((sum, child) => sum + shares.get(child), 0)));
+    shares.set(
+      name,
+      Math.max(
+        own,
+        children.get(name).reduce((sum, child) => sum + shares.get(child), 0),
+      ),
+    );
   }
   const places = new Map();
   const spread = [[tops[0], 0, 2 * Math.PI]];

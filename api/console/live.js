@@ -51,11 +51,20 @@ export function show(main) {
     const button = document.getElementById("move");
     if (button) button.textContent = moveLabel();
   };
-  const none = h("p", { class: "faint none" }, "Nothing is watched yet. Start a subscription above, or choose one that exists below.");
+  const none = h(
+    "p",
+    { class: "faint none" },
+    "Nothing is watched yet. Start a subscription above, or choose one that exists below.",
+  );
   fill(main, h("h1", { class: "unseen" }, "Live"), head, form, none, cards, existing());
   arrange();
   welcome();
-  const ends = [on("watched", arrange), on("told", (item) => made.get(item)?.update()), on("tables", welcome), on("market", relabel)];
+  const ends = [
+    on("watched", arrange),
+    on("told", (item) => made.get(item)?.update()),
+    on("tables", welcome),
+    on("market", relabel),
+  ];
   return () => ends.forEach((end) => end());
 }
 
@@ -77,13 +86,30 @@ function first(refresh) {
     "section",
     { class: "welcome" },
     h("h1", null, "Answers that stay right."),
-    h("p", { class: "lead" }, "Subscribe to a SQL query, and be told every change of its answer, exactly once and in order. This server has no tables yet."),
+    h(
+      "p",
+      { class: "lead" },
+      "Subscribe to a SQL query, and be told every change of its answer, exactly once and in order. This server has no tables yet.",
+    ),
     h(
       "ol",
       { class: "steps" },
-      h("li", null, h("b", null, "A table. "), h("a", { href: "#tables" }, "Create one"), ", or load the demo: 300 stocks whose prices move, and a crowd of 200 subscriptions."),
+      h(
+        "li",
+        null,
+        h("b", null, "A table. "),
+        h("a", { href: "#tables" }, "Create one"),
+        ", or load the demo: 300 stocks whose prices move, and a crowd of 200 subscriptions.",
+      ),
       h("li", null, h("b", null, "A subscription. "), "Write it in SQL; the console shows what it becomes."),
-      h("li", null, h("b", null, "Events. "), "Publish rows from a form, from a CSV file, or by ", h("code", null, "prosem publish"), ", and watch."),
+      h(
+        "li",
+        null,
+        h("b", null, "Events. "),
+        "Publish rows from a form, from a CSV file, or by ",
+        h("code", null, "prosem publish"),
+        ", and watch.",
+      ),
     ),
     h("div", { class: "line" }, button, h("a", { href: "/docs" }, "the API")),
     outcome,
@@ -95,7 +121,9 @@ const moveLabel = () => (market.isMoving() ? "Stop the market" : "Let the market
 /** Queries that fit the tables that are there. */
 function offers(tables, use) {
   const table = tables.find(({ name }) => name === "stocks") ?? tables[0];
-  const numbers = table.columns.filter(({ type }) => /^(integer|bigint|double|numeric)/.test(type)).map(({ name }) => name);
+  const numbers = table.columns
+    .filter(({ type }) => /^(integer|bigint|double|numeric)/.test(type))
+    .map(({ name }) => name);
   const [x, y] = [numbers[0], numbers[1] ?? numbers[0]];
   const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
   const move = h("button", { type: "button", class: "quiet", id: "move" }, moveLabel());
@@ -104,7 +132,15 @@ function offers(tables, use) {
     "div",
     { class: "line offers" },
     x ? h("span", { class: "faint" }, "Try:") : null,
-    x ? EXAMPLES.map(([name, make]) => h("button", { type: "button", class: "link", onclick: () => use(...make(quoted(table.name), quoted(x), quoted(y))) }, name)) : null,
+    x
+      ? EXAMPLES.map(([name, make]) =>
+          h(
+            "button",
+            { type: "button", class: "link", onclick: () => use(...make(quoted(table.name), quoted(x), quoted(y))) },
+            name,
+          ),
+        )
+      : null,
     table.name === "stocks" ? h("span", { class: "end" }, move) : null,
   );
 }
@@ -146,12 +182,19 @@ function cardOf(item) {
       body.classList.add("news");
     }
     foot.textContent = `${count(item.changes)} ${item.changes === 1 ? "change" : "changes"} · seq ${count(item.subscription.seq)}`;
-    fill(log, item.log.map(({ seq, change, at }) => h("li", null, h("span", { class: "faint" }, `${at.toLocaleTimeString()}  ${seq}`), " ", summary(change))));
+    fill(
+      log,
+      item.log.map(({ seq, change, at }) =>
+        h("li", null, h("span", { class: "faint" }, `${at.toLocaleTimeString()}  ${seq}`), " ", summary(change)),
+      ),
+    );
     if (item.error) fill(fault, problem(item.error));
   }
 
   const names = Object.keys(item.subscription.params);
-  const inputs = names.map((name) => h("input", { class: "narrow", name, value: shown(item.subscription.params[name]) }));
+  const inputs = names.map((name) =>
+    h("input", { class: "narrow", name, value: shown(item.subscription.params[name]) }),
+  );
   const move = async (event) => {
     event.preventDefault();
     try {
@@ -164,8 +207,20 @@ function cardOf(item) {
   const element = h(
     "article",
     { class: "card", "data-id": item.subscription.id },
-    h("pre", { class: "sql" }, item.sql, item.notify ? h("span", { class: "faint" }, `  notify ${encode(item.notify)}`) : null),
-    names.length ? h("form", { class: "params line", onsubmit: move, "aria-label": "parameters" }, names.map((name, at) => field(`:${name}`, inputs[at])), h("button", { class: "quiet" }, "Move")) : null,
+    h(
+      "pre",
+      { class: "sql" },
+      item.sql,
+      item.notify ? h("span", { class: "faint" }, `  notify ${encode(item.notify)}`) : null,
+    ),
+    names.length
+      ? h(
+          "form",
+          { class: "params line", onsubmit: move, "aria-label": "parameters" },
+          names.map((name, at) => field(`:${name}`, inputs[at])),
+          h("button", { class: "quiet" }, "Move"),
+        )
+      : null,
     body,
     fault,
     details,
@@ -173,7 +228,13 @@ function cardOf(item) {
       "footer",
       { class: "line" },
       h("span", { class: "faint" }, item.subscription.type),
-      h("span", { class: "end" }, pause, h("button", { type: "button", class: "quiet", onclick: () => remove(false) }, item.durable ? "Hide" : "Stop"), item.durable ? h("button", { type: "button", class: "quiet", onclick: () => remove(true) }, "Delete") : null),
+      h(
+        "span",
+        { class: "end" },
+        pause,
+        h("button", { type: "button", class: "quiet", onclick: () => remove(false) }, item.durable ? "Hide" : "Stop"),
+        item.durable ? h("button", { type: "button", class: "quiet", onclick: () => remove(true) }, "Delete") : null,
+      ),
     ),
   );
   update();
@@ -193,7 +254,27 @@ function existing() {
       after = page.at(-1)?.id;
       list.querySelector("button.more")?.remove();
       list.append(
-        ...page.map((about) => h("p", { class: "line" }, h("button", { type: "button", class: "quiet", onclick: () => watchExisting(about).catch((error) => announce(error.message)) }, "Watch"), h("code", null, about.id), h("span", { class: "faint" }, `${about.sql}  ${about.params && Object.keys(about.params).length ? encode(about.params) : ""}`))),
+        ...page.map((about) =>
+          h(
+            "p",
+            { class: "line" },
+            h(
+              "button",
+              {
+                type: "button",
+                class: "quiet",
+                onclick: () => watchExisting(about).catch((error) => announce(error.message)),
+              },
+              "Watch",
+            ),
+            h("code", null, about.id),
+            h(
+              "span",
+              { class: "faint" },
+              `${about.sql}  ${about.params && Object.keys(about.params).length ? encode(about.params) : ""}`,
+            ),
+          ),
+        ),
         page.length === 20 ? h("button", { type: "button", class: "more quiet", onclick: more }, "More") : "",
       );
       if (!list.childElementCount) fill(list, h("p", { class: "faint" }, "There are none."));

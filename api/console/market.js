@@ -54,7 +54,10 @@ export const isMoving = () => timer !== null;
 export async function load() {
   await client.createTable("stocks", COLUMNS, ["symbol"]);
   rows = stocks();
-  await publish("stocks", rows.map((row) => ({ op: "upsert", row })));
+  await publish(
+    "stocks",
+    rows.map((row) => ({ op: "upsert", row })),
+  );
   emit("tables");
   const crowd = Array.from({ length: CROWD }, (_, at) => {
     const lo = Math.floor(90 * random());
@@ -72,7 +75,12 @@ export async function load() {
 /** Prices walk at random, with a crash or a rally now and then. */
 function step() {
   const lively = [...rows].sort((a, b) => a.per - b.per).slice(0, 12); // where many minima are
-  const row = random() < 0.3 ? pick(lively) : random() < 0.05 ? rows.find(({ symbol }) => symbol === "AAA") ?? pick(rows) : pick(rows);
+  const row =
+    random() < 0.3
+      ? pick(lively)
+      : random() < 0.05
+        ? (rows.find(({ symbol }) => symbol === "AAA") ?? pick(rows))
+        : pick(rows);
   const factor = random() < 0.03 ? pick([0.5, 1.9]) : 1 + 0.03 * normal();
   row.per = Number(Math.min(90, Math.max(1, row.per * factor)).toFixed(1));
   row.price = Math.min(900, Math.max(1, Number(row.price) * factor)).toFixed(2);

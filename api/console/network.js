@@ -26,13 +26,19 @@ export function show(main) {
   const drawing = h("div", { class: "graph" });
   const figures = h("dl", { class: "terms" });
   const table = h("div", { class: "scroll" });
-  fill(main, h("h2", null, "Network"), h("p", { class: "lead", id: "network-lead" }), h("div", { class: "columns wide" }, drawing, h("section", null, figures, h("h3", null, "Links"), table)));
+  fill(
+    main,
+    h("h2", null, "Network"),
+    h("p", { class: "lead", id: "network-lead" }),
+    h("div", { class: "columns wide" }, drawing, h("section", null, figures, h("h3", null, "Links"), table)),
+  );
   let before = null; // the links as they were
   let hot = new Set(); // those that carried something last
   let drawn = "";
 
   function update(network) {
-    if (!network) return fill(drawing, h("p", { class: "notice" }, "This server does not show its network (GET /v1/network)."));
+    if (!network)
+      return fill(drawing, h("p", { class: "notice" }, "This server does not show its network (GET /v1/network)."));
     const { names, links } = graph(network);
     const counts = new Map(links.map((link) => [`${link.from}→${link.to}`, link.messages]));
     const moved = before ? links.filter((link) => link.messages > (before.get(`${link.from}→${link.to}`) ?? 0)) : [];
@@ -44,7 +50,10 @@ export function show(main) {
     }
     colour(drawing, links, hot);
     document.getElementById("network-lead").textContent = words(network, names, links, hot);
-    fill(figures, scalars(network).map(([name, value]) => [h("dt", null, name.replaceAll("_", " ")), h("dd", null, value)]));
+    fill(
+      figures,
+      scalars(network).map(([name, value]) => [h("dt", null, name.replaceAll("_", " ")), h("dd", null, value)]),
+    );
     fill(table, list(links, before, hot));
     before = counts;
   }
@@ -58,7 +67,10 @@ export function show(main) {
 function words(network, names, links, hot) {
   const total = links.reduce((sum, link) => sum + link.messages, 0);
   const nodes = `${count(names.length)} ${names.length === 1 ? "node" : "nodes"}, ${count(links.length)} ${links.length === 1 ? "link" : "links"}`;
-  const how = network.network === "local" ? "The network is within this process: the server hands messages to its edge, which knows every attached subscription. " : "";
+  const how =
+    network.network === "local"
+      ? "The network is within this process: the server hands messages to its edge, which knows every attached subscription. "
+      : "";
   return `${how}${nodes}, ${count(total)} messages carried so far. ${hot.size ? `Highlighted: the way of what was sent last (${count(hot.size)} ${hot.size === 1 ? "link" : "links"}).` : "Nothing has been sent since this page was opened."}`;
 }
 
@@ -91,13 +103,30 @@ function draw(names, links) {
   });
   const heights = names.map((name) => at(name)[1]);
   const [top, bottom] = [Math.min(...heights) - 60, Math.max(...heights) + 60]; // no empty paper above and below
-  return s("svg", { viewBox: `0 ${top} ${SIZE} ${bottom - top}`, role: "img", "aria-label": `${names.length} nodes and ${links.length} links` }, s("g", { class: "links" }, lines), nodes);
+  return s(
+    "svg",
+    {
+      viewBox: `0 ${top} ${SIZE} ${bottom - top}`,
+      role: "img",
+      "aria-label": `${names.length} nodes and ${links.length} links`,
+    },
+    s("g", { class: "links" }, lines),
+    nodes,
+  );
 }
 
 function tag(name, x, y, { angle, depth }) {
   const isLeft = depth > 0 && Math.cos(angle) < -0.2;
   const isMiddle = depth === 0 || Math.abs(Math.cos(angle)) <= 0.2;
-  return s("text", { x: x + (isMiddle ? 0 : isLeft ? -12 : 12), y: y + (isMiddle ? (depth === 0 || Math.sin(angle) < 0 ? -16 : 24) : 4), "text-anchor": isMiddle ? "middle" : isLeft ? "end" : "start" }, name);
+  return s(
+    "text",
+    {
+      x: x + (isMiddle ? 0 : isLeft ? -12 : 12),
+      y: y + (isMiddle ? (depth === 0 || Math.sin(angle) < 0 ? -16 : 24) : 4),
+      "text-anchor": isMiddle ? "middle" : isLeft ? "end" : "start",
+    },
+    name,
+  );
 }
 
 function colour(drawing, links, hot) {
@@ -122,8 +151,32 @@ function list(links, before, hot) {
     h(
       "table",
       null,
-      h("thead", null, h("tr", null, h("th", null, "link"), ["messages", "per second", "bytes"].map((name) => h("th", { class: "number" }, name)))),
-      h("tbody", null, sorted.slice(0, LISTED).map((link) => h("tr", { class: hot.has(`${link.from}→${link.to}`) ? "updated" : "" }, h("td", null, `${link.from} – ${link.to}`), h("td", { class: "number" }, count(link.messages)), h("td", { class: "number" }, count(gained(link))), h("td", { class: "number" }, bytes(link.bytes))))),
+      h(
+        "thead",
+        null,
+        h(
+          "tr",
+          null,
+          h("th", null, "link"),
+          ["messages", "per second", "bytes"].map((name) => h("th", { class: "number" }, name)),
+        ),
+      ),
+      h(
+        "tbody",
+        null,
+        sorted
+          .slice(0, LISTED)
+          .map((link) =>
+            h(
+              "tr",
+              { class: hot.has(`${link.from}→${link.to}`) ? "updated" : "" },
+              h("td", null, `${link.from} – ${link.to}`),
+              h("td", { class: "number" }, count(link.messages)),
+              h("td", { class: "number" }, count(gained(link))),
+              h("td", { class: "number" }, bytes(link.bytes)),
+            ),
+          ),
+      ),
     ),
     sorted.length > LISTED ? h("p", { class: "faint" }, `the ${LISTED} busiest of ${count(sorted.length)}`) : null,
   ];

@@ -23,7 +23,11 @@ export function show(main) {
   fill(
     main,
     h("h2", null, "Optimizer"),
-    h("p", { class: "lead" }, "Each event can be told in several ways. The optimizer estimates what each would cost, weighs the four costs as you say here, and takes the cheapest. A change is in force at once."),
+    h(
+      "p",
+      { class: "lead" },
+      "Each event can be told in several ways. The optimizer estimates what each would cost, weighs the four costs as you say here, and takes the cheapest. A change is in force at once.",
+    ),
     knobs,
     charts,
     h("h2", null, "Explain an event"),
@@ -38,8 +42,26 @@ export function show(main) {
     const marks = settings.map((mark) => samples.indexOf(mark));
     fill(
       charts,
-      chart("Throughput", "/ s", rough, [["events", series("events")], ["changes", series("changes")]], marks),
-      chart("Latency", "ms", rough, [["seen here", series("latency")], ["commit", series("commit")]], marks),
+      chart(
+        "Throughput",
+        "/ s",
+        rough,
+        [
+          ["events", series("events")],
+          ["changes", series("changes")],
+        ],
+        marks,
+      ),
+      chart(
+        "Latency",
+        "ms",
+        rough,
+        [
+          ["seen here", series("latency")],
+          ["commit", series("commit")],
+        ],
+        marks,
+      ),
       chart("Server stress", "messages / event", rough, [["", series("stress")]], marks),
       chart("Bandwidth", "/ s", bytes, [["", series("bandwidth")]], marks),
     );
@@ -67,14 +89,42 @@ async function listDecisions(section) {
       h("td", null, h("code", null, decision.group ?? "")),
       h("td", null, decision.plan),
       h("td", { class: "number" }, cost(decision) === undefined ? "–" : rough(cost(decision))),
-      h("td", { class: "number" }, decision.actual?.server_time === undefined ? "–" : rough(decision.actual.server_time)),
+      h(
+        "td",
+        { class: "number" },
+        decision.actual?.server_time === undefined ? "–" : rough(decision.actual.server_time),
+      ),
       h("td", { class: "number" }, decision.actual?.messages === undefined ? "–" : count(decision.actual.messages)),
     );
-  const titles = [["seq", "number"], ["group"], ["plan"], ["expected cost", "number"], ["server time, µs", "number"], ["messages", "number"]];
+  const titles = [
+    ["seq", "number"],
+    ["group"],
+    ["plan"],
+    ["expected cost", "number"],
+    ["server time, µs", "number"],
+    ["messages", "number"],
+  ];
   fill(
     section,
     h("h2", null, "Last decisions"),
-    h("div", { class: "scroll" }, h("table", { class: "decisions" }, h("thead", null, h("tr", null, titles.map(([title, kind]) => h("th", { class: kind, scope: "col" }, title)))), h("tbody", null, answer.decisions.map(line)))),
+    h(
+      "div",
+      { class: "scroll" },
+      h(
+        "table",
+        { class: "decisions" },
+        h(
+          "thead",
+          null,
+          h(
+            "tr",
+            null,
+            titles.map(([title, kind]) => h("th", { class: kind, scope: "col" }, title)),
+          ),
+        ),
+        h("tbody", null, answer.decisions.map(line)),
+      ),
+    ),
   );
 }
 
@@ -82,7 +132,14 @@ async function load(knobs) {
   try {
     const weights = await maybe(client.request("GET", "/v1/optimizer/weights"));
     if (weights === null) {
-      fill(knobs, h("p", { class: "notice" }, "This server has no weights to set (GET /v1/optimizer/weights): it takes the first plan of each type, or the one named by --plan."));
+      fill(
+        knobs,
+        h(
+          "p",
+          { class: "notice" },
+          "This server has no weights to set (GET /v1/optimizer/weights): it takes the first plan of each type, or the one named by --plan.",
+        ),
+      );
       return;
     }
     fill(knobs, sliders(weights));
@@ -108,7 +165,15 @@ function sliders(weights) {
   });
   const knob = ([name, title, what]) => {
     const shown = h("output", null, rough(Number(weights[name] ?? 0)));
-    const input = h("input", { type: "range", min: 0, max: most, step: most / 100, name, value: Number(weights[name] ?? 0), oninput: () => ((shown.textContent = rough(Number(input.value))), put()) });
+    const input = h("input", {
+      type: "range",
+      min: 0,
+      max: most,
+      step: most / 100,
+      name,
+      value: Number(weights[name] ?? 0),
+      oninput: () => ((shown.textContent = rough(Number(input.value))), put()),
+    });
     inputs.set(name, input);
     return h("label", { class: "knob" }, h("span", null, h("b", null, title), shown), input, h("small", null, what));
   };

@@ -47,7 +47,10 @@ export function difference(before, after, seconds) {
 let last = null;
 
 async function sample() {
-  const [text, network] = await Promise.all([client.request("GET", "/metrics"), maybe(client.request("GET", "/v1/network"))]);
+  const [text, network] = await Promise.all([
+    client.request("GET", "/metrics"),
+    maybe(client.request("GET", "/v1/network")),
+  ]);
   const bytes = (network?.links ?? []).reduce((sum, link) => sum + Number(link.bytes ?? 0), 0);
   const now = { at: performance.now(), metrics: readMetrics(text), bytes, network };
   if (last) {

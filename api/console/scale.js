@@ -33,7 +33,8 @@ export function linear([low, high], [from, to]) {
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
     const found = [];
-    for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) found.push(Number(at.toPrecision(12)));
+    for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step)
+      found.push(Number(at.toPrecision(12)));
     return found;
   };
   return scale;

@@ -6,13 +6,27 @@ import { eventsOf, readCell } from "./csv.js";
 import { latest } from "./sampler.js";
 import * as market from "./market.js";
 
-const TYPES = ["boolean", "integer", "bigint", "double precision", "numeric(12,2)", "text", "date", "timestamptz", "jsonb", "bytea"];
+const TYPES = [
+  "boolean",
+  "integer",
+  "bigint",
+  "double precision",
+  "numeric(12,2)",
+  "text",
+  "date",
+  "timestamptz",
+  "jsonb",
+  "bytea",
+];
 let chosen = null;
 
 export function show(main) {
   const list = h("div", { class: "tables" });
   const detail = h("section", { "aria-live": "polite" });
-  fill(main, h("div", { class: "columns" }, h("section", null, h("h2", null, "Tables"), list, creation(refresh)), detail));
+  fill(
+    main,
+    h("div", { class: "columns" }, h("section", null, h("h2", null, "Tables"), list, creation(refresh)), detail),
+  );
 
   async function refresh() {
     const tables = await client.tables();
@@ -20,8 +34,24 @@ export function show(main) {
     fill(
       list,
       tables.length
-        ? h("table", null, h("thead", null, h("tr", null, h("th", null, "name"), h("th", { class: "number" }, "rows"), h("th", null, "key"))), h("tbody", null, tables.map(line)))
-        : [h("p", { class: "faint" }, "There is none yet."), h("button", { type: "button", class: "primary", onclick: (event) => demo(event.target) }, "Load the demo market")],
+        ? h(
+            "table",
+            null,
+            h(
+              "thead",
+              null,
+              h("tr", null, h("th", null, "name"), h("th", { class: "number" }, "rows"), h("th", null, "key")),
+            ),
+            h("tbody", null, tables.map(line)),
+          )
+        : [
+            h("p", { class: "faint" }, "There is none yet."),
+            h(
+              "button",
+              { type: "button", class: "primary", onclick: (event) => demo(event.target) },
+              "Load the demo market",
+            ),
+          ],
     );
     fill(detail, chosen ? tableDetail(chosen, refresh) : null);
     counts();
@@ -37,7 +67,20 @@ export function show(main) {
     h(
       "tr",
       { class: table.name === chosen?.name ? "chosen" : "" },
-      h("td", null, h("button", { type: "button", class: "link", "aria-pressed": String(table.name === chosen?.name), onclick: () => ((chosen = table), refresh()) }, table.name)),
+      h(
+        "td",
+        null,
+        h(
+          "button",
+          {
+            type: "button",
+            class: "link",
+            "aria-pressed": String(table.name === chosen?.name),
+            onclick: () => ((chosen = table), refresh()),
+          },
+          table.name,
+        ),
+      ),
       h("td", { class: "number", "data-rows": table.name }, "–"),
       h("td", null, table.primary_key.join(", ")),
     );
@@ -61,12 +104,35 @@ function tableDetail(table, refresh) {
   const failed = (error) => fill(outcome, problem(error));
   return [
     h("h2", null, table.name),
-    h("p", { class: "faint" }, table.columns.map(({ name, type, nullable }) => `${name} ${type}${nullable === false ? " not null" : ""}`).join(", ")),
+    h(
+      "p",
+      { class: "faint" },
+      table.columns
+        .map(({ name, type, nullable }) => `${name} ${type}${nullable === false ? " not null" : ""}`)
+        .join(", "),
+    ),
     h(
       "div",
       { class: "line" },
-      h("button", { type: "button", class: "quiet", onclick: () => watch(`SELECT * FROM "${table.name.replaceAll('"', '""')}"`).then(() => (location.hash = "live"), failed) }, "Watch its rows"),
-      h("button", { type: "button", class: "quiet", onclick: () => client.dropTable(table.name).then(() => (emit("tables"), refresh()), failed) }, "Drop it"),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          onclick: () =>
+            watch(`SELECT * FROM "${table.name.replaceAll('"', '""')}"`).then(() => (location.hash = "live"), failed),
+        },
+        "Watch its rows",
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "quiet",
+          onclick: () => client.dropTable(table.name).then(() => (emit("tables"), refresh()), failed),
+        },
+        "Drop it",
+      ),
     ),
     eventForm(table, told, failed),
     drop(table, told, failed),
@@ -76,13 +142,25 @@ function tableDetail(table, refresh) {
 
 /** One event, a field a column. An empty field is NULL; for an update, it is left as it is. */
 function eventForm(table, told, failed) {
-  const op = h("select", { "aria-label": "operation" }, ["upsert", "insert", "update", "delete"].map((name) => h("option", null, name)));
+  const op = h(
+    "select",
+    { "aria-label": "operation" },
+    ["upsert", "insert", "update", "delete"].map((name) => h("option", null, name)),
+  );
   const inputs = table.columns.map(({ name, type }) => h("input", { name, placeholder: type, autocomplete: "off" }));
-  const values = (wanted) => Object.fromEntries(table.columns.flatMap(({ name, type }, at) => (wanted(name, inputs[at].value) ? [[name, readCell(inputs[at].value === "" ? null : inputs[at].value, type)]] : [])));
+  const values = (wanted) =>
+    Object.fromEntries(
+      table.columns.flatMap(({ name, type }, at) =>
+        wanted(name, inputs[at].value)
+          ? [[name, readCell(inputs[at].value === "" ? null : inputs[at].value, type)]]
+          : [],
+      ),
+    );
   const isKey = (name) => table.primary_key.includes(name);
   const event = () => {
     if (op.value === "delete") return { op: "delete", key: values(isKey) };
-    if (op.value === "update") return { op: "update", key: values(isKey), set: values((name, typed) => !isKey(name) && typed !== "") };
+    if (op.value === "update")
+      return { op: "update", key: values(isKey), set: values((name, typed) => !isKey(name) && typed !== "") };
     return { op: op.value, row: values(() => true) };
   };
   return h(
@@ -100,14 +178,24 @@ function eventForm(table, told, failed) {
       },
     },
     h("h3", null, "Publish an event"),
-    h("div", { class: "fields" }, field("operation", op), table.columns.map(({ name }, at) => field(isKey(name) ? `${name} (key)` : name, inputs[at]))),
+    h(
+      "div",
+      { class: "fields" },
+      field("operation", op),
+      table.columns.map(({ name }, at) => field(isKey(name) ? `${name} (key)` : name, inputs[at])),
+    ),
     h("button", { class: "primary" }, "Publish"),
   );
 }
 
 /** A CSV file, dropped or chosen. */
 function drop(table, told, failed) {
-  const chooser = h("input", { type: "file", accept: ".csv,text/csv", "aria-label": "a CSV file", onchange: () => take(chooser.files[0]) });
+  const chooser = h("input", {
+    type: "file",
+    accept: ".csv,text/csv",
+    "aria-label": "a CSV file",
+    onchange: () => take(chooser.files[0]),
+  });
   async function take(file) {
     if (!file) return;
     try {
@@ -115,7 +203,10 @@ function drop(table, told, failed) {
       if (!events.length) throw new Error("the file has no record below its first line");
       told(`Publishing ${count(events.length)} rows of ${file.name} …`);
       const answer = await client.publishMany(table.name, events);
-      if (answer.errors) throw Object.assign(new Error(`${count(answer.count)} rows were committed, then: ${answer.errors[0].detail}`), { errors: answer.errors });
+      if (answer.errors)
+        throw Object.assign(new Error(`${count(answer.count)} rows were committed, then: ${answer.errors[0].detail}`), {
+          errors: answer.errors,
+        });
       told(`Committed ${count(answer.count)} rows of ${file.name}, up to seq ${count(answer.last_seq)}.`);
     } catch (error) {
       failed(error);
@@ -142,18 +233,31 @@ function drop(table, told, failed) {
 
 function creation(refresh) {
   const name = h("input", { placeholder: "stocks", autocomplete: "off", required: true });
-  const columns = h("textarea", { rows: 4, placeholder: "symbol text\nrisk integer\nper double precision", spellcheck: "false", required: true });
+  const columns = h("textarea", {
+    rows: 4,
+    placeholder: "symbol text\nrisk integer\nper double precision",
+    spellcheck: "false",
+    required: true,
+  });
   const key = h("input", { placeholder: "symbol", autocomplete: "off", required: true });
   const outcome = h("div");
   const create = async (event) => {
     event.preventDefault();
     try {
-      const made = columns.value.split(/\n|,(?![^(]*\))/).map((line) => line.trim()).filter(Boolean).map((line) => {
-        const [, column, type] = /^(\S+)\s+(.+)$/.exec(line) ?? [];
-        if (!column) throw new Error(`“${line}” is not a name and a type, such as: risk integer`);
-        return { name: column, type: type.trim() };
-      });
-      chosen = await client.createTable(name.value.trim(), made, key.value.split(",").map((part) => part.trim()));
+      const made = columns.value
+        .split(/\n|,(?![^(]*\))/)
+        .map((line) => line.trim())
+        .filter(Boolean)
+        .map((line) => {
+          const [, column, type] = /^(\S+)\s+(.+)$/.exec(line) ?? [];
+          if (!column) throw new Error(`“${line}” is not a name and a type, such as: risk integer`);
+          return { name: column, type: type.trim() };
+        });
+      chosen = await client.createTable(
+        name.value.trim(),
+        made,
+        key.value.split(",").map((part) => part.trim()),
+      );
       fill(outcome);
       emit("tables");
       refresh();
@@ -165,6 +269,14 @@ function creation(refresh) {
     "details",
     { class: "create" },
     h("summary", null, "Create a table"),
-    h("form", { onsubmit: create }, field("Name", name), field("Columns, one a line", columns, TYPES.join(", ")), field("Primary key", key), h("button", { class: "primary" }, "Create"), outcome),
+    h(
+      "form",
+      { onsubmit: create },
+      field("Name", name),
+      field("Columns, one a line", columns, TYPES.join(", ")),
+      field("Primary key", key),
+      h("button", { class: "primary" }, "Create"),
+      outcome,
+    ),
   );
 }

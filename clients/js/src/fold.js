@@ -103,7 +103,10 @@ class Rows {
         throw new OutOfStep(`the row ${show(row)} is removed, but it is not in the answer`);
       }
     }
-    for (const [verb, mustBeThere] of [["update", true], ["add", false]]) {
+    for (const [verb, mustBeThere] of [
+      ["update", true],
+      ["add", false],
+    ]) {
       for (const row of change[verb] ?? []) {
         const name = rowIdentity(row, this._key);
         if (this._rows.has(name) !== mustBeThere) {

@@ -3,7 +3,8 @@
 /** A value as JSON carries it. A whole number that a `number` would round is a `bigint`; `numeric` is text. */
 export type Value = null | boolean | number | bigint | string | Value[] | { [name: string]: Value };
 /** A value that may be sent: also a Date (ISO 8601) and bytes (base64). */
-export type Sendable = null | boolean | number | bigint | string | Date | Uint8Array | Sendable[] | { [name: string]: Sendable };
+export type Sendable =
+  null | boolean | number | bigint | string | Date | Uint8Array | Sendable[] | { [name: string]: Sendable };
 export type Row = Record<string, Value>;
 
 export type Event =

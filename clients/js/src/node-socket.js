@@ -22,10 +22,17 @@ export class NodeSocket {
     this.onopen = this.onmessage = this.onerror = this.onclose = null;
     const target = new URL(url.replace(/^ws/, "http"));
     const key = randomBytes(16).toString("base64");
-    const headers = { Connection: "Upgrade", Upgrade: "websocket", "Sec-WebSocket-Key": key, "Sec-WebSocket-Version": "13" };
+    const headers = {
+      Connection: "Upgrade",
+      Upgrade: "websocket",
+      "Sec-WebSocket-Key": key,
+      "Sec-WebSocket-Version": "13",
+    };
     this._request = (target.protocol === "https:" ? secure : plain)(target, { headers });
     this._request.on("upgrade", (response, socket, head) => {
-      const expected = createHash("sha1").update(key + GUID).digest("base64");
+      const expected = createHash("sha1")
+        .update(key + GUID)
+        .digest("base64");
       if (response.headers["sec-websocket-accept"] !== expected) return this._fail(new Error("no WebSocket server"));
       this._opened(socket, head);
     });

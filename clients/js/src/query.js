@@ -3,7 +3,8 @@
  * words around FROM are read here, never the conditions; the server is the one that understands the query.
  */
 
-const TOKEN = /(?<skip>\s+|--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*')|(?<quoted>"(?:[^"]|"")*")|(?<word>[\p{L}\p{N}_]+)|./gsu;
+const TOKEN =
+  /(?<skip>\s+|--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*')|(?<quoted>"(?:[^"]|"")*")|(?<word>[\p{L}\p{N}_]+)|./gsu;
 
 /** `{table, distinct}`: the one table of a query (null: several, or none) and the column of its DISTINCT. */
 export function outline(sql) {

@@ -13,9 +13,21 @@ test("whole answers are replaced, without what was before", () => {
 });
 
 test("rows are told apart by their key, and keep their place", () => {
-  const before = { rows: [{ k: 1, v: 7 }, { k: 2, v: 5 }, { k: 3, v: 1 }] };
+  const before = {
+    rows: [
+      { k: 1, v: 7 },
+      { k: 2, v: 5 },
+      { k: 3, v: 1 },
+    ],
+  };
   const change = { add: [{ k: 9, v: 0 }], remove: [{ k: 1 }], update: [{ k: 2, v: 6 }] };
-  assert.deepEqual(fold(before, change, { key: ["k"] }), { rows: [{ k: 2, v: 6 }, { k: 3, v: 1 }, { k: 9, v: 0 }] });
+  assert.deepEqual(fold(before, change, { key: ["k"] }), {
+    rows: [
+      { k: 2, v: 6 },
+      { k: 3, v: 1 },
+      { k: 9, v: 0 },
+    ],
+  });
   assert.equal(before.rows.length, 3, "the result before is not touched");
   for (const wrong of [{ remove: [{ k: 4 }] }, { add: [{ k: 1 }] }, { update: [{ k: 4 }] }, { remove: [{ v: 7 }] }]) {
     assert.throws(() => fold(before, wrong, { key: ["k"] }), { code: "out-of-step" });
@@ -29,9 +41,24 @@ test("joined rows are told apart as a whole, whatever the order of their members
 });
 
 test("items come and go by their key", () => {
-  const before = { items: [{ key: { k: 1 }, value: 2 }, { key: { k: 2 }, value: 3 }] };
-  const change = { items: [{ key: { k: 1 }, value: null, previous: 2 }, { key: { k: 5 }, value: 1, previous: null }] };
-  assert.deepEqual(fold(before, change), { items: [{ key: { k: 2 }, value: 3 }, { key: { k: 5 }, value: 1 }] });
+  const before = {
+    items: [
+      { key: { k: 1 }, value: 2 },
+      { key: { k: 2 }, value: 3 },
+    ],
+  };
+  const change = {
+    items: [
+      { key: { k: 1 }, value: null, previous: 2 },
+      { key: { k: 5 }, value: 1, previous: null },
+    ],
+  };
+  assert.deepEqual(fold(before, change), {
+    items: [
+      { key: { k: 2 }, value: 3 },
+      { key: { k: 5 }, value: 1 },
+    ],
+  });
   assert.deepEqual(fold(before, { key: { k: 2 }, value: 9 }).items[1], { key: { k: 2 }, value: 9 });
 });
 
@@ -64,23 +91,40 @@ test("a fold of random changes is the set that was meant", () => {
       held.has(value) ? held.delete(value) : held.add(value);
     }
     result = fold(result, change, { type: "integer" });
-    assert.deepEqual(result.values, [...held].sort((a, b) => a - b));
+    assert.deepEqual(
+      result.values,
+      [...held].sort((a, b) => a - b),
+    );
   }
 });
 
 test("numbers are exact both ways", () => {
-  const text = '{"a":9007199254740993,"b":-9223372036854775808,"c":5,"d":"9007199254740993","e":0.30000000000000004,"f":1e300}';
+  const text =
+    '{"a":9007199254740993,"b":-9223372036854775808,"c":5,"d":"9007199254740993","e":0.30000000000000004,"f":1e300}';
   const value = parse(text);
-  assert.deepEqual(value, { a: 9007199254740993n, b: -9223372036854775808n, c: 5, d: "9007199254740993", e: 0.1 + 0.2, f: 1e300 });
+  assert.deepEqual(value, {
+    a: 9007199254740993n,
+    b: -9223372036854775808n,
+    c: 5,
+    d: "9007199254740993",
+    e: 0.1 + 0.2,
+    f: 1e300,
+  });
   assert.equal(encode(value), text.replace("1e300", "1e+300"));
   assert.deepEqual(parse('["12\\"9007199254740993", 9007199254740993]'), ['12"9007199254740993', 9007199254740993n]);
-  assert.equal(encode({ raw: new Uint8Array([104, 105]), at: new Date(0) }), '{"raw":"aGk=","at":"1970-01-01T00:00:00.000Z"}');
+  assert.equal(
+    encode({ raw: new Uint8Array([104, 105]), at: new Date(0) }),
+    '{"raw":"aGk=","at":"1970-01-01T00:00:00.000Z"}',
+  );
   assert.throws(() => encode({ x: NaN }), TypeError);
   assert.equal(identity({ b: [1n, null], a: "x" }), identity({ a: "x", b: [1, null] }));
 });
 
 test("the outline of a query", () => {
-  assert.deepEqual(outline("SELECT DISTINCT t.sector FROM Stocks t WHERE note = 'from a join'"), { table: "stocks", distinct: "sector" });
+  assert.deepEqual(outline("SELECT DISTINCT t.sector FROM Stocks t WHERE note = 'from a join'"), {
+    table: "stocks",
+    distinct: "sector",
+  });
   assert.deepEqual(outline('SELECT * FROM "My ""T" -- join'), { table: 'My "T', distinct: null });
   assert.equal(outline("SELECT * FROM r JOIN s USING (b)").table, null);
   const definition = { columns: [{ name: "k", type: "integer" }], primary_key: ["k"] };

@@ -45,7 +45,10 @@ async function proxy() {
   const open = new Set();
   const server = createServer((near) => {
     const far = connect(Number(port), hostname);
-    for (const [one, other] of [[near, far], [far, near]]) {
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ]) {
       open.add(one);
       one.on("close", () => (open.delete(one), other.destroy()));
       one.on("error", () => {});
@@ -98,7 +101,12 @@ test("refusals are errors that say where", options, async () => {
 test("whole numbers of 64 bits and numerics stay exact", options, async () => {
   const client = made();
   const t = await table(client, { k: "bigint", v: "bigint", n: "numeric(30,4)", raw: "bytea" });
-  const row = { k: 9007199254740993n, v: -9223372036854775808n, n: "12345678901234567890.1234", raw: new Uint8Array([1]) };
+  const row = {
+    k: 9007199254740993n,
+    v: -9223372036854775808n,
+    n: "12345678901234567890.1234",
+    raw: new Uint8Array([1]),
+  };
   await client.publish(t, [upsert(row), upsert({ k: 9007199254740992n, v: 5, n: "1" })]);
   const rows = await client.subscribe(`SELECT * FROM ${t} WHERE k > :k`, { k: 9007199254740992n });
   assert.deepEqual(rows.result.rows, [{ ...row, raw: "AQ==" }]);
@@ -141,7 +149,8 @@ test("every kind folds to the server's answer, over cut connections", options, a
     const same = () =>
       result.rows || result.items
         ? identity(sorted(result)) === identity(sorted(subscription.result))
-        : subscription.result.value === result.value && identity(subscription.result.values ?? 0) === identity(result.values ?? 0);
+        : subscription.result.value === result.value &&
+          identity(subscription.result.values ?? 0) === identity(result.values ?? 0);
     let last = subscription.seq;
     while (!same()) {
       const { value } = await subscription.next();
@@ -179,7 +188,10 @@ test("a slow consumer loses nothing, and nothing comes twice", options, async ()
   await Promise.all(Array.from({ length: 30 }, (_, k) => publisher.publish(t, [{ op: "insert", row: { k } }])));
   const seen = [];
   await until(count, ({ result }) => seen.push(result.value) && result.value === 30);
-  assert.deepEqual(seen, Array.from({ length: 30 }, (_, k) => k + 1));
+  assert.deepEqual(
+    seen,
+    Array.from({ length: 30 }, (_, k) => k + 1),
+  );
   await assert.rejects(publisher.publish(t, [{ op: "insert", row: { k: 1 } }]), { status: 409 });
   assert.equal((await publisher.publish(t, [upsert({ k: 31 })])).count, 1);
 });
@@ -196,8 +208,14 @@ test("going on later, in another client", options, async () => {
   await second.publish(t, [upsert({ k: 2, x: 2 }), { op: "delete", key: { k: 1 } }]);
   const again = await second.attach(`later-${t}`, saved);
   const told = [(await again.next()).value, (await again.next()).value];
-  assert.deepEqual(told.map(({ snapshot }) => snapshot), [false, false]);
-  assert.deepEqual(told[1].result.rows.map(({ k }) => k), [2]);
+  assert.deepEqual(
+    told.map(({ snapshot }) => snapshot),
+    [false, false],
+  );
+  assert.deepEqual(
+    told[1].result.rows.map(({ k }) => k),
+    [2],
+  );
 });
 
 test("what is not durable is made anew after a lost connection", options, async () => {
@@ -221,7 +239,10 @@ test("what is not durable is made anew after a lost connection", options, async 
 test("pinned variables move every subscription that follows them, when released", options, async () => {
   const client = made();
   const t = await table(client);
-  await client.publish(t, Array.from({ length: 10 }, (_, k) => upsert({ k, x: k, y: k })));
+  await client.publish(
+    t,
+    Array.from({ length: 10 }, (_, k) => upsert({ k, x: k, y: k })),
+  );
   const sql = `SELECT COUNT(*) FROM ${t} WHERE x BETWEEN :at - :reach AND :at + :reach`;
   const [at, reach] = [client.pin(0), client.pin(1)];
   const near = await client.subscribe(sql, { at, reach });
