@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cn.geometry import BOTTOM, INT64_MAX, INT64_MIN, TOP, Extent
@@ -15,8 +15,10 @@ from prosem.model import JsonObject, Table
 from prosem.state import State
 from prosem.types.base import Bound, Form, Surroundings
 from prosem.types.filter import FilterForm
+from prosem.types.join import JoinForm
 from prosem.types.ranges import RangeForm
 from prosem.types.registry import TYPES
+from prosem.types.value import ValueForm
 from prosem.types.value_measure import value_of
 from prosem.wire import decode
 
@@ -70,18 +72,31 @@ def place_in_words(form: Form, bound: Bound) -> JsonObject:
                 for filter in bound.place
             ]
         }
+    if isinstance(form, ValueForm):
+        table = form.items.table
+        return {"equal": equal_values(table, table.key_positions, bound.topic)}
+    if isinstance(form, JoinForm):
+        ranged = [
+            (table, at, f"{table.name}.{table.names[at]}")
+            for table, some in zip(form.tables, form.shape.ranged, strict=True)
+            for at in some
+        ]
+        return {"equal": {}, "point": _ends(ranged, bound.place)}
     return {}
 
 
 def _point(form: RangeForm, bound: Bound) -> JsonObject:
     shape, table = form.shape, form.shape.table
-    place = bound.place
-    assert place is not None
-    found = {}
-    for number, at in enumerate(shape.ranged):
-        kind = table.columns[at].type
-        found[table.names[at]] = [end_value(kind, code) for code in place[2 * number : 2 * number + 2]]
-    return {"equal": equal_values(table, shape.equal, bound.topic), "point": found}
+    ranged = [(table, at, table.names[at]) for at in shape.ranged]
+    return {"equal": equal_values(table, shape.equal, bound.topic), "point": _ends(ranged, bound.place)}
+
+
+def _ends(ranged: Sequence[tuple[Table, int, str]], place: Any) -> JsonObject:
+    """Both ends of each range by its name; they stand in pairs in the place."""
+    return {
+        name: [end_value(table.columns[at].type, code) for code in place[2 * number : 2 * number + 2]]
+        for number, (table, at, name) in enumerate(ranged)
+    }
 
 
 def equal_values(table: Table, equal: tuple[int, ...], topic: bytes) -> JsonObject:

@@ -14,7 +14,7 @@ from typing import Any, cast
 from cn.geometry import Interval
 from prosem.columns import ColumnType
 from prosem.describe import end_value, equal_values
-from prosem.errors import InputError, NotFoundError, ProsemError
+from prosem.errors import InputError, NotFoundError
 from prosem.index.a2b_tree import A2BTree
 from prosem.language.parse import parse
 from prosem.model import Group, JsonObject, Key, Row
@@ -22,7 +22,7 @@ from prosem.state import State
 from prosem.types.base import Rows
 from prosem.types.extreme import ExtremeForm, ExtremeSpace
 from prosem.types.extreme_rule import Piece, pieces
-from prosem.validate import Effect, effects
+from prosem.validate import Effect, effect
 
 MOST_SHOWN = 1_500  # rows, and points
 MOST_SEEN = 20_000  # that are looked at to find those to show
@@ -34,23 +34,19 @@ def picture(state: State, group_name: str, event: Any) -> JsonObject:
     """The picture; one panel for each combination of equality values that the event concerns (at most two)."""
     group, form, space = _range_group(state, group_name)
     table = form.tables[0]
-    try:
-        (effect,) = effects(table, state.rows[table.id], [event], at="")
-    except ProsemError as error:
-        error.at = "/event" + (error.at or "/0").removeprefix("/0")
-        raise
+    found = effect(table, state.rows[table.id], event, "/event", state.table_store.family(table))
     place = form.placer()
-    old, new = place(effect.old), place(effect.new)
+    old, new = place(found.old), place(found.new)
     topics = list(dict.fromkeys(placed[0] for placed in (old, new) if placed is not None))
     x, y = table.columns[form.shape.ranged[0]], table.columns[form.y]
-    drawing = _Drawing(state, form, space, place, effect)
+    drawing = _Drawing(state, form, space, place, found)
     return {
         "group": group.name,
         "type": group.type,
         "table": table.name,
         "x": {"name": x.name, "type": x.type.name},
         "y": {"name": y.name, "type": y.type.name},
-        "key": table.key_object(effect.key),
+        "key": table.key_object(found.key),
         "panels": [
             drawing.panel(topic, *(p if p and p[0] == topic else None for p in (old, new)))
             for topic in topics

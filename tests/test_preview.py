@@ -56,6 +56,11 @@ def test_the_place_is_told_in_the_columns_values(api: Api) -> None:
     }
     rows = described(api, f"SELECT * FROM {table} WHERE (k > 3 AND k <= 9) OR s IN ('a', 'b') OR d IS NULL")
     assert rows["place"]["any"] == [{"k": "4 ≤ … ≤ 9"}, {"s": "= 'a' or = 'b'"}, {"d": "NULL"}]
+    value = described(api, f"SELECT x FROM {table} WHERE k = 7", notify={"change": 1})
+    assert value["place"] == {"equal": {"k": 7}}
+    other = api.table({"k": "integer", "z": "numeric(4,1)"}, ["k"])
+    joined = described(api, f"SELECT * FROM {table} JOIN {other} USING (k) WHERE z < 5 AND x >= 2 AND z > 1")
+    assert joined["place"]["point"] == {f"{table}.x": [2.0, None], f"{other}.z": ["1.1", "4.9"]}
     assert described(api, f"SELECT MIN(k) FROM {table} WHERE x BETWEEN 2 AND 1")["place"] == {"nowhere": True}
 
 

@@ -214,38 +214,32 @@ function description(found) {
 
 /** The place of the subscription as a condition on messages. */
 export function filter({ place, missing, messages }) {
-  if (missing.length)
+  if (missing.length) {
     return h("span", { class: "faint" }, `give ${missing.map((name) => `:${name}`).join(" and ")} to see it`);
-  if (!place || place.nowhere)
-    return place?.nowhere
-      ? "no row can ever satisfy it: it is never told anything"
-      : h("span", { class: "faint" }, messages[0]?.region ?? "");
-  if (place.any) {
-    return place.any.map((conjunction, at) => {
-      const parts = Object.entries(conjunction).map(([name, extent]) => `${name} ${extent}`);
-      return h("p", null, at ? h("b", null, "or ") : null, h("code", null, parts.join(" and ") || "every row"));
-    });
   }
-  const equal = Object.entries(place.equal ?? {}).map(([name, value]) => `${name} = ${text(value)}`);
-  const ranges = Object.entries(place.point ?? {}).map(([name, [lo, hi]]) => ({
+  if (place?.nowhere) return "no row can ever satisfy it: it is never told anything";
+  if (place?.any) return conjunctions(place.any);
+  const region = messages[0]?.region ?? "";
+  const equal = Object.entries(place?.equal ?? {}).map(([name, value]) => `${name} = ${text(value)}`);
+  const ranges = Object.entries(place?.point ?? {}).map(([name, [lo, hi]]) => ({
     name,
     lo: lo === null ? "−∞" : text(lo),
     hi: hi === null ? "∞" : text(hi),
   }));
-  const region = messages[0]?.region ?? "";
-  const isNested = ranges.length === 1 && /^L < lo <= l AND r <= hi < R$/.test(region);
+  const point = ranges.map(({ name, lo, hi }) => `lo(${name}) = ${lo}, hi(${name}) = ${hi}`).join(", ");
+  const isNested = ranges.length === 1 && region === "L < lo <= l AND r <= hi < R";
+  if (!point && !equal.length)
+    return h("span", { class: "faint" }, place?.point ? "every message of the group" : region);
   return [
-    h(
-      "p",
-      null,
-      "the point ",
-      h(
-        "code",
-        null,
-        ranges.map(({ name, lo, hi }) => `lo(${name}) = ${lo}, hi(${name}) = ${hi}`).join(", ") || "of everybody",
-      ),
-    ),
+    point ? h("p", null, "the point ", h("code", null, point)) : null,
     equal.length ? h("p", null, "among messages with ", h("code", null, equal.join(" and "))) : null,
     isNested ? h("p", null, "so: ", h("code", null, `L < ${ranges[0].lo} ≤ l  and  r ≤ ${ranges[0].hi} < R`)) : null,
   ];
+}
+
+function conjunctions(any) {
+  return any.map((conjunction, at) => {
+    const parts = Object.entries(conjunction).map(([name, extent]) => `${name} ${extent}`);
+    return h("p", null, at ? h("b", null, "or ") : null, h("code", null, parts.join(" and ") || "every row"));
+  });
 }

@@ -10,7 +10,10 @@ import { text } from "./results.js";
 let chosenGroup = null;
 
 export function show(main) {
-  const group = h("select", { "aria-label": "group", onchange: () => start(group.value) });
+  const group = h("select", {
+    "aria-label": "group",
+    onchange: () => start(group.value).catch((error) => fill(words, problem(error))),
+  });
   const row = h("select", { "aria-label": "row", onchange: () => pick(row.value) });
   const [x, y] = [
     h("input", { class: "narrow", oninput: () => typed() }),

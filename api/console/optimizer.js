@@ -167,6 +167,8 @@ function sliders(weights) {
     const shown = h("output", null, rough(Number(weights[name] ?? 0)));
     const input = h("input", {
       type: "range",
+      id: `weight-${name}`,
+      "aria-describedby": `what-${name}`,
       min: 0,
       max: most,
       step: most / 100,
@@ -175,7 +177,13 @@ function sliders(weights) {
       oninput: () => ((shown.textContent = rough(Number(input.value))), put()),
     });
     inputs.set(name, input);
-    return h("label", { class: "knob" }, h("span", null, h("b", null, title), shown), input, h("small", null, what));
+    return h(
+      "div",
+      { class: "knob" },
+      h("span", null, h("label", { for: input.id }, h("b", null, title)), shown),
+      input,
+      h("small", { id: `what-${name}` }, what),
+    );
   };
   return [WEIGHTS.map(knob), outcome];
 }
