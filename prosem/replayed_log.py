@@ -36,7 +36,7 @@ from prosem.wire import decode_exact
 
 FEW = 8  # subscriptions that are asked one by one whether a row concerns them
 MAX_BOXES = 16  # in one query; more places are read as one box around all
-ROWS_A_TURN = 2000
+ROWS_A_TURN, EVENTS_A_TURN = 250, 25
 _read_message = msgspec.msgpack.Decoder(Message).decode
 
 
@@ -53,15 +53,18 @@ async def retell(store: ReplayStore, requests: Sequence[Request], metrics: Metri
         for number, table in enumerate(form.tables):
             async for chunk in past.rows(table, run.boxes(number)):
                 run.load(number, chunk)
+                await asyncio.sleep(0)
         async for events in past.events(run.table_ids, after, past.last_seq):
             run.roll_back(events)
+            await asyncio.sleep(0)
         for _ in run.begin():
             await asyncio.sleep(0)
         run.changes.extend(await past.changes(space.id, after, upto))
         async for events in past.events(run.table_ids, after, upto):
-            for event in events:
+            for number, event in enumerate(events):
                 run.take(event)
-            await asyncio.sleep(0)
+                if number % EVENTS_A_TURN == 0:  # live streams wait no longer than that
+                    await asyncio.sleep(0)
     run.finish()
 
 
