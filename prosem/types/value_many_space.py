@@ -322,11 +322,19 @@ class ManySpace(Sketched):
             named = self.points.find(topic, region).tolist()
             if plan == "enumerate":
                 named += self.points.find(ALL, region).tolist()
-            elif self.points.any(ALL, region):
+            elif self._is_anybody(region):
                 drafts.append(Draft("item", ALL, region, payload=payload))
             if named:
                 drafts.append(Draft("item", topic, targets=tuple(named), payload=payload))
         return drafts
+
+    def _is_anybody(self, region: Region) -> bool:
+        """Whether somebody who selects all rows is told; radii are somebody's, so only epochs can be empty."""
+        if len(self._count) == 1 and ALL in self._count:
+            births = region[0][1]
+            if not births.low and (births.high is None or births.high >= self._last[ALL]):
+                return True
+        return self.points.any(ALL, region)
 
     def check(self) -> None:
         """The invariants, in O(N)."""
