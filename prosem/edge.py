@@ -168,10 +168,9 @@ class Edge:
 
     def _renew(self, space: int) -> None:
         """What is held of a space's subscriptions is of no use any more: attach their streams where they stand."""
-        for host in self._hosts.values():
-            if host.space.id == space:
-                for stream in list(host.streams):
-                    stream.sink.renew(stream)
+        concerned = [host for host in self._hosts.values() if host.space.id == space]
+        for stream in [stream for host in concerned for stream in host.streams]:
+            stream.sink.renew(stream)
 
     def _place(self, host: Host) -> None:
         bound = host.bound or NOWHERE

@@ -425,6 +425,16 @@ def test_subscriptions_outlive_a_kill(own_server: ServerProcess) -> None:
         last = api.publish(s, [delete(1)])["last_seq"]
         told = heard(api, id, start, last)
         assert [(len(added), len(removed)) for _, added, removed in told] == [(1, 0), (1, 0), (0, 1)]
+        with pytest.raises(Refused, match="1 subscriptions use the table"):
+            api.call("DELETE", f"/v1/tables/{s}")
+        api.delete(id)
+        api.call("DELETE", f"/v1/tables/{s}")
+    own_server.kill()
+    with Api(own_server.start()) as api:
+        with pytest.raises(Refused, match="there is no table"):
+            api.subscribe(f"SELECT * FROM {r} JOIN {s} USING (b)")
+        api.table({"k": "integer", "b": "integer", "c": "integer"}, ["k"], s)
+        assert api.subscribe(f"SELECT * FROM {r} JOIN {s} USING (b) WHERE a < 9")["result"] == {"rows": []}
 
 
 def test_another_decomposition_leaves_no_gap() -> None:
