@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -222,6 +223,7 @@ def bench(
     name: Annotated[str, typer.Argument(help="which one, or all; without a name they are listed")] = "",
     quick: Annotated[bool, typer.Option(help="small sizes, under a minute")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
+    plot: Annotated[str, typer.Option(help="also draw its curves into this file (png, svg or pdf)")] = "",
 ) -> None:
     """Measure the parts of the server and the whole, beside the papers' figures and the naive way."""
     from bench.registry import BENCHES
@@ -233,7 +235,12 @@ def bench(
             typer.echo(f"{known:12} {text}")
         return
     for known in BENCHES if name == "all" else [name]:
-        BENCHES[known][0](quick).show(json_output)
+        report = BENCHES[known][0](quick)
+        if plot:
+            from bench.plots import draw
+
+            draw(report, Path(plot))
+        report.show(json_output)
 
 
 def main() -> None:

@@ -19,6 +19,16 @@ from rich.table import Table
 _progress = Console(stderr=True)
 
 
+@dataclass(frozen=True)
+class Curve:
+    """A diagram: named lines over one axis each, for `--plot`."""
+
+    title: str
+    x: str
+    y: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
 @dataclass
 class Report:
     """The outcome of a benchmark. `figures` keeps the names that outside checks use."""
@@ -28,6 +38,7 @@ class Report:
     figures: dict[str, Any] = field(default_factory=dict)
     tables: list[tuple[str, Sequence[Mapping[str, Any]]]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
     def show(self, as_json: bool) -> None:

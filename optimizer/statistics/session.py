@@ -73,13 +73,13 @@ def open_session(master: str = "") -> Iterator[Session]:
         "PYSPARK_GATEWAY_PORT" in os.environ
     )  # by spark-submit: Java runs already, and knows its master
     origin = "spark-submit"
-    if not submitted:
-        java = find_java()
-        use(java)
-        origin = str(java)
-        master = master or "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="prosem-spark-") as folder:
+        if not submitted:
+            java = find_java(Path(folder))
+            use(java)
+            origin = str(java)
+            master = master or "local[*]"
         builder = SparkSession.builder
         for name, value in _configuration(master, Path(folder)).items():
             builder = builder.config(name, value)

@@ -1,0 +1,185 @@
+"""The statistics job: rows of the event log a second, from a million to ten, and how that grows.
+
+One embedded PostgreSQL whose log grows; for each size the job runs on an empty archive: read by two executors or more,
+archived as Parquet, sketched and written as a run. The time of the session's start is told apart. Beside it PostgreSQL
+alone, asked for the same figures of one column after the other, at the smallest size; and a run that finds 1 % new.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from bench.common import Curve, Report, fail, progress, resident_bytes
+from optimizer.statistics import StatisticsError
+from prosem.errors import SetupError
+from prosem.store import schema
+from prosem.store.embedded import EmbeddedPostgres
+
+if TYPE_CHECKING:
+    from optimizer.statistics.job import Outcome
+    from optimizer.statistics.session import Session
+
+SIZES = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
+QUICK = (20_000, 40_000)
+MEASUREMENTS = 20_000
+SUBSCRIPTIONS = 100_000
+COLUMNS = ({"name": "k", "type": "integer"}, {"name": "x", "type": "integer"}, {"name": "price", "type": "numeric(12,2)"},
+           {"name": "name", "type": "text"})  # fmt: skip
+_STATEMENT = "SELECT MIN(price) FROM stocks WHERE x BETWEEN :lo AND :hi"
+_EVENTS = """
+    INSERT INTO prosem.event_log (seq, table_id, op, old, new)
+    SELECT n, 1, 'update',
+           json_build_array(n % 100000, n % 9973, ((n % 9999) / 100.0)::numeric(12,2)::text, 'name ' || n % 500),
+           json_build_array(n % 100000, n % 10007, ((n * 7 % 10000) / 100.0)::numeric(12,2)::text,
+                            CASE WHEN n % 10 > 0 THEN 'name ' || n % 500 END)
+    FROM generate_series(%s::bigint, %s::bigint) n
+"""
+_BY_SQL = """
+    SELECT count(new->>{at}), count(DISTINCT new->>{at}),
+           percentile_disc(array(SELECT i / 64.0 FROM generate_series(0, 64) i))
+               WITHIN GROUP (ORDER BY (new->>{at})::{type}),
+           count(*) FILTER (WHERE old->>{at} IS DISTINCT FROM new->>{at})
+    FROM prosem.event_log
+"""
+
+
+def run(quick: bool) -> Report:
+    from optimizer.statistics.session import open_session
+
+    sizes, subscriptions = (QUICK, SUBSCRIPTIONS // 50) if quick else (SIZES, SUBSCRIPTIONS)
+    report = Report("spark", {"rows": sizes, "columns": len(COLUMNS), "subscriptions": subscriptions})
+    try:
+        with open_session() as session:
+            report.figures["seconds_start"] = time.perf_counter() - report.started
+            with log_database(subscriptions) as (url, folder):
+                report.figures |= measure(session, url, folder, sizes)
+    except StatisticsError as error:
+        raise SetupError(str(error)) from error
+    rows = report.figures["by_rows"]
+    report.tables.append(("the job on an empty archive", rows))
+    figures = report.figures
+    report.notes.append(
+        f"growth: time ~ rows^{figures['growth']:.2f}; 1 % new on a full archive: {figures['seconds_incremental']:.1f} s;"
+        f" PostgreSQL alone, {rows[0]['rows']:,} rows: {figures['seconds_sql']:.1f} s"
+    )
+    report.curves.append(
+        Curve("The statistics job", "rows of the event log", "seconds", {
+            "all": [(row["rows"], row["seconds"]) for row in rows],
+            "reading and archiving": [(row["rows"], row["seconds_archive"]) for row in rows],
+            "computing": [(row["rows"], row["seconds_compute"]) for row in rows],
+        })
+    )  # fmt: skip
+    return report
+
+
+def measure(session: Session, url: str, folder: Path, sizes: tuple[int, ...]) -> dict[str, Any]:
+    """The figures for these sizes."""
+    made: list[dict[str, Any]] = []
+    last, by_sql_s = 0, 0.0
+    for size in sizes:
+        progress(f"{size:,} rows of the log")
+        _grow(url, last, size)
+        if not last:
+            progress("PostgreSQL alone, and a first run that lets Spark compile what it runs")
+            by_sql_s = _by_sql(url)
+            _refresh(session, url, folder / "warm")
+        last = size
+        done, seconds = _refresh(session, url, folder / str(size))
+        if done.rows["event_log"] != size:
+            fail(f"the job counted {done.rows['event_log']:,} events of {size:,}")
+        parts, collected = done.rows["seconds"], done.rows["collected"]
+        made.append(
+            {
+                "rows": size,
+                "seconds": seconds,
+                "rows_per_s": round(size / seconds),
+                "seconds_archive": parts["archive"],
+                "seconds_compute": parts["compute"],
+                "partitions": done.rows["partitions"]["event_log"],
+                "collected_rows": collected["rows"],
+                "collected_bytes": collected["size_bytes"],
+                "driver_mb": round(resident_bytes() / 2**20),
+            }
+        )
+    _grow(url, last, last + max(1, last // 100))
+    _, incremental_s = _refresh(session, url, folder / str(last))
+    growth = math.log(made[-1]["seconds"] / made[0]["seconds"]) / math.log(sizes[-1] / sizes[0])
+    return {"by_rows": made, "growth": growth, "seconds_incremental": incremental_s, "seconds_sql": by_sql_s}
+
+
+def _refresh(session: Session, url: str, archive: Path) -> tuple[Outcome, float]:
+    from optimizer.statistics.job import Job, Options
+    from optimizer.statistics.progress import Steps
+
+    begun = time.perf_counter()
+    done = Job(session, Options(url, str(archive), quiet=True), Steps(quiet=True)).run()
+    return done, time.perf_counter() - begun
+
+
+def _by_sql(url: str) -> float:
+    started = time.perf_counter()
+    with psycopg.connect(url) as connection:
+        for at, column in enumerate(COLUMNS):
+            connection.execute(_BY_SQL.format(at=at, type=column["type"]).encode()).fetchall()
+    return time.perf_counter() - started
+
+
+@contextmanager
+def log_database(subscriptions: int) -> Iterator[tuple[str, Path]]:
+    """A database with one table, a group of subscriptions and measurements, and room for the log."""
+    folder = Path(tempfile.mkdtemp(prefix="prosem-bench-"))
+    folder.chmod(0o755)
+    postgres = EmbeddedPostgres(folder / "data", settings={"fsync": "off"})
+    try:
+        url = postgres.start()
+        schema.migrate(url)
+        definition = {
+            "name": "stocks",
+            "columns": [c | {"nullable": True} for c in COLUMNS],
+            "primary_key": ["k"],
+        }
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE prosem.event_log_all PARTITION OF prosem.event_log DEFAULT")
+            connection.execute(
+                "INSERT INTO prosem.tenant_table VALUES (1, 'default', 'stocks', %s, 0)",
+                [json.dumps(definition)],
+            )
+            connection.execute(
+                "INSERT INTO prosem.group_ VALUES (1, 'g', 'MIN', 'g', 1, '{stocks}', %s)", [_STATEMENT]
+            )
+            connection.execute("INSERT INTO prosem.statement VALUES (1, %s, NULL, 'd')", [_STATEMENT])
+            connection.execute(
+                "INSERT INTO prosem.subscription (sid, id, statement_id, group_id, params, created_seq)"
+                " SELECT n, 'sub-' || n, 1, 1,"
+                " json_build_object('lo', n %% 10007, 'hi', n %% 10007 + n %% 100), 0 FROM generate_series(1, %s) n",
+                [subscriptions],
+            )
+            connection.execute("UPDATE prosem.engine_state SET next_sid = %s", [subscriptions + 1])
+            connection.execute(
+                "INSERT INTO prosem.plan_measurement (seq, group_id, space, plan, descriptor, server_time_us, send_us,"
+                " bytes_out, network_bytes, latency_us, affected)"
+                " SELECT n, 1, 1, (ARRAY['reformulate', 'enumerate'])[1 + n %% 2],"
+                " ARRAY[n %% 101, log(1 + n %% 997)], n %% 50, 1, n %% 900, n %% 800, n %% 70, n %% 60"
+                " FROM generate_series(1, %s) n",
+                [MEASUREMENTS],
+            )
+        yield url, folder
+    finally:
+        postgres.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _grow(url: str, last: int, upto: int) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(_EVENTS.replace("%", "%%").replace("%%s", "%s").encode(), [last + 1, upto])
+        connection.execute("UPDATE prosem.engine_state SET last_seq = %s", [upto])
