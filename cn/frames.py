@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cn.geometry import Extent, Filters, Point
+from cn.geometry import BOTTOM, TOP, Extent, Filters, Point
 from cn.message import Message
 from cn.networks.base import Place, Space
 
@@ -211,9 +211,24 @@ FromServer = (
 )  # what comes down a tree, each with a position
 Carrier = Data | Staged  # what carries a message
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
-_many: msgspec.msgpack.Decoder[list[Frame]] = msgspec.msgpack.Decoder(list[Frame])
+_EXTREMES = {0: BOTTOM, 1: TOP}  # by the code of their extension type
+
+
+def write_extreme(code: Any) -> msgspec.msgpack.Ext:
+    """The missing end of a range over texts, for MessagePack."""
+    for number, extreme in _EXTREMES.items():
+        if code is extreme:
+            return msgspec.msgpack.Ext(number, b"")
+    raise NotImplementedError(f"{code!r} cannot be sent over a link")
+
+
+def read_extreme(number: int, data: memoryview) -> Any:
+    return _EXTREMES[number]
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=write_extreme)
+_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame, ext_hook=read_extreme)
+_many: msgspec.msgpack.Decoder[list[Frame]] = msgspec.msgpack.Decoder(list[Frame], ext_hook=read_extreme)
 
 
 def placed(position: int, route: Route, space: Space, id: int, topic: bytes, place: Place | None) -> Placed:
