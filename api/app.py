@@ -8,7 +8,17 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from api import VERSION, problems
-from api.routes import console, events, operations, optimizer, preview, streams, subscriptions, tables
+from api.routes import (
+    console,
+    events,
+    network,
+    operations,
+    optimizer,
+    preview,
+    streams,
+    subscriptions,
+    tables,
+)
 from api.wiring import Server
 
 
@@ -34,6 +44,7 @@ def make_app(made: Server) -> FastAPI:
     for router in (
         console.make_router(),
         operations.router,
+        network.router,
         preview.router,
         optimizer.router,
         streams.router,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from api.settings import Settings
+from api.settings import BrokerSettings, Settings
 from prosem.errors import ProsemError
 
 app = typer.Typer(
@@ -25,14 +25,15 @@ app = typer.Typer(
 
 def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one option for each setting, and the settings themselves as its first argument."""
-    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+    first, *own = inspect.signature(run, eval_str=True).parameters.values()
+    kind_of_settings: Any = first.annotation
 
     def command(**options: Any) -> Any:
-        chosen = {field.name: options.pop(field.name) for field in fields(Settings)}
-        return run(Settings(**chosen), **options)
+        chosen = {field.name: options.pop(field.name) for field in fields(kind_of_settings)}
+        return run(kind_of_settings(**chosen), **options)
 
     parameters = []
-    for field in fields(Settings):
+    for field in fields(kind_of_settings):
         assert field.default is not MISSING
         kind = {"str": str, "int": int, "bool": bool}[str(field.type)]
         variable = "PROSEM_" + field.name.upper()
@@ -58,6 +59,15 @@ def serve_command(settings: Settings) -> None:
     from api.serve import serve
 
     raise typer.Exit(serve(settings))
+
+
+@app.command("broker")
+@with_settings
+def broker_command(settings: BrokerSettings) -> None:
+    """Hold subscribers' sockets for a server that runs with --nats; a client needs only this address."""
+    from api.serve import serve_broker
+
+    raise typer.Exit(serve_broker(settings))
 
 
 @app.command()

@@ -66,6 +66,15 @@ _EVENT = {
         "set": {"type": "object"},
     },
 }
+JOIN = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9_-]+$"},
+        "url": {"type": "string", "description": "where subscribers reach the broker"},
+    },
+    "example": {"name": "broker-1", "url": "http://127.0.0.1:8081"},
+}
 EVENTS = {
     "type": "object",
     "required": ["events"],

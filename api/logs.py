@@ -49,5 +49,5 @@ def configure_logging(level: str, form: str) -> None:
             logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
         )
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    for chatty in ("uvicorn.access", "alembic"):
+    for chatty in ("uvicorn.access", "alembic", "httpx"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -64,7 +65,7 @@ class _Reader:
         state, engine = self._made.state, self._made.engine
         yield _gauge("prosem_seq", "last committed seq", engine.committed_seq)
         yield _gauge("prosem_backlog", "events that wait to be processed", engine.backlog)
-        yield _gauge("prosem_attached", "subscriptions with a stream", self._made.edge.hosted)
+        yield _gauge("prosem_attached", "subscriptions with a stream", self._made.attached)
         yield _counter(
             "prosem_index_visits",
             "index nodes visited",
@@ -77,6 +78,22 @@ class _Reader:
         for table in list(state.tables.values()):
             rows.add_metric([table.name], len(state.rows[table.id]))
         yield from (subscriptions, rows)
+        network = self._made.brokers()
+        yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))
+        yield from links(network["links"])
+
+
+def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """What each link of the network has carried since it stands."""
+    for name, help in (
+        ("messages", "messages carried by a link"),
+        ("frames", "frames carried by a link"),
+        ("bytes", "bytes of the frames carried by a link"),
+    ):
+        family = CounterMetricFamily(f"prosem_link_{name}", help, labels=["from", "to"])
+        for link in report:
+            family.add_metric([link["from"], link["to"]], link[name])
+        yield family
 
 
 def _counter(name: str, help: str, value: float) -> Metric:

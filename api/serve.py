@@ -8,11 +8,13 @@ import sys
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from api.app import make_app
+from api.broker import Broker, make_broker_app
 from api.frames import FrameProtocol
 from api.logs import configure_logging
-from api.settings import Settings
+from api.settings import BrokerSettings, Settings
 from api.wiring import Server
 
 # A full collection walks every row and stream, which takes a tenth of a second and more, and finds next to nothing.
@@ -32,10 +34,21 @@ class Runner(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Exit code 0 after a signal, 1 when the server could not start."""
     configure_logging(settings.log_level, settings.log_format)
+    made = Server(settings)
+    return _run(made, make_app(made), settings)
+
+
+def serve_broker(settings: BrokerSettings) -> int:
+    """The same for a broker."""
+    configure_logging(settings.log_level, settings.log_format)
+    made = Broker(settings)
+    return _run(made, make_broker_app(made), settings)
+
+
+def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSettings) -> int:
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
-    made = Server(settings)
-    runner = Runner(config(made, settings))
+    runner = Runner(config(app, settings))
 
     def stop() -> None:
         runner.should_exit = True
@@ -45,9 +58,9 @@ def serve(settings: Settings) -> int:
     return 1 if made.failure else 0
 
 
-def config(made: Server, settings: Settings) -> uvicorn.Config:
+def config(app: FastAPI, settings: Settings | BrokerSettings) -> uvicorn.Config:
     return uvicorn.Config(
-        make_app(made),
+        app,
         host=settings.host,
         port=settings.port,
         log_config=None,

@@ -58,9 +58,33 @@ class Settings:
         20_000, "events after which the server looks whether joins should be decomposed another way"
     )  # type: ignore[assignment]
     otlp: str = setting("", "http://… of an OpenTelemetry collector that takes traces (OTLP over HTTP)")  # type: ignore[assignment]
+    nats: str = setting(
+        "", "nats://… of a NATS server with JetStream, or embedded for one of our own: brokers may join"
+    )  # type: ignore[assignment]
+    nats_replicas: int = setting(1, "copies that a NATS cluster keeps of what is on its way to brokers")  # type: ignore[assignment]
+    network: str = setting("unicast", "network that carries messages to brokers")  # type: ignore[assignment]
+    network_options: str = setting("", "options of the network, as name=number with commas: fan_out=4,lub=1")  # type: ignore[assignment]
+    lease_s: int = setting(10, "seconds that a broker may be silent before it is out of the network")  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
     log_format: str = setting("text", "text for people, json for a log collector: one object a line")  # type: ignore[assignment]
 
     @property
     def folder(self) -> Path:
         return Path(self.data_dir).expanduser().resolve() if self.data_dir else default_data_dir()
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """Each field is an option `--like-this` of `prosem broker` and a variable `PROSEM_LIKE_THIS`."""
+
+    server: str = setting("http://127.0.0.1:8080", "address of the server")  # type: ignore[assignment]
+    host: str = setting("127.0.0.1", "address to listen on")  # type: ignore[assignment]
+    port: int = setting(8081, "port to listen on")  # type: ignore[assignment]
+    name: str = setting("", "name in the network, its own for each broker (default: from host and port)")  # type: ignore[assignment]
+    nats: str = setting("", "nats://… if this broker reaches NATS by another address than the server")  # type: ignore[assignment]
+    queue: int = setting(
+        10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
+    )  # type: ignore[assignment]
+    max_body_mb: int = setting(64, "largest frame of a socket in MiB")  # type: ignore[assignment]
+    log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
+    log_format: str = setting("text", "text for people, json for a log collector: one object a line")  # type: ignore[assignment]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from api.deployment import Deployment
 from api.settings import Settings
 from api.tracing import tracer
 from cn.networks.registry import make_network
@@ -18,14 +19,16 @@ from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from prosem import commands as c
 from prosem.edge import Edge
-from prosem.engine import Engine
-from prosem.errors import ProsemError, RecoveringError, SetupError
+from prosem.engine import Engine, Outlet
+from prosem.errors import NotFoundError, ProsemError, RecoveringError, SetupError
 from prosem.journey import Trace
 from prosem.metrics import Metrics
+from prosem.model import JsonObject
 from prosem.recovery import recover
 from prosem.replayer import Replayer
 from prosem.state import State
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.identity import identity
 from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
@@ -58,6 +61,7 @@ class Server:
         self._trace: Trace | None = None
         self._stop_tracing: Callable[[], None] = lambda: None
         self._listener: Listener | None = None
+        self.deployment: Deployment | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
     # -- life ----------------------------------------------------------------------------------------------------
@@ -76,13 +80,16 @@ class Server:
             self._replayer.start()
             self.edge.replay = self._replayer.submit
             self.edge.orphan = self._forget
+            outlet: Outlet = self.edge
+            if self.settings.nats:
+                outlet = await self._deploy(url)
             assert self._writer is not None
             self._writer.revive = self._revive
             self._engine = Engine(
                 self._writer,
                 self._recover,
                 loop.call_soon_threadsafe,
-                self.edge,
+                outlet,
                 self.metrics,
                 max_backlog=self.settings.max_backlog,
                 max_batch=self.settings.max_batch,
@@ -100,6 +107,20 @@ class Server:
             self.failure = f"{type(error).__name__}: {error}"
             log.exception("cannot start")
             self.on_failure()
+
+    async def _deploy(self, url: str) -> Outlet:
+        """Brokers may join: what follows a commit goes to the network, and to our own edge as ever."""
+        settings = self.settings
+        nats = await asyncio.to_thread(Deployment.prepare, settings)
+        engine = await asyncio.to_thread(identity, url)
+        address = settings.nats if nats is None else nats.url
+        made = self.deployment = Deployment(settings, self.edge, engine, address, nats)
+        assert self._replayer is not None
+        made.dispatcher.replay = self._replayer.submit
+        made.dispatcher.forget = self._forget
+        self.edge.orphan = made.dispatcher.orphan
+        made.start(self.submit)
+        return made.dispatcher
 
     def _open_database(self) -> str:
         settings = self.settings
@@ -193,6 +214,8 @@ class Server:
         await asyncio.to_thread(self._stop_tracing)
         if self._replayer is not None:
             await self._replayer.close()
+        if self.deployment is not None:
+            await self.deployment.close()
         if self.store is not None:
             await self.store.close()
         if self._writer is not None:
@@ -232,6 +255,29 @@ class Server:
     async def call(self, command: c.Command, parent: str = "") -> Any:
         """Carry a command out; returns after its commit. `parent`: the trace it belongs to."""
         return await asyncio.wrap_future(self.submit(command, parent))
+
+    async def check_known(self, id: str) -> None:
+        """NotFoundError if no subscription of this id was committed."""
+        _ = self.engine
+        assert self.store is not None
+        if "\0" in id or await self.store.subscription(id) is None:
+            raise NotFoundError(f"there is no subscription {id[:200]!r}")
+
+    @property
+    def network(self) -> str:
+        """The name of the network in use."""
+        return self.edge.network.name if self.deployment is None else self.settings.network
+
+    def brokers(self) -> JsonObject:
+        """The brokers, and the links of the network with what they have carried."""
+        if self.deployment is None:
+            return {"brokers": [], "links": []}
+        return self.deployment.membership.report()
+
+    @property
+    def attached(self) -> int:
+        """Subscriptions with a stream here, and such that brokers host (one that both do counts twice)."""
+        return self.edge.hosted + (self.deployment.dispatcher.hosted if self.deployment else 0)
 
     def subscriber(self) -> Subscriber:
         return Subscriber(self.edge, self.submit, self.metrics, self.settings.queue)

@@ -95,7 +95,7 @@ def commands() -> str:
     common = {field.name for field in fields(Settings)}
     parts = []
     for name, command in leaves(typer.main.get_command(app)):
-        takes_all = any(p.name == "host" for p in command.params)
+        takes_all = common <= {p.name for p in command.params}
         own = [p for p in command.params if p.name not in common or not takes_all]
         arguments = " ".join(p.name.upper() for p in own if p.param_type_name == "argument")
         parts.append(

@@ -15,7 +15,7 @@ from cn.networks.base import Space as NetworkSpace
 from optimizer.choose import Prepared
 from optimizer.cost import Weights
 from prosem.language.syntax import Query
-from prosem.model import JsonObject, Table
+from prosem.model import JsonObject, Statement, Table
 from prosem.types.base import Bound, Form
 
 
@@ -150,6 +150,7 @@ class Hosted:
     durable: bool
     token: int
     state: Any
+    statement: Statement
 
 
 @dataclass(frozen=True, slots=True)

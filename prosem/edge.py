@@ -128,15 +128,28 @@ class Edge:
     def hosted(self) -> int:
         return len(self._hosts)
 
+    @property
+    def sinks(self) -> int:
+        """Sockets and event streams that are open."""
+        return len(self._sinks)
+
+    def hosts(self, sid: int) -> bool:
+        """Whether somebody listens to the subscription here."""
+        return sid in self._hosts
+
     # -- after a commit ------------------------------------------------------------------------------------------
     def release(self, frames: list[c.Frame], seq: int) -> None:
         for frame in frames:
-            if isinstance(frame, Message):
-                self.network.inject(frame)
-            else:
-                self._fold()
-                self._move(frame)
+            self.take(frame)
         self.network.watermark(seq)
+
+    def take(self, frame: c.Frame) -> None:
+        """One frame, in its order."""
+        if isinstance(frame, Message):
+            self.network.inject(frame)
+        else:
+            self._fold()
+            self._move(frame)
 
     def recovered(self, seq: int) -> None:
         """Frames may be missing, also such without a seq: every stream starts again from where it stands."""
@@ -147,6 +160,14 @@ class Edge:
                     stream.sink.lag()
         self.seq = seq
         self.network.watermark(seq)
+
+    def start_over(self) -> None:
+        """Whatever fed this edge is lost: it hosts nothing, and every stream is attached again where it stands."""
+        self._folding = {}
+        for host in self._hosts.values():
+            for stream in host.streams:
+                stream.sink.lag()
+        self._hosts = {}
 
     def _move(self, frame: c.Frame) -> None:
         if isinstance(frame, c.Hosted):

@@ -26,6 +26,7 @@ from prosem.store.log import WriteSet
 
 log = logging.getLogger("prosem.engine")
 Reply = tuple["Future[Any]", Any]
+Submit = Callable[[c.Command], "Future[Any]"]
 
 
 class Store(Protocol):

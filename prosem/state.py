@@ -413,6 +413,7 @@ class State:
                 self.registry.is_durable(sid),
                 command.token,
                 form.state(space, bound) if frozen is None else None,
+                self.group_store.statements[self.registry.statement(sid)],
             )
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import httpx
 import hypothesis
 import pytest
 
+from api.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
 
 BOOT_S = 90.0
@@ -57,10 +57,12 @@ def postgres() -> Iterator[EmbeddedPostgres]:
 
 
 class ServerProcess:
-    """`prosem serve` as a user starts it, in a process group of its own."""
+    """`prosem serve` (or `prosem broker`) as a user starts it, in a process group of its own."""
 
-    def __init__(self, *options: str, folder: Path | None = None) -> None:
-        self.options = options
+    def __init__(
+        self, *options: str, folder: Path | None = None, command: str = "serve", port: int | None = None
+    ) -> None:
+        self.options, self.command, self.port = options, command, port
         self.folder = folder or open_folder("prosem-server-")
         self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -70,12 +72,10 @@ class ServerProcess:
         return (self.folder / "server.log").read_text(errors="replace")
 
     def start(self, wait: bool = True) -> str:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = self.port or free_port()
         self.url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "api.cli", "serve", "--port", str(port), *self.options]
-        if "--database" not in self.options:
+        command = [sys.executable, "-m", "api.cli", self.command, "--port", str(port), *self.options]
+        if self.command == "serve" and "--database" not in self.options:
             command += ["--data-dir", str(self.folder / "data")]
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

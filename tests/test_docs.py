@@ -23,7 +23,7 @@ import pytest
 import typer.main
 
 from api.cli import app
-from api.settings import Settings
+from api.settings import BrokerSettings, Settings
 from bench.registry import BENCHES
 from cn.networks.registry import NETWORKS
 from docs import generate
@@ -157,7 +157,8 @@ def test_documented_options_and_variables_exist() -> None:
     for page, text in PAGES.items():
         for option in re.findall(r"`(--[a-z-]+)", text):
             assert option in options, f"{page}: {option}"
-    variables = {f"PROSEM_{field.name.upper()}" for field in fields(Settings)} | {"PROSEM_URL"}
+    known = (*fields(Settings), *fields(BrokerSettings))
+    variables = {f"PROSEM_{field.name.upper()}" for field in known} | {"PROSEM_URL"}
     texts = PAGES | {path.name: path.read_text() for path in (ROOT / "docker").rglob("*") if path.is_file()}
     for page, text in texts.items():
         assert set(re.findall(r"\bPROSEM_[A-Z_]+[A-Z]\b", text)) <= variables, page

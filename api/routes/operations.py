@@ -1,4 +1,4 @@
-"""Health, status, metrics and the network."""
+"""Health, status and metrics."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def status(request: Request) -> Response:
             "ready": made.is_ready,
             "seq": engine.committed_seq,
             "tables": {name: len(state.rows[table.id]) for name, table in list(state.tables.items())},
-            "subscriptions": {"total": len(state.registry), "by_type": by_type, "attached": made.edge.hosted},
+            "subscriptions": {"total": len(state.registry), "by_type": by_type, "attached": made.attached},
             "groups": sum(1 for size in list(state.group_sizes.values()) if size),
-            "network": made.edge.network.name,
+            "network": made.network,
             "uptime_s": round(time.time() - made.started, 3),
             "backlog": engine.backlog,
         }
@@ -68,12 +68,6 @@ async def groups(request: Request) -> Response:
             ]
         }
     )
-
-
-@router.get("/v1/network", **documented("Brokers and links"))
-async def network(request: Request) -> Response:
-    made = server(request)
-    return answer({"network": made.edge.network.name, "links": made.edge.network.links()})
 
 
 @router.get("/metrics", **documented("Prometheus metrics"))

@@ -5,24 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import StreamingResponse
 
-from api.answers import server
 from api.bodies import decode
 from api.documents import documented
 from api.frames import send_all
-from api.routes.subscriptions import stored
-from api.wiring import Server
 from prosem.errors import InputError, ProsemError
 from prosem.subscriber import Item, Subscriber
 
 router = APIRouter(tags=["streams"])
 _encode = msgspec.json.encode
 HEARTBEAT_S = 15.0
+
+
+class Listening(Protocol):
+    """What holds sockets: the server, or a broker."""
+
+    def subscriber(self) -> Subscriber: ...
+
+    async def check_known(self, id: str) -> None:
+        """NotFoundError if there is no subscription of this id."""
 
 
 def frame(item: Item) -> bytes:
@@ -37,7 +43,7 @@ def frame(item: Item) -> bytes:
 
 @router.websocket("/v1/stream")
 async def stream(socket: WebSocket) -> None:
-    made: Server = socket.app.state.server
+    made: Listening = socket.app.state.server
     await socket.accept()
     subscriber = made.subscriber()
     sender = asyncio.create_task(_send(socket, subscriber))
@@ -93,20 +99,20 @@ def _after(after: Any) -> int | None:
 
 @router.get("/v1/subscriptions/{id:path}/stream", **documented("The changes as Server-Sent Events"))
 async def events(request: Request, id: str) -> StreamingResponse:
-    made = server(request)
+    made: Listening = request.app.state.server
     last = request.headers.get("last-event-id")
     after = None
     if last is not None:
         if not last.isascii() or not last.isdigit() or len(last) > 18:
             raise InputError(f"Last-Event-ID must be a seq, not {last[:40]!r}")
         after = int(last)
-    await stored(made, id)  # 404 before the stream starts
+    await made.check_known(id)  # 404 before the stream starts
     return StreamingResponse(
         _event_stream(made, id, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
     )
 
 
-async def _event_stream(made: Server, id: str, after: int | None) -> AsyncIterator[bytes]:
+async def _event_stream(made: Listening, id: str, after: int | None) -> AsyncIterator[bytes]:
     subscriber = made.subscriber()
     try:
         subscriber.attach(id, after)

@@ -1,0 +1,108 @@
+"""A broker passes on to the server whatever it does not answer itself, bodies of any size in both directions.
+
+An answer of 5xx promises that nothing was applied. So when the server is lost after a request was sent to it, and nobody
+knows what became of it, the connection to the client is broken off instead of answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import httpx
+from fastapi import Request, Response, WebSocket
+from starlette.background import BackgroundTask
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from api.problems import response
+from prosem.errors import BusyError
+
+_HOP = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization te trailers transfer-encoding upgrade host".split()
+)  # RFC 9110 §7.6.1: of one connection, not to be passed on
+
+
+class BrokenOff(Response):
+    """Announces a body that never comes: the client sees a lost connection."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 502, "headers": [(b"content-length", b"1")]})
+
+
+class Forwarder:
+    """One server, by connections that are kept open."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.AsyncClient(
+            base_url=self.url,
+            timeout=httpx.Timeout(None, connect=3.0),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """A request of the broker's own."""
+        return await self._http.request(method, path, json=body, timeout=5.0)
+
+    async def forward(self, request: Request) -> Response:
+        """The server's answer to a request, as it comes."""
+        has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
+        outgoing = self._http.build_request(
+            request.method,
+            httpx.URL(path=request.url.path, query=request.url.query.encode()),
+            headers=[pair for pair in request.headers.raw if pair[0].lower() not in _HOP],
+            content=request.stream() if has_body else None,
+        )
+        try:
+            incoming = await self._http.send(outgoing, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            return response(BusyError(f"the server {self.url} does not answer; send again after a second"))
+        except httpx.TransportError:
+            return BrokenOff()
+        made = StreamingResponse(
+            _body(incoming), incoming.status_code, background=BackgroundTask(incoming.aclose)
+        )
+        made.raw_headers = [pair for pair in incoming.headers.raw if pair[0].lower() not in _HOP]
+        return made
+
+    async def socket(self, socket: WebSocket) -> None:
+        """A WebSocket, frame by frame in both directions."""
+        uri = "ws" + self.url.removeprefix("http") + socket.url.path
+        try:
+            opening = await connect(uri, proxy=None, max_size=None, compression=None, open_timeout=5)
+        except (OSError, TimeoutError, WebSocketException):
+            await socket.close(1013)  # before it was accepted: the client is answered 403 and tries again
+            return
+        await socket.accept()
+        async with opening as upstream:
+            back = asyncio.create_task(_back(upstream, socket))
+            with contextlib.suppress(ConnectionClosed):
+                while (message := await socket.receive())["type"] != "websocket.disconnect":
+                    text = message.get("text")
+                    await upstream.send(message["bytes"] if text is None else text)
+            back.cancel()
+            await asyncio.gather(back, return_exceptions=True)
+
+
+async def _body(incoming: httpx.Response) -> AsyncIterator[bytes]:
+    async for part in incoming.aiter_raw():
+        yield part
+
+
+async def _back(upstream: ClientConnection, socket: WebSocket) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        async for message in upstream:
+            if isinstance(message, str):
+                await socket.send_text(message)
+            else:
+                await socket.send_bytes(message)
+    with contextlib.suppress(RuntimeError):
+        await socket.close(1012)  # the server has gone; the client connects again

@@ -1,0 +1,47 @@
+"""/v1/network: brokers and links; and how brokers join, renew their lease and leave."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from api.answers import answer, server
+from api.bodies import json_object
+from api.documents import JOIN, documented
+from prosem.brokers.membership import Membership
+from prosem.errors import ConflictError
+
+router = APIRouter(prefix="/v1/network", tags=["network"])
+_LIMIT_BYTES = 1 << 20
+
+
+def _membership(request: Request) -> Membership:
+    made = server(request)
+    _ = made.engine  # 503 while it starts
+    if made.deployment is None:
+        raise ConflictError("this server takes no brokers; start it with --nats embedded or --nats nats://…")
+    return made.deployment.membership
+
+
+@router.get("", **documented("Brokers and links"))
+async def network(request: Request) -> Response:
+    made = server(request)
+    found = made.brokers()
+    links = [*made.edge.network.links(), *found["links"]]
+    return answer({"network": made.network, "brokers": found["brokers"], "links": links})
+
+
+@router.post("/brokers", status_code=201, **documented("Join as a broker", JOIN))
+async def join(request: Request) -> Response:
+    body = await json_object(request, _LIMIT_BYTES)
+    return answer(_membership(request).join(body.get("name"), body.get("url", "")), 201)
+
+
+@router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again"))
+async def renew(request: Request, name: str) -> Response:
+    return answer(_membership(request).renew(name, await json_object(request, _LIMIT_BYTES)))
+
+
+@router.delete("/brokers/{name}", **documented("Leave as a broker"))
+async def leave(request: Request, name: str) -> Response:
+    _membership(request).leave(name, request.query_params.get("node"))
+    return answer({"name": name})

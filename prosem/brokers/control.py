@@ -1,0 +1,197 @@
+"""What a server and its brokers tell each other about streams.
+
+Up go requests: attach a subscription, or leave one that nobody listens to any more. Down come, in order with the messages,
+the frames that the server's own edge gets: a subscription is hosted, has moved, is gone; and what a replay brings. A form is
+a pure function of its statement and tables, so these travel once for each broker, before the first subscription of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cn.frames import read_extreme, write_extreme
+from cn.geometry import Extent
+from cn.networks.base import Space
+from prosem import commands as c
+from prosem import errors
+from prosem.errors import ProsemError
+from prosem.language import resolve
+from prosem.language.parse import parse
+from prosem.model import JsonObject, Statement, Table
+from prosem.store.catalog import table_from
+from prosem.types.base import Bound, Form, StatefulForm
+from prosem.types.registry import recognise
+
+
+# -- up ------------------------------------------------------------------------------------------------------------
+class Attach(msgspec.Struct, frozen=True, array_like=True, tag="attach"):
+    """Start a stream after this seq (None: with a snapshot). The token is never used again by this broker."""
+
+    token: int
+    id: str
+    after: int | None
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+    """Nobody listens to a subscription here; it had last been hosted by the answer to this token."""
+
+    sid: int
+    token: int
+
+
+Request = Attach | Leave
+
+
+# -- down ----------------------------------------------------------------------------------------------------------
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A `Bound`: a point, filters, or neither."""
+
+    topic: bytes
+    point: tuple[Any, ...] | None = None
+    filters: tuple[dict[int, Extent], ...] | None = None
+
+
+class Stated(msgspec.Struct, frozen=True, array_like=True, tag="stated"):
+    """A statement and the tables it names, each after the one it extends: (id, tenant, definition)."""
+
+    statement: int
+    sql: str
+    notify: JsonObject | None
+    tables: tuple[tuple[int, str, JsonObject], ...]
+
+
+class Hosted(msgspec.Struct, frozen=True, array_like=True, tag="hosted"):
+    """The answer to an Attach: see `prosem.commands.Hosted`."""
+
+    token: int
+    sid: int
+    id: str
+    statement: int
+    space: Space
+    place: Place | None
+    seq: int
+    after: int | None
+    created: int
+    snapshot: bytes
+    durable: bool
+    state: bytes | None
+
+
+class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
+    sid: int
+    place: Place | None
+    state: bytes | None
+
+
+class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
+    sid: int
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """An Attach failed."""
+
+    token: int
+    code: str
+    detail: str
+
+
+class Replayed(msgspec.Struct, frozen=True, array_like=True, tag="replayed"):
+    """Changes of the past for the stream of this token. After the last ones it has reached the present (`done`), or must be
+    attached again where it stands (`lags`)."""
+
+    token: int
+    changes: tuple[tuple[int, bytes], ...]
+    done: bool = False
+    lags: bool = False
+
+
+Notice = Stated | Hosted | Moved | Gone | Refused | Replayed
+
+encode = msgspec.msgpack.Encoder(enc_hook=write_extreme).encode
+read_notice = msgspec.msgpack.Decoder(Notice, ext_hook=read_extreme).decode
+read_requests = msgspec.msgpack.Decoder(list[Request]).decode
+
+
+def place_of(bound: Bound | None, space: Space) -> Place | None:
+    if bound is None:
+        return None
+    if bound.place is None:
+        return Place(bound.topic)
+    if space.dimensions:
+        return Place(bound.topic, point=tuple(bound.place))
+    return Place(bound.topic, filters=tuple([dict(one) for one in bound.place]))
+
+
+def bound_of(place: Place | None) -> Bound | None:
+    if place is None:
+        return None
+    return Bound(place.topic, place.point if place.filters is None else place.filters)
+
+
+# -- forms ---------------------------------------------------------------------------------------------------------
+def stated(statement: Statement, tables: Sequence[Table]) -> Stated:
+    """What a broker needs to make the form of a statement."""
+    known: dict[int, Table] = {}
+    for table in tables:
+        for one in (*reversed([*table.ancestors]), table):
+            known[one.id] = one
+    described = ((table.id, table.tenant, table.definition()) for table in known.values())
+    return Stated(statement.id, statement.sql, statement.notify, tuple(described))
+
+
+def form_of(notice: Stated) -> Form:
+    """The form as the server has it."""
+    tables: list[Table] = []
+    for id, tenant, definition in notice.tables:
+        tables.append(table_from(id, tenant, definition, tables))
+    query = parse(notice.sql)
+    return recognise(query, resolve.tables(query, {table.name: table for table in tables}), notice.notify)
+
+
+def pack_state(form: Form, state: Any) -> bytes | None:
+    """The state at the edge; forms that keep none in a shape of their own keep bytes."""
+    if isinstance(form, StatefulForm):
+        return None if state is None else form.pack_state(state)
+    assert state is None or isinstance(state, bytes), f"{form.type} keeps a state that cannot be sent"
+    return state
+
+
+def unpack_state(form: Form, packed: bytes | None) -> Any:
+    return form.unpack_state(packed) if isinstance(form, StatefulForm) and packed is not None else packed
+
+
+def hosted(frame: c.Hosted) -> Hosted:
+    """The frame of the server as it travels."""
+    return Hosted(
+        frame.token,
+        frame.sid,
+        frame.id,
+        frame.statement.id,
+        frame.space,
+        place_of(frame.bound, frame.space),
+        frame.seq,
+        frame.after,
+        frame.created,
+        frame.snapshot,
+        frame.durable,
+        pack_state(frame.form, frame.state),
+    )
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+def refused(token: int, error: BaseException) -> Refused:
+    if isinstance(error, ProsemError):
+        return Refused(token, error.code, error.detail)
+    return Refused(token, ProsemError.code, f"internal error: {error!r}")
+
+
+def error_of(notice: Refused) -> ProsemError:
+    """The error as the server raised it."""
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ProsemError)
+    ]
+    kind = next((kind for kind in kinds if kind.code == notice.code), ProsemError)
+    return kind(notice.detail)

@@ -1,0 +1,228 @@
+"""What follows a commit when brokers hold sockets too: the server's node of the network, and its own edge beside it.
+
+Messages go to the server's own edge as ever, and into the network's root, which says who is sent what. A subscription that
+a broker hosts is placed in the network before anything later can miss it; what its edge must know (hosted, moved, gone)
+travels down the same links in the same order. Everything happens on the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from cn import frames as cn_frames
+from cn.frames import Data, Frame
+from cn.message import Message
+from cn.networks.base import Space
+from cn.networks.node import Out, Root
+from prosem import commands as c
+from prosem.brokers import control
+from prosem.brokers.member import Member, RemoteSink, ReplaySink
+from prosem.edge import NOWHERE, Edge, Host, Stream
+from prosem.engine import Submit
+from prosem.errors import ProsemError
+from prosem.types.base import Form
+
+log = logging.getLogger("prosem.brokers")
+Send = Callable[[str, Frame, bytes], None]
+Placed = tuple[Space, Form, str, bool]  # what a Moved does not say: space, form, id, durable
+
+
+class Dispatcher:
+    """`send` puts a frame on the link to a neighbour; `submit` puts a command into the engine's order.
+
+    `replay` runs a replay, `forget` deletes an ephemeral subscription, `expire` is called when every broker must start over.
+    """
+
+    def __init__(
+        self,
+        edge: Edge,
+        root: Root,
+        send: Send,
+        capacity: int,
+    ) -> None:
+        self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
+        self._hosts: dict[int, list[Member]] = {}
+        self._placed: dict[int, Placed] = {}
+        self._ephemeral: dict[str, int] = {}
+        self._is_marking = False
+        self.seq = 0
+        self.position = 0  # of the last mark
+        self.members: dict[str, Member] = {}  # by node
+        self.submit: Submit
+        self.replay: Callable[[Stream, c.Hosted], None]
+        self.forget: Callable[[str], None]
+        self.expire: Callable[[], None] = lambda: None
+
+    @property
+    def hosted(self) -> int:
+        """Subscriptions that brokers host."""
+        return len(self._hosts)
+
+    # -- after a commit ------------------------------------------------------------------------------------------
+    def release(self, frames: list[c.Frame], seq: int) -> None:
+        self.seq = seq
+        for frame in frames:
+            if isinstance(frame, Message):
+                self._edge.take(frame)
+                if self._hosts:
+                    self.post(self.root.inject(frame))
+            elif isinstance(frame, c.Hosted) and isinstance(frame.sink, RemoteSink):
+                self._host(frame, frame.sink.member)
+            else:
+                self._edge.take(frame)
+                if isinstance(frame, c.Moved | c.Gone):
+                    self._move(frame)
+        self._edge.network.watermark(seq)
+        self.mark()
+
+    def recovered(self, seq: int) -> None:
+        """Frames may be missing: all start over."""
+        self.seq = seq
+        self._edge.recovered(seq)
+        self.expire()
+
+    def _host(self, frame: c.Hosted, member: Member) -> None:
+        if member.is_gone:
+            if not (frame.durable or self._hosts.get(frame.sid) or self._edge.hosts(frame.sid)):
+                self.forget(frame.id)
+            return
+        if frame.sid not in member.tokens:
+            self._hosts.setdefault(frame.sid, []).append(member)
+        member.tokens[frame.sid] = frame.token
+        self._placed[frame.sid] = frame.space, frame.form, frame.id, frame.durable
+        if not frame.durable:
+            self._ephemeral[frame.id] = frame.sid
+        bound = frame.bound or NOWHERE
+        self.post(self.root.place(member.node, frame.space, frame.sid, bound.topic, bound.place))
+        if frame.statement.id not in member.statements:
+            member.statements.add(frame.statement.id)
+            self._direct(member, control.stated(frame.statement, frame.form.tables))
+        self._direct(member, control.hosted(frame))
+        if frame.after is not None and frame.after < frame.seq:
+            sink = ReplaySink(member, frame.token, self.notify, self._capacity)
+            stream = Stream(frame.id, sink, Host(frame), frame.after)
+            stream.replay()
+            self.replay(stream, frame)
+
+    def _move(self, frame: c.Moved | c.Gone) -> None:
+        for member in self._hosts.get(frame.sid, ()):
+            space, form, _, _ = self._placed[frame.sid]
+            if isinstance(frame, c.Moved):
+                bound = frame.bound or NOWHERE
+                self.post(self.root.place(member.node, space, frame.sid, bound.topic, bound.place))
+                place, state = control.place_of(frame.bound, space), control.pack_state(form, frame.state)
+                self._direct(member, control.Moved(frame.sid, place, state))
+            else:
+                self.post(self.root.left(member.node, frame.sid))
+                self._direct(member, control.Gone(frame.sid))
+                del member.tokens[frame.sid]
+        if isinstance(frame, c.Gone):
+            self._unhost(frame.sid)
+
+    def _unhost(self, sid: int) -> None:
+        """No broker hosts it any more."""
+        self._hosts.pop(sid, None)
+        _, _, id, _ = self._placed.pop(sid, (None, None, "", True))
+        self._ephemeral.pop(id, None)
+
+    # -- what brokers ask for ------------------------------------------------------------------------------------
+    def take(self, member: Member, request: control.Request) -> None:
+        """A request of a broker, in the order in which it made them."""
+        if member.is_gone:
+            return
+        if isinstance(request, control.Leave):
+            if member.tokens.get(request.sid) == request.token:  # else it was hosted again meanwhile
+                self.post(self.root.left(member.node, request.sid))
+                self._leave(member, request.sid)
+            return
+        command = c.Attach(request.id, request.after, RemoteSink(member), request.token)
+        try:
+            future = self.submit(command)
+        except ProsemError as error:
+            self.notify(member, control.refused(request.token, error))
+            return
+        future.add_done_callback(lambda done: self._answered(member, request.token, done))
+
+    def _answered(self, member: Member, token: int, done: Future[Any]) -> None:
+        error = done.exception()
+        if error is not None:
+            self.notify(member, control.refused(token, error))
+
+    def _leave(self, member: Member, sid: int) -> None:
+        """A broker hosts a subscription no longer; an ephemeral one ends with its last stream."""
+        del member.tokens[sid]
+        others = self._hosts[sid]
+        others.remove(member)
+        if not others:
+            _, _, id, durable = self._placed[sid]
+            self._unhost(sid)
+            if not durable and not self._edge.hosts(sid):
+                self.forget(id)
+
+    def orphan(self, id: str) -> None:
+        """The server's own edge lets go of an ephemeral subscription: forget it if no broker hosts it."""
+        if id not in self._ephemeral:
+            self.forget(id)
+
+    # -- members -------------------------------------------------------------------------------------------------
+    def join(self, member: Member, parent: str) -> None:
+        """A broker has joined, and hosts nothing."""
+        self.members[member.node] = member
+        self.post(self.root.join(member.node, parent))
+        self.mark()
+
+    def drop(self, member: Member, lost: Iterable[Member]) -> None:
+        """A broker is gone, and with it those that it led to."""
+        self.post(self.root.leave(member.node))
+        for one in lost:
+            one.is_gone = True
+            del self.members[one.node]
+            for sid in list(one.tokens):
+                self._leave(one, sid)
+        self.mark()
+
+    def notify(self, member: Member, notice: control.Notice) -> None:
+        """Tell a broker something out of the order of commits."""
+        if not member.is_gone:
+            self._direct(member, notice)
+            if not self._is_marking:
+                self._is_marking = True
+                asyncio.get_running_loop().call_soon(self.mark)
+
+    def mark(self) -> None:
+        """Everything that was sent so far may be applied."""
+        self._is_marking = False
+        self.post(self.root.mark(self.seq))
+        self.position = self.root.position
+
+    def _direct(self, member: Member, notice: control.Notice) -> None:
+        self.post(self.root.direct(member.node, control.encode(notice)))
+
+    def post(self, outs: Iterable[Out]) -> None:
+        """Send what the root says; what is for the server's own edge it has already."""
+        encoded: tuple[Frame | None, bytes] = None, b""
+        for to, frame in outs:
+            if to == self.root.name:
+                continue
+            if encoded[0] is not frame:
+                encoded = frame, cn_frames.encode(frame)
+            self._send(to, frame, encoded[1])
+
+
+class Carried:
+    """What a link has carried."""
+
+    def __init__(self) -> None:
+        self.frames = self.messages = self.bytes = 0
+
+    def add(self, frame: Frame, data: bytes) -> None:
+        self.frames += 1
+        self.messages += isinstance(frame, Data)
+        self.bytes += len(data)
+
+    def report(self) -> dict[str, int]:
+        return {"messages": self.messages, "frames": self.frames, "bytes": self.bytes}

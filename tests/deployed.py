@@ -1,0 +1,102 @@
+"""A server, NATS and brokers as real processes, for the tests of brokers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from api.process import free_port
+from tests.conftest import ServerProcess, open_folder
+from tests.live import Api
+
+LEASE_S = 2
+WAIT_S = 60.0
+
+
+class Deployed:
+    """`prosem serve --nats …` and some `prosem broker`s, each of which a test may stop or kill."""
+
+    def __init__(self, brokers: int = 3, nats: str = "embedded", options: tuple[str, ...] = ()) -> None:
+        self.folder = open_folder("prosem-brokers-")
+        lease = ("--lease-s", str(LEASE_S))
+        self.server = ServerProcess(
+            "--nats", nats, *lease, *options, folder=self._made("server"), port=free_port()
+        )
+        address = f"http://127.0.0.1:{self.server.port}"
+        self.brokers = [
+            ServerProcess(
+                *("--server", address, "--name", f"broker-{number}"),
+                folder=self._made(f"broker-{number}"),
+                command="broker",
+                port=free_port(),
+            )
+            for number in range(1, brokers + 1)
+        ]
+
+    def _made(self, name: str) -> Path:
+        (self.folder / name).mkdir(mode=0o755)
+        return self.folder / name
+
+    def __enter__(self) -> Deployed:
+        for process in (self.server, *self.brokers):
+            process.start(wait=False)
+        try:
+            for process in (self.server, *self.brokers):
+                process.wait_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self.brokers, self.server):
+            if process.process is not None and process.process.poll() is None:
+                os.kill(process.process.pid, signal.SIGCONT)
+                process.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def urls(self) -> list[str]:
+        """Of every process that holds sockets, the server last."""
+        return [process.url for process in (*self.brokers, self.server)]
+
+    def network(self) -> dict[str, Any]:
+        with Api(self.server.url) as api:
+            found: dict[str, Any] = api.call("GET", "/v1/network")
+        return found
+
+    def messages(self, broker: str) -> int:
+        """Carried from the server to this broker, in its present life."""
+        return sum(
+            link["messages"]
+            for link in self.network()["links"]
+            if (link["from"], link["to"]) == ("server", broker)
+        )
+
+    def names(self) -> set[str]:
+        return {broker["name"] for broker in self.network()["brokers"]}
+
+    def signal(self, number: int, process: ServerProcess) -> None:
+        assert process.process is not None
+        os.kill(process.process.pid, number)
+
+    def kill_nats(self) -> None:
+        folder = self.server.folder / "data" / "nats"
+        os.kill(int((folder / "nats.pid").read_text()), signal.SIGKILL)
+
+    def lives(self, broker: ServerProcess) -> int:
+        """How often a broker has joined."""
+        return len(re.findall(r": joined ", broker.log))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to be so"
+        time.sleep(0.05)
