@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -64,6 +64,13 @@ class Table:
     @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    def read(self, values: Sequence[Any]) -> Row:
+        """A row that was written as JSON; that of a table which extends this one has more columns."""
+        return tuple(
+            None if value is None else column.type.read(value)
+            for value, column in zip(values, self.columns, strict=False)
+        )
 
     def key_of(self, row: Row) -> Key:
         return tuple([row[at] for at in self.key_positions])

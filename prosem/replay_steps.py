@@ -58,10 +58,4 @@ def retold(form: StatefulForm, steps: Sequence[Step], request: Request) -> Told:
 
 def read_row(table: Table, encoded: bytes | None) -> Row | None:
     """A stored row as the table sees it (the row of a table that extends it has more columns)."""
-    if encoded is None:
-        return None
-    values = msgspec.json.decode(encoded)
-    return tuple(
-        None if value is None else column.type.read(value)
-        for value, column in zip(values, table.columns, strict=False)
-    )
+    return None if encoded is None else table.read(msgspec.json.decode(encoded))

@@ -22,7 +22,7 @@ from prosem.language import resolve
 from prosem.language.parse import parse
 from prosem.model import JsonObject, Statement, Table
 from prosem.store.catalog import table_from
-from prosem.types.base import Bound, Form, StatefulForm
+from prosem.types.base import Bound, Form, PackedForm
 from prosem.types.registry import recognise
 
 
@@ -86,6 +86,12 @@ class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
     state: bytes | None
 
 
+class Rearranged(msgspec.Struct, frozen=True, array_like=True, tag="rearranged"):
+    """What edges hold of a space is of no use any more: its streams are attached again."""
+
+    space: int
+
+
 class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
     sid: int
 
@@ -108,7 +114,7 @@ class Replayed(msgspec.Struct, frozen=True, array_like=True, tag="replayed"):
     lags: bool = False
 
 
-Notice = Stated | Hosted | Moved | Gone | Refused | Replayed
+Notice = Stated | Hosted | Moved | Rearranged | Gone | Refused | Replayed
 
 encode = msgspec.msgpack.Encoder(enc_hook=write_extreme).encode
 read_notice = msgspec.msgpack.Decoder(Notice, ext_hook=read_extreme).decode
@@ -153,14 +159,14 @@ def form_of(notice: Stated) -> Form:
 
 def pack_state(form: Form, state: Any) -> bytes | None:
     """The state at the edge; forms that keep none in a shape of their own keep bytes."""
-    if isinstance(form, StatefulForm):
+    if isinstance(form, PackedForm):
         return None if state is None else form.pack_state(state)
     assert state is None or isinstance(state, bytes), f"{form.type} keeps a state that cannot be sent"
     return state
 
 
 def unpack_state(form: Form, packed: bytes | None) -> Any:
-    return form.unpack_state(packed) if isinstance(form, StatefulForm) and packed is not None else packed
+    return form.unpack_state(packed) if isinstance(form, PackedForm) and packed is not None else packed
 
 
 def hosted(frame: c.Hosted) -> Hosted:

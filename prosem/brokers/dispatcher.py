@@ -76,6 +76,9 @@ class Dispatcher:
                 self._edge.take(frame)
                 if isinstance(frame, c.Moved | c.Gone):
                     self._move(frame)
+                elif isinstance(frame, c.Rearranged):
+                    for member in self.members.values():
+                        self._direct(member, control.Rearranged(frame.space))
         self._edge.network.watermark(seq)
         self.mark()
 

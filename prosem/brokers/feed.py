@@ -115,6 +115,8 @@ class Feed:
                 form = self._spaces[notice.sid]
                 bound = control.bound_of(notice.place)
                 self.edge.take(c.Moved(notice.sid, bound, control.unpack_state(form, notice.state)))
+        elif isinstance(notice, control.Rearranged):
+            self.edge.take(c.Rearranged(notice.space))
         elif isinstance(notice, control.Gone):
             self._hosted.pop(notice.sid, None)
             self.edge.take(c.Gone(notice.sid))

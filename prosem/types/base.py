@@ -106,15 +106,20 @@ class Form(Protocol):
 
 
 @runtime_checkable
-class StatefulForm(Protocol):
+class PackedForm(Protocol):
+    """A form whose edge holds a state that is not bytes: it can be packed, for an edge in another process."""
+
+    def pack_state(self, state: Any) -> bytes: ...
+    def unpack_state(self, packed: bytes) -> Any: ...
+
+
+@runtime_checkable
+class StatefulForm(PackedForm, Protocol):
     """A form whose edge holds a state: it can go back in time and be stored, for returning subscribers."""
 
     def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
     def undo(self, messages: Sequence[Message], state: Any) -> Any:
         """The state before the messages."""
-
-    def pack_state(self, state: Any) -> bytes: ...
-    def unpack_state(self, packed: bytes) -> Any: ...
 
 
 @runtime_checkable

@@ -28,7 +28,7 @@ from prosem.types.join_shape import JoinShape, mode_of
 from prosem.types.join_space import JoinSpace
 from prosem.types.join_state import JoinFold, JoinState
 from prosem.types.ranges import Ranges
-from prosem.wire import encode
+from prosem.wire import decode, encode
 
 _OPERATORS = ("=", "<", "<=", ">", ">=")
 NOWHERE = Bound(b"", None)
@@ -133,6 +133,13 @@ class JoinForm:
         else:
             added, removed = state.apply(self.fold.effects(messages, bound.place, state))
         return self.told(added, removed), state
+
+    def pack_state(self, state: JoinState) -> bytes:
+        return encode([list(rows.values()) for rows in state.rows])
+
+    def unpack_state(self, packed: bytes) -> JoinState:
+        held = zip(self.tables, decode(packed), strict=True)
+        return JoinState(self.shape, [map(table.read, rows) for table, rows in held])
 
     def told(self, added: Sequence[Joined], removed: Sequence[Joined]) -> bytes | None:
         """The change as it is told; None if there is none."""
