@@ -17,7 +17,8 @@ from prosem.columns import column_type
 from prosem.model import Column, Delta, Row, Table
 from prosem.types.base import Bound
 from prosem.types.value_items import Items
-from prosem.types.value_many_space import ALL, ManySpace, Selected
+from prosem.types.value_many_places import ALL, Selected
+from prosem.types.value_many_space import ManySpace
 from prosem.types.value_measure import measure_of
 
 INTEGER = column_type("bigint")

@@ -20,7 +20,8 @@ from prosem.model import JsonObject
 from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
 from prosem.types.value_items import ItemForm
-from prosem.types.value_many_space import ManySpace, Selected
+from prosem.types.value_many_places import Selected
+from prosem.types.value_many_space import ManySpace
 from prosem.wire import encode
 
 MAX_KEYS = 10_000

@@ -12,7 +12,6 @@ from cn.geometry import EVERYTHING, Box, Interval, Region
 from cn.match.point_index import PointIndex
 from cn.networks.base import Space as NetworkSpace
 from prosem.index.ba_tree_ends import Radius
-from prosem.index.ba_tree_radii import Run
 from prosem.index.epochs import Birth, Epochs, Piece, more
 from prosem.index.radius_block import RadiusBlocks
 from prosem.index.radius_pairs import RadiusPairs
@@ -20,29 +19,10 @@ from prosem.model import Delta, JsonObject, Mark
 from prosem.types.base import Bound, Draft, Rows
 from prosem.types.sketched import Sketched
 from prosem.types.value_items import Items
+from prosem.types.value_many_places import ALL, Place, Selected, read, written
 from prosem.wire import decode, encode
 
-ALL = b"*"  # the topic of those that select every row; no key has it
 ANYBODY: Region = ((EVERYTHING, EVERYTHING),)
-
-
-class Selected(NamedTuple):
-    """The items of a subscription (None: all), by the codes of their keys, and its radius."""
-
-    topics: tuple[bytes, ...] | None
-    radius: Radius
-
-
-class Place(NamedTuple):
-    """Where a subscription stands, and under which topics messages find it."""
-
-    topics: tuple[bytes, ...] | None
-    code: Any
-    birth: Birth
-
-    @property
-    def point(self) -> tuple[Any, Birth]:
-        return self.code, self.birth
 
 
 class Told(NamedTuple):
@@ -100,7 +80,7 @@ class ManySpace(Sketched):
             selected: Any = bound.place
             place = self._places[sid] = Place(selected.topics, self._kind.code(selected.radius), birth)
             self._use(selected.radius)
-            for topic in _topics(place):
+            for topic in place.found_by:
                 self._count[topic] += 1
                 self._last[topic] = max(birth, self._last.get(topic, 0))
                 entries.append((sid, topic, place.point))
@@ -122,7 +102,7 @@ class ManySpace(Sketched):
 
     def remove(self, sid: int, bound: Bound) -> None:
         place = self._places.pop(sid)
-        for topic in _topics(place):
+        for topic in place.found_by:
             self.points.remove(sid, topic, place.point)
             self._count[topic] -= 1
             if not self._count[topic]:
@@ -193,40 +173,23 @@ class ManySpace(Sketched):
         changed, self._changed = self._changed, {}
         found: dict[bytes, bytes | None] = {}
         for topic in changed:
-            told = self._dump(topic)
+            item = self._items.get(topic)
+            told = None if item is None else written(self._kind, topic, item)
             if told is not None or topic in self._kept:
                 found[topic] = told
                 (self._kept.discard if told is None else self._kept.add)(topic)
         return found
 
-    def _dump(self, topic: bytes) -> bytes | None:
-        item, kind = self._items.get(topic), self._kind
-        if item is None:
-            return None
-        epochs = [
-            (stop, [(kind.code(low), kind.code(high), kind.value(told)) for low, high, told in runs])
-            for stop, runs in item.state()
-        ]
-        return encode((topic.decode(), epochs))
-
     def restore_items(self, stored: Iterable[bytes]) -> None:
         """Bring kept items back; the subscriptions are there."""
         kind = self._kind
         for told in stored:
-            text, epochs = decode(told)
-            topic = text.encode()
+            topic, state = read(kind, told)
             self._kept.add(topic)
             number = kind.number(self._rows.get(kind.key(topic)))
             if number is None or not self._is_selected(topic):
                 self._changed[topic] = None
                 continue
-            state = [
-                (
-                    stop,
-                    [Run(kind.radius(low), kind.radius(high), kind.read(encode(v))) for low, high, v in runs],
-                )
-                for stop, runs in epochs
-            ]
             item = Epochs.from_state(kind.ends, number, state, self._radii)
             self._births = max(self._births, item.stops[-1])
             if item.is_plain:  # those who knew more have gone
@@ -339,7 +302,7 @@ class ManySpace(Sketched):
     def check(self) -> None:
         """The invariants, in O(N)."""
         self.points.check()
-        entries = {(sid, t, place.point) for sid, place in self._places.items() for t in _topics(place)}
+        entries = {(sid, t, place.point) for sid, place in self._places.items() for t in place.found_by}
         assert set(self.points.items()) == entries, "the index holds the places"
         assert self._count == Counter(topic for _, topic, _ in entries), "topics are counted"
         codes = Counter(place.code for place in self._places.values())
@@ -351,7 +314,3 @@ class ManySpace(Sketched):
             assert item.value == self._kind.number(self._rows[self._kind.key(topic)]), "its value is known"
             assert not item.is_plain, "there is something to remember"
             assert item.stops[-1] <= self._births, "births are numbered on"
-
-
-def _topics(place: Place) -> tuple[bytes, ...]:
-    return (ALL,) if place.topics is None else place.topics
