@@ -20,9 +20,18 @@ def free_port() -> int:
     return port
 
 
-def start_server(port: int, data_dir: Path, log: Path) -> subprocess.Popen[bytes]:
+def start_server(port: int, data_dir: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
     """`prosem serve` in a session of its own, so that Ctrl-C in the terminal reaches only us."""
-    command = [sys.executable, "-m", "api.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)]
+    return _start(log, "serve", "--port", str(port), "--data-dir", str(data_dir), *options)
+
+
+def start_broker(port: int, server: str, name: str, log: Path) -> subprocess.Popen[bytes]:
+    """`prosem broker`, likewise."""
+    return _start(log, "broker", "--port", str(port), "--server", server, "--name", name)
+
+
+def _start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "api.cli", *arguments]
     with open(log, "ab") as output:
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 

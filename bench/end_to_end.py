@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import numpy as np
@@ -69,16 +69,24 @@ def run(quick: bool) -> Report:
     return report
 
 
+class Counting(Protocol):
+    """What listens: one process, or several."""
+
+    def count(self) -> int: ...
+    def wait_attached(self, seconds: float = 120.0) -> None: ...
+    def wait_progress(self, seq: int, seconds: float = 60.0) -> None: ...
+
+
 class Served:
     """A server process in a folder of its own, and what is asked of it."""
 
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="prosem-bench-"))
-        self._folder.chmod(0o755)
+    def __init__(self, *options: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="prosem-bench-"))
+        self.folder.chmod(0o755)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._log = self._folder / "server.log"
-        self._process = start_server(port, self._folder / "data", self._log)
+        self._log = self.folder / "server.log"
+        self._process = start_server(port, self.folder / "data", self._log, *options)
         self._http = httpx.Client(base_url=self.url, timeout=120, trust_env=False)
         self.ids: list[str] = []
         self._tuples = 0
@@ -91,7 +99,7 @@ class Served:
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(40)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _post(self, path: str, body: Any) -> Any:
         answer = self._http.post(path, json=body)
@@ -137,7 +145,7 @@ class Served:
         return sum(counts) / (time.perf_counter() - start - 0.3)
 
     # -- delivering ----------------------------------------------------------------------------------------------
-    def deliver(self, listener: Listener, seconds: float) -> tuple[float, int]:
+    def deliver(self, listener: Counting, seconds: float) -> tuple[float, int]:
         """Changes a second at the listeners while events that affect many are published."""
         progress("end-to-end: delivering to all subscriptions")
         listener.wait_attached()
@@ -213,8 +221,8 @@ class Served:
         """Rows a second of COPY in transactions of 2000, with the same content as the event log."""
         import psycopg
 
-        port = (self._folder / "data" / "cluster" / "postmaster.pid").read_text().splitlines()[3]
-        password = (self._folder / "data" / "password").read_text().strip()
+        port = (self.folder / "data" / "cluster" / "postmaster.pid").read_text().splitlines()[3]
+        password = (self.folder / "data" / "password").read_text().strip()
         url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem"
         with psycopg.connect(url) as connection:
             connection.execute(

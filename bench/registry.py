@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, join, matching, parametric, range_min, spark, stages, value_change
+from bench import end_to_end, fan_out, join, matching, parametric, range_min, spark, stages, value_change
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
@@ -22,6 +22,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "end-to-end": (
         end_to_end.run,
         "events/s accepted, changes/s delivered, latency, beside raw COPY and WebSocket",
+    ),
+    "fan-out": (
+        fan_out.run,
+        "changes/s delivered by the server alone and over 1, 2, 4 brokers; CPU time of each change",
     ),
     "parametric": (
         parametric.run,
