@@ -30,7 +30,7 @@ def flavours(
     rows: list[Entry], ranges: list[tuple[int, int]], selected: list[tuple[int, int]]
 ) -> dict[str, Skyline]:
     clusters = StabbingSet(int64=True)
-    clusters.add_many(ranges)
+    clusters.add_many(ranges, range(len(ranges)))
 
     def lives_between(q: int, r: int) -> bool:
         return any(q < low and high < r for low, high in selected)
@@ -63,7 +63,7 @@ def test_all_describe_the_same(codes: list[int], subscriptions: list[tuple[tuple
         for point in ((low, high) for low in range(21) for high in range(low, 21)):
             assert sum(contains((box,), point) for box in boxes) == (point in covered), "disjoint boxes"
     clusters = StabbingSet(int64=True)
-    clusters.add_many(ranges)
+    clusters.add_many(ranges, range(len(ranges)))
     assert len(found["clu"]) <= min(2 * len(clusters.anchors), len(found["tup"]))
     assert len(found["clu+"]) <= len(found["clu"])
     for flavour in ("tup", "clu", "clu+"):

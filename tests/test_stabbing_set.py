@@ -39,19 +39,19 @@ class Changes(RuleBasedStateMachine):
 
     @rule(interval=INTERVAL)
     def add(self, interval: tuple[int, int]) -> None:
-        self.index.add(*interval)
+        self.index.add(*interval, 0)
         self.held[interval] += 1
 
     @rule(intervals=st.lists(INTERVAL, max_size=12))
     def add_many(self, intervals: list[tuple[int, int]]) -> None:
-        self.index.add_many(intervals)
+        self.index.add_many(intervals, [0] * len(intervals))
         self.held.update(intervals)
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         gone = data.draw(st.sampled_from(sorted(self.held)))
-        self.index.remove(*gone)
+        self.index.remove(*gone, 0)
         self.held[gone] -= 1
         self.held = +self.held
 
@@ -80,39 +80,44 @@ def test_the_interval_that_ends_first(
     intervals: list[tuple[int, int]], asked: list[tuple[int | None, int | None]]
 ) -> None:
     blocks = IntervalBlocks(True, block_size=4)
-    for interval in intervals[::2]:
-        blocks.add(*interval)
-    blocks.add_many(intervals[1::2])
-    for interval in intervals[::3]:
-        blocks.remove(*interval)
+    held = [(low, high, ref) for ref, (low, high) in enumerate(intervals)]
+    for one in held[::2]:
+        blocks.add(*one)
+    blocks.add_many([one[:2] for one in held[1::2]], [one[2] for one in held[1::2]])
+    for one in held[::3]:
+        blocks.remove(*one)
     blocks.check()
-    left = Counter(intervals) - Counter(intervals[::3])
-    assert Counter(blocks) == left
+    left = set(held) - set(held[::3])
+    assert sorted(blocks) == sorted(left)
     for after, before in asked:
         behind = [one for one in left if after is None or one[0] > after]
         rest = [one for one in behind if before is None or one[0] < before]
         found = blocks.first_end(after, before)
         assert (found is None) == (not rest)
         if found is not None:
-            assert found in rest
-            assert found[1] == min(high for _, high in rest)
+            assert found in [one[:2] for one in rest]
+            assert found[1] == min(one[1] for one in rest)
+        if after is not None and before is not None:
+            inside = sorted(one[2] for one in rest if one[1] < before)
+            told = blocks.inside(after, before, 5)
+            assert sorted(told) == inside if told is not None else len(inside) > 5 or before - after > 4
 
 
 @given(st.lists(INTERVAL, max_size=60))
 def test_a_batch_has_the_least_number(intervals: list[tuple[int, int]]) -> None:
     index = small()
-    index.add_many(intervals)
+    index.add_many(intervals, range(len(intervals)))
     index.check()
     assert len(index.anchors) == fewest(intervals)
 
 
 def test_codes_that_are_no_integers() -> None:
     index = small(int64=False)
-    index.add_many([("b", "d"), (BOTTOM, "a"), ("c", TOP)])
-    index.add("x", "x")
+    index.add_many([("b", "d"), (BOTTOM, "a"), ("c", TOP)], [1, 2, 3])
+    index.add("x", "x", 4)
     index.check()
     assert index.anchors == ["a", "d", "x"]
-    index.remove("b", "d")
+    index.remove("b", "d", 1)
     index.check()
     assert index.anchors == ["a", "x"]
 
@@ -120,10 +125,11 @@ def test_codes_that_are_no_integers() -> None:
 def test_what_is_not_there() -> None:
     index = small()
     with pytest.raises(KeyError):
-        index.remove(1, 2)
-    index.add(1, 3)
-    with pytest.raises(KeyError):
-        index.remove(1, 2)
+        index.remove(1, 2, 7)
+    index.add(1, 3, 7)
+    for interval in ((1, 2, 7), (1, 3, 8)):
+        with pytest.raises(KeyError):
+            index.remove(*interval)
     index.check()
 
 
@@ -134,17 +140,17 @@ def test_many(count: int) -> None:
     low = random.integers(0, 100_000, count)
     intervals = np.column_stack([low, low + np.abs(random.normal(6_000, 5_000, count)).astype(np.int64)])
     index = StabbingSet(int64=True)
-    index.add_many(intervals[: count // 2])
-    for one in intervals[count // 2 :].tolist():
-        index.add(*one)
+    index.add_many(intervals[: count // 2], range(count // 2))
+    for ref, one in enumerate(intervals[count // 2 :].tolist(), count // 2):
+        index.add(*one, ref)
     index.check()
-    order = random.permutation(count)
-    for at in order[: count - 500].tolist():
-        index.remove(*intervals[at].tolist())
+    order = random.permutation(count).tolist()
+    for ref in order[: count - 500]:
+        index.remove(*intervals[ref].tolist(), ref)
     index.check()
-    rest = [(a, b) for a, b in intervals[order[count - 500 :]].tolist()]
-    assert len(index.anchors) <= 2 * fewest(rest)
-    for one in rest:
-        index.remove(*one)
+    rest = {ref: tuple(intervals[ref].tolist()) for ref in order[count - 500 :]}
+    assert len(index.anchors) <= 2 * fewest(list(rest.values()))
+    for ref, one in rest.items():
+        index.remove(*one, ref)
     index.check()
     assert index.anchors == []

@@ -30,12 +30,12 @@ class StabbingSet:
     the least number of anchors.
 
     >>> anchors = StabbingSet(int64=True)
-    >>> anchors.add_many([(1, 4), (3, 8), (6, 9), (20, 30)])
+    >>> anchors.add_many([(1, 4), (3, 8), (6, 9), (20, 30)], [1, 2, 3, 4])
     >>> anchors.anchors
     [4, 9, 30]
-    >>> anchors.remove(20, 30)
-    >>> anchors.any_between(5, 9), anchors.any_between(5, 10)
-    (False, True)
+    >>> anchors.remove(20, 30, 4)
+    >>> anchors.any_between(5, 9), anchors.any_between(5, 10), anchors.between(5, 10, 8)
+    (False, True, [3])
     """
 
     __slots__ = ("_highs", "_intervals", "_lows", "anchors")
@@ -51,8 +51,9 @@ class StabbingSet:
         return len(self._intervals)
 
     # -- changes -------------------------------------------------------------------------------------------
-    def add(self, low: Code, high: Code) -> None:
-        self._intervals.add(low, high)
+    def add(self, low: Code, high: Code, ref: int) -> None:
+        """Take in an interval of `ref`."""
+        self._intervals.add(low, high, ref)
         anchors = self.anchors
         at = bisect_left(anchors, low)
         if at < len(anchors) and anchors[at] <= high:
@@ -67,23 +68,23 @@ class StabbingSet:
         else:
             self._drop(at)
 
-    def add_many(self, intervals: Sequence[Ends] | NDArray[np.int64]) -> None:
+    def add_many(self, intervals: Sequence[Ends] | NDArray[np.int64], refs: Sequence[int]) -> None:
         if len(intervals) * BULK < len(self._intervals):
-            for low, high in intervals:
-                self.add(low, high)
+            for (low, high), ref in zip(intervals, refs, strict=True):
+                self.add(low, high, ref)
             return
-        self._intervals.add_many(intervals)
+        self._intervals.add_many(intervals, refs)
         self._lows, self._highs, self.anchors = [], [], []
         self._choose(0)
 
-    def remove(self, low: Code, high: Code) -> None:
-        """Take one such interval out; KeyError if there is none."""
-        self._intervals.remove(low, high)
+    def remove(self, low: Code, high: Code, ref: int) -> None:
+        """Take an interval out; KeyError if it is not there."""
+        self._intervals.remove(low, high, ref)
         at = bisect_left(self._lows, low)
         if at < len(self._lows) and self._lows[at] == low and self._highs[at] == high:
             self._drop(at)
 
-    # -- the question --------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------
     def any_between(self, low: Code, high: Code) -> bool:
         """Whether an interval lies strictly between two codes as a whole. Without an anchor there, none does: O(log)."""
         at = bisect_right(self.anchors, low)
@@ -91,6 +92,10 @@ class StabbingSet:
             return False
         found = self._intervals.first_end(low, high)
         return found is not None and bool(found[1] < high)
+
+    def between(self, low: Code, high: Code, limit: int) -> list[int] | None:
+        """Whose intervals lie strictly between two codes, if that is soon known; None: many, perhaps."""
+        return self._intervals.inside(low, high, limit)
 
     # -- witnesses -----------------------------------------------------------------------------------------
     def _drop(self, at: int) -> None:
@@ -126,7 +131,8 @@ class StabbingSet:
     def check(self) -> None:
         """Assert the promise and what it rests on; O(N log N)."""
         self._intervals.check()
-        intervals, witnesses = list(self._intervals), list(zip(self._lows, self._highs, strict=True))
+        intervals = [(low, high) for low, high, _ in self._intervals]
+        witnesses = list(zip(self._lows, self._highs, strict=True))
         assert all(before[1] < after[0] for before, after in pairwise(witnesses)), "witnesses are disjoint"
         assert set(witnesses) <= set(intervals), "witnesses are intervals that are there"
         assert all(a < b for a, b in pairwise(self.anchors)), "anchors ascend"

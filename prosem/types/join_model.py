@@ -70,10 +70,10 @@ class JoinModel:
 class Mode(Protocol):
     """What edges hold, and the plans that keep it so."""
 
-    def came(self, places: Sequence[Point]) -> None:
+    def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
         """Points were added."""
 
-    def went(self, place: Point) -> None:
+    def went(self, sid: int, place: Point) -> None:
         """A point was removed."""
 
     def describe(self, change: Change) -> Any | None:

@@ -31,10 +31,10 @@ class _Plain:
     def __init__(self, model: JoinModel) -> None:
         self._model = model
 
-    def came(self, places: Sequence[Point]) -> None:
+    def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
         """Nothing is kept of the points."""
 
-    def went(self, place: Point) -> None:
+    def went(self, sid: int, place: Point) -> None:
         """Nothing is kept of the points."""
 
     def describe(self, change: Change) -> Seen | None:

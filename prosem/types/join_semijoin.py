@@ -15,16 +15,16 @@ Loses to whole selections where nearly every row joins, and to joined rows where
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from cn.geometry import Box, Interval, Point, Region, difference
+from cn.geometry import Box, Code, Interval, Point, Region, difference
 from prosem.index.join_keys import NOTHING, Entry
 from prosem.index.stabbing_set import StabbingSet
 from prosem.model import Row
-from prosem.types.base import Draft
+from prosem.types.base import Bound, Draft
 from prosem.types.join_decomposition import Decomposition
 from prosem.types.join_model import Change, JoinModel
 from prosem.types.join_table import Classes, JoinTable, Placed, Sides
@@ -36,6 +36,8 @@ from prosem.types.skyline import (
     subscription_skyline,
     tuple_skyline,
 )
+
+FEW = 16  # so many subscriptions are asked one by one before the points are searched
 
 
 class Shift(NamedTuple):
@@ -58,10 +60,15 @@ class Described(NamedTuple):
 
 
 class SemijoinMode:
-    """The decomposition, and anchors for the ranges on every table that is somebody's partner."""
+    """The decomposition, and anchors for the ranges on every table that is somebody's partner.
 
-    def __init__(self, model: JoinModel, decomposition: Decomposition) -> None:
-        self._model, self.decomposition = model, decomposition
+    `locate` tells where a subscription stands.
+    """
+
+    def __init__(
+        self, model: JoinModel, decomposition: Decomposition, locate: Callable[[int], Bound]
+    ) -> None:
+        self._model, self.decomposition, self._locate = model, decomposition, locate
         shape, tables = model.shape, model.tables
         self._followers: list[list[int]] = [[] for _ in tables]
         orders: list[set[Classes]] = [set() for _ in tables]
@@ -78,23 +85,23 @@ class SemijoinMode:
             for number in set(decomposition)
             if tables[number].routing is not None
         }
-        self.came([place for _, _, place in model.points.items()])
+        standing = [(sid, place) for sid, _, place in model.points.items()]
+        self.came([sid for sid, _ in standing], [place for _, place in standing])
 
     # -- points --------------------------------------------------------------------------------------------------
-    def came(self, places: Sequence[Point]) -> None:
+    def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
         for number, clusters in self.clusters.items():
             low, high = self._model.tables[number].routing or (0, 1)
-            if len(places) == 1:
-                clusters.add(places[0][low], places[0][high])
-            elif self._model.shape.int64:
-                clusters.add_many(np.array([(place[low], place[high]) for place in places], np.int64))
+            ends = [(place[low], place[high]) for place in places]
+            if len(ends) == 1:
+                clusters.add(*ends[0], sids[0])
             else:
-                clusters.add_many([(place[low], place[high]) for place in places])
+                clusters.add_many(np.array(ends, np.int64) if self._model.shape.int64 else ends, sids)
 
-    def went(self, place: Point) -> None:
+    def went(self, sid: int, place: Point) -> None:
         for number, clusters in self.clusters.items():
             low, high = self._model.tables[number].routing or (0, 1)
-            clusters.remove(place[low], place[high])
+            clusters.remove(place[low], place[high], sid)
 
     # -- events --------------------------------------------------------------------------------------------------
     def describe(self, change: Change) -> Described | None:
@@ -206,21 +213,31 @@ class SemijoinMode:
         if plan == "ref-sj-tup":
             return tuple_skyline(rows)
         clusters, own = self.clusters[partner.number], table.around(placed.codes)
-        low, high = routing
         if plan == "ref-sj-clu+":
-            return merged_skyline(
-                rows,
-                clusters,
-                lambda q, r: self._model.anybody(
-                    own, {low: Interval(q, r, True, True), high: Interval(q, r, True, True)}
-                ),
-            )
+            return merged_skyline(rows, clusters, lambda q, r: self._lives_between(q, r, partner, own))
         skyline = cluster_skyline(rows, clusters)
         if plan == "ref-sj-sub":
             region = self._under(skyline, routing, own)
             lows, highs = (self._model.points.codes(b"", region, dimension) for dimension in routing)
             return subscription_skyline(lows, highs)
         return skyline
+
+    def _lives_between(self, q: Code, r: Code, partner: JoinTable, own: Sides) -> bool:
+        """Whether somebody within `own` has a routing range strictly between two codes.
+
+        Mostly a handful of ranges is that narrow, and they are asked one by one; among many, somebody is soon found.
+        """
+        few = self.clusters[partner.number].between(q, r, FEW)
+        if few is None:
+            low, high = partner.routing or (0, 1)
+            gap = Interval(q, r, True, True)
+            return self._model.anybody(own, {low: gap, high: gap})
+        for sid in few:
+            place = self._locate(sid).place
+            assert place is not None, "who has a range has a place"
+            if all(place[at] in side for at, side in own.items()):
+                return True
+        return False
 
     def _exposed(
         self, table: JoinTable, rows: Sequence[Entry], region: Region

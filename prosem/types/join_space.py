@@ -40,9 +40,9 @@ class JoinSpace(PointSpace):
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
         self.model = JoinModel(shape, self.points, surroundings.rows)
-        self.decomposition = decomposition
+        self.decomposition, self._locate = decomposition, surroundings.locate
         self._mode: Mode = (
-            SemijoinMode(self.model, decomposition)
+            SemijoinMode(self.model, decomposition, surroundings.locate)
             if mode == "semijoin"
             else JoinedMode(self.model)
             if mode == "join"
@@ -53,24 +53,27 @@ class JoinSpace(PointSpace):
     # -- points --------------------------------------------------------------------------------------------------
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         super().add(sids, bounds)
-        self._mode.came([bound.place for bound in bounds if bound.place is not None])
+        placed = [
+            (sid, bound.place) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None
+        ]
+        self._mode.came([sid for sid, _ in placed], [place for _, place in placed])
 
     def move(self, sid: int, before: Bound, after: Bound) -> None:
         super().move(sid, before, after)
         if before.place is not None and after.place is not None:  # else it went and came
-            self._mode.went(before.place)
-            self._mode.came([after.place])
+            self._mode.went(sid, before.place)
+            self._mode.came([sid], [after.place])
 
     def remove(self, sid: int, bound: Bound) -> None:
         super().remove(sid, bound)
         if bound.place is not None:
-            self._mode.went(bound.place)
+            self._mode.went(sid, bound.place)
 
     def redecompose(self, decomposition: Decomposition) -> None:
         """Give tables other partners: what edges hold is another from here on. O(rows + points)."""
         self.decomposition = decomposition
         if isinstance(self._mode, SemijoinMode):
-            self._mode = SemijoinMode(self.model, decomposition)
+            self._mode = SemijoinMode(self.model, decomposition, self._locate)
 
     def rearrange(self) -> bool:
         """Decompose anew where that pays by now; True if edges must be given what they hold again."""
