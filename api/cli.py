@@ -234,6 +234,7 @@ def bench(
     quick: Annotated[bool, typer.Option(help="small sizes, under a minute")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
     plot: Annotated[str, typer.Option(help="also draw its curves into this file (png, svg or pdf)")] = "",
+    network: Annotated[str, typer.Option(help="in a simulated network of brokers (parametric: cbn)")] = "",
 ) -> None:
     """Measure the parts of the server and the whole, beside the papers' figures and the naive way."""
     from bench.registry import BENCHES
@@ -244,8 +245,13 @@ def bench(
         for known, (_, text) in BENCHES.items():
             typer.echo(f"{known:12} {text}")
         return
+    if network and (name != "parametric" or network != "cbn"):
+        raise typer.BadParameter("only `prosem bench parametric --network cbn` measures in a network")
     for known in BENCHES if name == "all" else [name]:
-        report = BENCHES[known][0](quick)
+        run = BENCHES[known][0]
+        if network:
+            from bench.parametric_network import run
+        report = run(quick)
         if plot:
             from bench.plots import draw
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from cn.frames import Ack, Advertise, Data, Frame, Subscribe, Told, Unsubscribe, Update
@@ -35,13 +37,15 @@ class _Asked(NamedTuple):
     filter: dict[int, Extent]
 
 
-class _Request(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Request:
     """A request that waits for others further up."""
 
     sender: str
     number: int
     since: float
-    waits: set[tuple[str, int]]  # (neighbour, number of the request to it)
+    missing: int  # acknowledgements still to come
+    complete: bool = True
 
 
 _Key = tuple[tuple[int, Extent], ...]  # a filter that can be looked up
@@ -64,6 +68,7 @@ class _Space:
             str, dict[_Key, tuple[int, dict[int, Extent]]]
         ] = {}  # what it was asked for, and the keys
         self.touched: list[_Key] = []  # by the last request
+        self.last: dict[str, int] = {}  # the last request to each neighbour, while it is not acknowledged
 
 
 class PeerNode:
@@ -85,8 +90,10 @@ class PeerNode:
         self._timeout: float = self.options.get("timeout", 1.0)
         self._threshold: int = self.options.get("threshold", THRESHOLD)
         self._keys = self._numbers = 0
-        self._waiting: list[_Request] = []
-        self._open: dict[tuple[str, int], int] = {}  # requests to neighbours: (neighbour, number) → space
+        self._waiting: dict[_Request, None] = {}  # the oldest first
+        self._open: dict[
+            tuple[str, int], tuple[_Space, list[_Request]]
+        ] = {}  # requests to neighbours, who waits
 
     # -- membership and publishers -------------------------------------------------------------------------------
     def link(self, neighbour: str) -> Iterable[Out]:
@@ -116,8 +123,9 @@ class PeerNode:
     def tick(self, now: float) -> Iterable[Out]:
         """Requests that have waited too long are acknowledged as incomplete."""
         self.now = now
-        late = [one for one in self._waiting if now - one.since >= self._timeout]
-        self._waiting = [one for one in self._waiting if now - one.since < self._timeout]
+        late = [*takewhile(lambda one: now - one.since >= self._timeout, self._waiting)]
+        for one in late:
+            del self._waiting[one]
         return [self._ack(one.sender, one.number, complete=False) for one in late]
 
     def _match(self, sender: str, frame: Data) -> Iterator[Out]:
@@ -163,13 +171,14 @@ class PeerNode:
         for neighbour in space.publishers:
             if neighbour != sender and neighbour in self._neighbours:
                 yield from self._ask(frame.space, space, neighbour)
-        waits = {
-            request for request, asked in self._open.items() if asked == frame.space and request[0] != sender
-        }
-        if waits:
-            self._waiting.append(_Request(sender, frame.number, self.now, waits))
-        else:
+        waits = [request for request in space.last.items() if request[0] != sender]
+        if not waits:
             yield self._ack(sender, frame.number, complete=True)
+            return
+        one = _Request(sender, frame.number, self.now, len(waits))
+        self._waiting[one] = None
+        for request in waits:
+            self._open[request][1].append(one)
 
     def _enter(
         self, space: _Space, sender: str, key: int, old: _Asked | None, new: dict[int, Extent] | None
@@ -228,14 +237,14 @@ class PeerNode:
             if spare and self._updates:
                 key, old = spare.pop()
                 changes = _changes(old, dict(filter))
-                yield neighbour, Update(self._open_request(neighbour, number), number, key, changes)
+                yield neighbour, Update(self._open_request(neighbour, space), number, key, changes)
             else:
                 self._keys += 1
                 key = self._keys
-                yield neighbour, Subscribe(self._open_request(neighbour, number), number, key, dict(filter))
+                yield neighbour, Subscribe(self._open_request(neighbour, space), number, key, dict(filter))
             told[filter] = key, dict(filter)
         for key, _ in spare:
-            yield neighbour, Unsubscribe(self._open_request(neighbour, number), number, key)
+            yield neighbour, Unsubscribe(self._open_request(neighbour, space), number, key)
 
     def _bound(self, space: _Space, neighbour: str) -> dict[int, Extent]:
         """What covers all that others than this neighbour ask for."""
@@ -245,23 +254,27 @@ class PeerNode:
                 whole.add(one.bound())
         return whole.bound()
 
-    def _open_request(self, neighbour: str, space: int) -> int:
+    def _open_request(self, neighbour: str, space: _Space) -> int:
         self._numbers += 1
-        self._open[neighbour, self._numbers] = space
+        self._open[neighbour, self._numbers] = space, []
+        space.last[neighbour] = self._numbers
         return self._numbers
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------
     def _acknowledged(self, sender: str, frame: Ack) -> Iterator[Out]:
-        request = sender, frame.number
-        self._open.pop(request, None)
-        still: list[_Request] = []
-        for one in self._waiting:
-            one.waits.discard(request)
-            if one.waits:
-                still.append(one)
-            else:
-                yield self._ack(one.sender, one.number, complete=frame.complete)
-        self._waiting = still
+        """A request is in force above. Its successors to this neighbour are not, and whoever waits for those waits on.
+
+        Requests to one neighbour are acknowledged no earlier than those before them, so the last one says it for all.
+        """
+        space, waiting = self._open.pop((sender, frame.number), (None, []))
+        if space is not None and space.last.get(sender) == frame.number:
+            del space.last[sender]
+        for one in waiting:
+            one.missing -= 1
+            one.complete = one.complete and frame.complete
+            if not one.missing and one in self._waiting:
+                del self._waiting[one]
+                yield self._ack(one.sender, one.number, complete=one.complete)
 
     def _ack(self, sender: str, number: int, *, complete: bool) -> Out:
         if sender in self._neighbours:

@@ -1,0 +1,313 @@
+"""Updates in a network of brokers: UPD against re-subscription, with and without bounds and update monitor.
+
+The papers' two workloads (`broker_workloads`) in the simulator: links of 10 ms, and each broker works off one frame at a
+time, taking the processor time that its code really takes here. Every strategy sees the same events and updates.
+
+* *throughput*: events/s that the busiest broker could carry beside its updates, or carries when it has too many;
+* *delay*: from an update to the first event that matches the new range and not the old;
+* *spurious*: of the events that come to a client, those it no longer wants;
+* *in force*: from an update to its acknowledgement, which comes when the brokers up to the publishers know it.
+
+At the end all comes to rest, and what each client is told must be what a search through all says, or the bench fails.
+Siena's poset stands for the papers' baseline, FASTINT is ours.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from prosem_client import UpdateMonitor
+from prosem_client.forecast import History
+
+from bench.broker_workloads import Range, Workload, highway, trading
+from bench.common import Report, fail, progress
+from bench.poset import Poset
+from cn.frames import Ack, Data, Frame, Subscribe, Told, Unsubscribe, Update
+from cn.message import Message
+from cn.networks.cbn_peer import PeerNode
+from cn.transport.memory import Memory
+
+LINK_S = 0.010
+WARM = 0.25  # the share of a run before anything is counted
+MODES: dict[str, dict[str, Any]] = {
+    "poset sub": {"matcher": Poset, "updates": False},
+    "poset upd": {"matcher": Poset},
+    "fastint sub": {"updates": False},
+    "fastint upd": {},
+    "fastint upd exact": {"lub": False},
+    "fastint upd monitor": {"monitor": UpdateMonitor(frequency_hz=4.0)},
+}
+SIZES = {
+    ("highway", False): (150, 100, 200),  # edge brokers, cars at each, sensors
+    ("highway", True): (15, 20, 20),
+    ("trading", False): (150, 200, 20),  # subscribers, types of events, of which each asks for
+    ("trading", True): (30, 40, 10),
+}
+PAIRS = [
+    ("poset upd", "poset sub"),
+    ("fastint upd", "poset sub"),
+    ("fastint upd", "fastint sub"),
+]
+PAPER = {
+    "highway": {"throughput": 7.9, "delay": 6.05, "spurious": 6.1},
+    "trading": {"throughput": 4.4, "delay": 2.5, "spurious": 5.94},
+}
+
+
+def run(quick: bool) -> Report:
+    rates = [0, 100] if quick else [0, 10, 50, 100]
+    seconds = 0.25 if quick else 0.5
+    report = Report("parametric", {"network": "cbn", "rates": rates, "seconds": seconds, "quick": quick})
+    report.notes = [
+        "sub: a new subscription and the end of the old one; upd: an update; exact: no bounds in summaries",
+        "throughput: events/s the busiest broker can carry; delay: update to first event of the new range",
+        "spurious: % of what clients get and no longer want; in force: update to acknowledgement",
+    ]
+    for make in (highway, trading):
+        made, rows = make(*SIZES[make.__name__, quick]), []
+        for mode, options in MODES.items():
+            for rate in rates:
+                progress(f"parametric: {made.name}, {mode}, {rate} updates/s")
+                again = make(*SIZES[made.name, quick])
+                rows.append({"mode": mode, "updates/s": rate, **Run(again, options, rate, seconds).measure()})
+        report.figures[made.name] = {"by_rate": rows, "ratios": _ratios(rows), "paper": PAPER[made.name]}
+        title = f"{made.name}: {len(made.clients)} subscriptions, {len(made.brokers)} brokers"
+        report.tables.append((title, [_short(row) for row in rows]))
+        for best, base in PAIRS:
+            found = report.figures[made.name]["ratios"][f"{best} / {base}"]
+            report.notes.append(
+                f"{made.name}, {best} against {base}: throughput {found['throughput']:.1f}x, "
+                f"delay {found['delay']:.1f}x lower, spurious {found['spurious']:.1f}x fewer"
+            )
+        report.notes.append(f"{made.name}, the paper's up to: {PAPER[made.name]}")
+    return report
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "mode": row["mode"],
+        "updates/s": row["updates/s"],
+        "throughput": round(row["events_per_s"]),
+        "delay ms": round(row["delay_ms"]),
+        "spurious %": round(row["spurious_percent"], 2),
+        "in force ms": round(row["in_force_ms"], 1),
+        "frames": row["request_frames"],
+    }
+
+
+def _ratios(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """How much better each strategy is than each re-subscription, at the highest rate of updates."""
+    most = max(row["updates/s"] for row in rows)
+    last = {row["mode"]: row for row in rows if row["updates/s"] == most}
+    return {
+        f"{mode} / {base}": {
+            "throughput": last[mode]["events_per_s"] / last[base]["events_per_s"],
+            "delay": last[base]["delay_ms"] / max(1e-9, last[mode]["delay_ms"]),
+            "spurious": last[base]["spurious_percent"] / max(1e-9, last[mode]["spurious_percent"]),
+        }
+        for base in ("poset sub", "fastint sub")
+        for mode in last
+        if mode != base
+    }
+
+
+def void(_: object) -> None:
+    """Whatever was returned is not needed."""
+
+
+class Run:
+    """One strategy at one rate of updates."""
+
+    def __init__(self, workload: Workload, options: dict[str, Any], rate: float, seconds: float) -> None:
+        self.work, self.rate, self.seconds = workload, rate, seconds
+        self.updates = options.get("updates", True)
+        self.monitor: UpdateMonitor | None = options.get("monitor")
+        self.memory = Memory(latency=lambda sender, to: LINK_S, service=self._service)
+        self.dice = random.Random(7)
+        self.measuring = False
+        self.event_s: dict[str, float] = {}
+        self.request_s: dict[str, float] = {}
+        count = len(workload.clients)
+        self.low = np.array([client.range[0] for client in workload.clients])
+        self.high = np.array([client.range[1] for client in workload.clients])
+        self.least = np.array([client.least for client in workload.clients])
+        self.space = np.array([client.space for client in workload.clients])
+        self.since = np.full(count, np.nan)  # of the last update that no event has answered yet
+        self.old_low, self.old_high = self.low.copy(), self.high.copy()
+        self.keys = [0] * count
+        self.registered: list[Range] = [client.range for client in workload.clients]
+        self.histories: dict[int, tuple[History, History]] = {}
+        self.useful = self.spurious = self.sent = self.number = self.seq = 0
+        self.begins = self.ends = 0.0  # what comes to clients in between is counted
+        self.delays: list[float] = []
+        self.in_force: list[float] = []
+        self.asked: dict[tuple[str, int], float] = {}
+        self.told: set[tuple[int, int]] | None = None
+        settings = {key: value for key, value in options.items() if key != "monitor"}
+        for name in workload.brokers:
+            self.memory.add(PeerNode(name, settings), self._told)
+        for one, other in workload.links:
+            self.memory.post(one, self._node(one).link(other))
+            self.memory.post(other, self._node(other).link(one))
+        for broker, space, _ in workload.publishers:
+            self.memory.post(broker, self._node(broker).advertise(space))
+        self.memory.run()
+
+    def measure(self) -> dict[str, Any]:
+        memory, work = self.memory, self.work
+        for at, client in enumerate(work.clients):
+            self._request(at, Subscribe(at, client.space, 0, client.filter(client.range)))
+        memory.run()
+        gc.collect()
+        gc.disable()
+        self.measuring, start = True, memory.now
+        self.begins, self.ends = start + WARM * self.seconds, start + self.seconds
+        self.asked.clear()
+        self.in_force.clear()
+        events = int(work.events_per_s * self.seconds)
+        for at in range(events):
+            memory.after((at + 0.5) / work.events_per_s, lambda: void(self._publish()))
+        for group in work.sources_of_updates if self.rate else ():
+            offset = self.dice.random()
+            for at in range(int(self.rate * self.seconds)):
+                memory.after((at + offset) / self.rate, self._updater(group))
+        memory.run(start + self.seconds)
+        lasted = memory.now - start
+        memory.run()
+        self.measuring = False
+        gc.enable()
+        self._check()
+        return {
+            "events_per_s": self._capacity(events / lasted, lasted),
+            "delay_ms": 1000 * float(np.mean(self.delays)) if self.delays else 0.0,
+            "spurious_percent": 100 * self.spurious / max(1, self.spurious + self.useful),
+            "in_force_ms": 1000 * float(np.mean(self.in_force)) if self.in_force else 0.0,
+            "delivered_per_s": self.useful / (self.ends - self.begins),
+            "request_frames": self.sent,
+            "busiest_share": max(
+                (self.event_s.get(name, 0.0) + self.request_s.get(name, 0.0)) / lasted
+                for name in work.brokers
+            ),
+        }
+
+    def _capacity(self, offered: float, lasted: float) -> float:
+        """Events/s of the busiest broker: what its updates leave of a second, by the time it spends on an event.
+
+        One that has more to do than time works off its queue, events and updates, at the rate at which it can.
+        """
+        rates = []
+        for name, spent in self.event_s.items():
+            events, requests = spent / lasted, self.request_s.get(name, 0.0) / lasted
+            whole = events + requests
+            rates.append(offered / whole if whole > 1 else offered * (1 - requests) / events)
+        return min(rates)
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+    def _service(self, name: str, frame: Frame, seconds: float) -> float:
+        if not self.measuring:
+            return 0.0
+        spent = self.event_s if isinstance(frame, Data) else self.request_s
+        spent[name] = spent.get(name, 0.0) + seconds
+        self.sent += not isinstance(frame, Data)
+        return seconds
+
+    def _node(self, name: str) -> PeerNode:
+        node = self.memory.nodes[name]
+        assert isinstance(node, PeerNode)
+        return node
+
+    def _request(self, at: int, frame: Frame) -> None:
+        self.memory.post(f"c{at}", [(self.work.clients[at].broker, frame)])
+
+    def _publish(self) -> tuple[int, int, tuple[int, int]]:
+        broker, space, row = self.work.event(self.dice)
+        self.seq += 1
+        message = Message(self.seq, 0, space, "event", attributes=(row,))
+        self.memory.post("publisher", [(broker, Data(self.seq, message))])
+        return self.seq, space, row
+
+    def _updater(self, group: list[int]) -> Callable[[], None]:
+        return lambda: self._update(self.dice.choice(group))
+
+    def _update(self, at: int) -> None:
+        client, now = self.work.clients[at], self.memory.now
+        self.old_low[at], self.old_high[at] = self.low[at], self.high[at]
+        exact = self.work.moved(client, self.dice)
+        self.low[at], self.high[at] = exact
+        self.since[at] = now
+        wide = self._widened(at, exact, now)
+        if wide is None:
+            return
+        old, new = client.filter(self.registered[at]), client.filter(wide)
+        self.registered[at] = wide
+        self.number += 1
+        self.asked[f"c{at}", self.number] = now
+        if self.updates:
+            changes = {attribute: extent for attribute, extent in new.items() if old[attribute] != extent}
+            self._request(at, Update(self.number, client.space, 0, {**changes}))
+            return
+        self.keys[at] += 1
+        self._request(at, Subscribe(self.number, client.space, self.keys[at], new))
+        self._request(at, Unsubscribe(-self.number, client.space, self.keys[at] - 1))
+
+    def _widened(self, at: int, exact: Range, now: float) -> Range | None:
+        """The range to register; None if the one that is there will do, as the update monitor has foreseen."""
+        if self.monitor is None:
+            return exact
+        window = self.monitor.window_s
+        ends = self.histories.setdefault(at, (History(window), History(window)))
+        wide = [*exact]
+        for side, history in enumerate(ends):
+            if abs(exact[side]) == float("inf"):
+                continue
+            history.record(now, exact[side])
+            band = history.band() if history.frequency(now) >= self.monitor.frequency_hz else None
+            if band is not None:
+                added = self.monitor.margin * (band[1] - band[0])
+                wide[side] = min(exact[0], band[0] - added) if side == 0 else max(exact[1], band[1] + added)
+        there = self.registered[at]
+        if (wide[0], wide[1]) != exact and there[0] <= exact[0] and exact[1] <= there[1]:
+            return None
+        return wide[0], wide[1]
+
+    # -- what comes ------------------------------------------------------------------------------------------------
+    def _told(self, frame: Frame) -> None:
+        if isinstance(frame, Ack):
+            since = self.asked.pop((frame.client, frame.number), None)
+            if since is not None:
+                self.in_force.append(self.memory.now + LINK_S - since)
+        elif isinstance(frame, Told):
+            self.memory.after(LINK_S, lambda: self._arrived(frame))
+
+    def _arrived(self, frame: Told) -> None:
+        ids = np.fromiter((int(name[1:]) for name in frame.clients), np.int64, len(frame.clients))
+        assert frame.message.attributes is not None
+        row = frame.message.attributes[0]
+        assert row is not None
+        x, density = row
+        wanted = (self.low[ids] <= x) & (x <= self.high[ids]) & (self.least[ids] <= density)
+        if self.told is not None:
+            self.told |= {(frame.message.seq, int(at)) for at in ids[wanted]}
+            return
+        if self.begins <= self.memory.now < self.ends:
+            self.useful += int(wanted.sum())
+            self.spurious += int((~wanted).sum())
+        fresh = wanted & ~np.isnan(self.since[ids]) & ~((self.old_low[ids] <= x) & (x <= self.old_high[ids]))
+        for at in ids[fresh]:
+            self.delays.append(self.memory.now - float(self.since[at]))
+        self.since[ids[fresh]] = np.nan
+
+    def _check(self) -> None:
+        """At rest, exactly those are told whose ranges hold an event."""
+        self.told, expected = set(), set[tuple[int, int]]()
+        for _ in range(20):
+            seq, space, (x, density) = self._publish()
+            holds = (self.space == space) & (self.low <= x) & (x <= self.high) & (self.least <= density)
+            expected |= {(seq, int(at)) for at in np.flatnonzero(holds)}
+        self.memory.run()
+        if self.told != expected:
+            fail(f"{len(self.told ^ expected)} deliveries differ from a search through all subscriptions")
