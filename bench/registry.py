@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from bench import end_to_end, fan_out, join, matching, parametric, range_min, spark, stages, value_change
+from bench import (
+    end_to_end,
+    fan_out,
+    join,
+    matching,
+    optimizer,
+    parametric,
+    range_min,
+    spark,
+    stages,
+    value_change,
+)
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
@@ -18,6 +29,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "matching": (
         matching.run,
         "µs per event of FASTINT, a numpy scan and a loop; cost of changes; 10k to 1M filters",
+    ),
+    "optimizer": (
+        optimizer.run,
+        "overhead and quality of choosing plans, and what the four knobs do, on 14 types (thesis 6.5)",
     ),
     "end-to-end": (
         end_to_end.run,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from optimizer.cost import Weights, prior
 from optimizer.decisions import Decisions
-from optimizer.estimate import ENTRIES, Entry, Estimator
+from optimizer.estimate import ENTRIES, Entry, Estimator, Nearest
 from optimizer.plan import Choice, Descriptor, Estimate, Offered, Planned
 
 SHARE = 0.02  # of the time spent on events may go into measuring their plans
@@ -127,12 +127,17 @@ class Chooser:
     def _consider(self, known: Known, space: Planned, description: Any, descriptor: Descriptor) -> Choice:
         found: dict[str, Estimate] = {}
         expected: float | None = None
+        searched: dict[int, Nearest | None] = {}  # plans that were measured together are searched together
         for plan in space.plans:
-            estimate = known.estimators[plan].index.estimate(descriptor)
-            if estimate is None:
+            index = known.estimators[plan].index
+            if index.layout not in searched:
+                searched[index.layout] = index.nearest(descriptor)
+            nearest = searched[index.layout]
+            if nearest is None:
                 expected = space.expected(description) if expected is None else expected
-                estimate = prior(plan, descriptor[0], (1 << int(descriptor[1])) / 2, expected)
-            found[plan] = estimate
+                found[plan] = prior(plan, descriptor[0], (1 << int(descriptor[1])) / 2, expected)
+            else:
+                found[plan] = index.read(nearest)
         source = "measured" if expected is None else "histogram"
         costs = {plan: self.weights.cost(estimate) for plan, estimate in found.items()}
         plan = min(costs, key=costs.__getitem__)  # of equals the one the type prefers

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from optimizer.plan import Descriptor, Estimate
 
 ENTRIES = 1_000
-NEAREST = 4  # cells that an estimate is taken from
+NEAREST = 8  # cells that an estimate is taken from
 REACH = 9.0  # squared distance beyond which nothing like the event has been measured
-_SOFT = 0.25  # added to squared distances: an equal descriptor counts much, but not alone
+SOFT = 0.5  # added to squared distances: an equal descriptor counts much, but not alone
 Entry = tuple[Descriptor, Estimate]
+Nearest = tuple[NDArray[np.intp], NDArray[np.float64]]
 
 
 class Neighbours:
@@ -33,7 +34,7 @@ class Neighbours:
     (2, Estimate(server_time=50.0, response_time=50.0, server_stress=900.0, bandwidth=0.0, affected=9.0), None)
     """
 
-    __slots__ = ("_cells", "_counts", "_medians")
+    __slots__ = ("_cells", "_counts", "_medians", "layout")
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         length = len(entries[0][0]) if entries else 0
@@ -48,12 +49,23 @@ class Neighbours:
             )  # fmt: skip
             self._counts = counts.astype(np.float64)
             self._medians = medians(np.array([e for _, e in kept], np.float64), of_cell.ravel(), counts)
+        self.layout = hash((self._cells.tobytes(), self._counts.tobytes()))
 
     def __len__(self) -> int:
         return len(self._cells)
 
     def estimate(self, descriptor: Descriptor) -> Estimate | None:
         """The mean of the nearest cells, by their sizes and distances; None if even the nearest is out of reach."""
+        found = self.nearest(descriptor)
+        return None if found is None else self.read(found)
+
+    def read(self, found: Nearest) -> Estimate:
+        """The estimate of the nearest cells; they may have been found in another index with the same `layout`."""
+        nearest, weights = found
+        return Estimate(*(weights @ self._medians[nearest]).tolist())
+
+    def nearest(self, descriptor: Descriptor) -> Nearest | None:
+        """The nearest cells and how much each counts; None if there are none within reach."""
         if not len(self._cells) or len(descriptor) != self._cells.shape[1]:
             return None
         apart = self._cells - np.array(descriptor, np.float64)
@@ -66,10 +78,9 @@ class Neighbours:
         first = chosen.min()
         if first > REACH:
             return None
-        weights = self._counts[nearest] / (_SOFT + chosen) ** 2
+        weights = self._counts[nearest] / (SOFT + chosen) ** 2
         weights[chosen > max(1.0, 4 * first)] = 0.0  # what is much farther than the nearest says nothing more
-        mean = (weights @ self._medians[nearest]) / weights.sum()
-        return Estimate(*mean.tolist())
+        return nearest, weights / weights.sum()
 
     def check(self) -> None:
         assert len(self._cells) == len(self._medians) == len(self._counts)

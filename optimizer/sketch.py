@@ -88,8 +88,9 @@ class Sketch:
                 looked_at += region[:_LOOKED_AT]
         described = [len(regions), boxes.bit_length(), population.bit_length()]
         hull = self.hull(looked_at) or (0,) * (2 * len(self._marks))
+        centre = _CENTRE + (len(self._marks) > 2)  # the more dimensions, the fewer cells in each
         for first, last in zip(hull[::2], hull[1::2], strict=True):
-            described += ((first + last) >> _CENTRE, (last - first).bit_length())
+            described += ((first + last) >> centre, (last - first).bit_length())
         return tuple(described)
 
     def _flat(self, box: Box, population: int) -> Descriptor:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bench import join, join_many, range_min
+from bench import join, join_many, mixed, optimizer, range_min
 from bench.common import Report, fail, machine
 from bench.registry import BENCHES
+from optimizer.choose import Chooser, NamedPlan
 
 ROW = {
     "subscriptions",
@@ -133,3 +135,25 @@ def test_quick_in_full(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert figures["limit"].keys() >= {"events_per_s", "changes_per_s"}
         assert figures["events_per_s"] > 0
         assert figures["changes_per_s"] > 0
+
+
+def test_the_optimizer_in_miniature() -> None:
+    """Costs of every plan on real events: the oracle is the least, the worst the most, and learning helps."""
+    chance = random.Random(2)
+    state = mixed.populated(Chooser(NamedPlan("reformulate"), share=0), 700, chance)
+    cases = optimizer.measured_cases(state, optimizer.Overlay(state), 60, chance)
+    flat = [case for some in cases for case in some]
+    assert {plan for case in flat for plan in case.plans} >= {
+        "reformulate",
+        "enumerate",
+        "enum-sj",
+        "ref-sj-tup",
+    }
+    found = optimizer.costs(flat, flat, 60)
+    assert found["oracle"] <= found["ours"][1000] <= found["worst"]
+    assert found["oracle"] <= min(found["static"].values())
+    rows = optimizer.knobs(flat, flat, 60)
+    assert len(rows) == 16
+    shares = {(row["knob"], row["weight"]): row["reformulation_percent"] for row in rows}
+    assert shares["bandwidth", 100.0] <= shares["bandwidth", 0.0], "traffic between brokers is avoided"
+    assert optimizer.overhead(state, flat, (0, 10), 1, 5).keys() == {0, 10}

@@ -18,7 +18,7 @@ from cn.geometry import EVERYTHING, Box, Interval, contains
 from cn.match.point_index import PointIndex
 from optimizer.choose import Chooser, Training, chooser
 from optimizer.cost import REFERENCE, Weights, prior
-from optimizer.estimate import NEAREST, REACH, Estimator, Neighbours, medians
+from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
 from optimizer.plan import METRICS, Descriptor, Estimate
 from optimizer.sketch import Sketch
 
@@ -50,7 +50,7 @@ def slow_estimate(entries: Sequence[tuple[Descriptor, Estimate]], wanted: Descri
         for cell in sure + list(some):
             if distance(cell) > max(1.0, 4 * first):
                 continue
-            weight = len(cells[cell]) / (0.25 + distance(cell)) ** 2
+            weight = len(cells[cell]) / (SOFT + distance(cell)) ** 2
             total += weight
             for at, column in enumerate(zip(*cells[cell], strict=True)):
                 sums[at] += weight * statistics.median_low(column)
