@@ -93,11 +93,11 @@ def test_a_walk(name: str, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", FORMS)
 def test_long_walks(name: str, seed: int) -> None:
     with narrow_nodes():
-        play(FORMS[name], random_steps(seed, 3_000, len(FORMS[name].values)), every=23, kind=Rule)
+        play(FORMS[name], random_steps(seed, 1_000, len(FORMS[name].values)), every=23, kind=Rule)
 
 
 def told_values(form: Form, seed: int, count: int) -> Any:
