@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cn.geometry import BOTTOM, TOP, Point, contains
+from cn.message import Message
 from prosem.columns import column_type
 from prosem.model import Column, Delta, Key, Row, Table
 from prosem.types import join_semijoin
@@ -19,6 +20,7 @@ from prosem.types.base import Bound, Draft, Surroundings
 from prosem.types.join_message import JoinCodec, JoinedRows, Lose, Remove, Upsert
 from prosem.types.join_shape import MODES, JoinShape
 from prosem.types.join_space import JoinSpace
+from prosem.wire import pack
 
 MAX = 3  # range columns hold 0..3, join columns 0..1, payloads 0..1
 Held = list[dict[Key, Row]]
@@ -220,6 +222,7 @@ def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
     for delta in deltas(oracle, data.draw(events(one), label="events")):
         description = space.step(delta)
         plans = [[] if description is None else space.messages(description, plan) for plan in space.plans]
+        assert all(pack(Message(1, 0, 1, *draft)) for drafts in plans for draft in drafts), "all can travel"
         space.check()
         for sid, point in subscriptions.items():
             messages, *others = [sorted(told(drafts, sid, point)) for drafts in plans]
@@ -307,3 +310,27 @@ def test_an_event_that_nobody_sees_is_not_described() -> None:
     (only,) = space.messages(note, "ref-sj-clu")
     assert (only.kind, only.content) == ("upsert", b"[1]"), "only the payload changed"
     space.check()
+
+
+@pytest.mark.parametrize("name", ["two tables", "text routing"])
+def test_a_missing_end_can_travel(name: str) -> None:
+    """A subscription without an end is described by the joining rows instead."""
+    shape = CASES[name].shape
+    r = shape.tables[0]
+    of = "abcd".__getitem__ if name == "text routing" else int
+    least, most = (-(2**63), 2**63 - 1) if shape.int64 else (BOTTOM, TOP)
+    code = r.columns[1].type.code
+    places = {
+        1: (least, most, least, most),
+        2: (least, code(of(2)), code(of(2)), most),
+        3: (code(of(1)), most, least, code(of(1))),
+    }
+    rows: tuple[dict[Key, Row], ...] = ({}, {(7,): (7, 0, of(1), 0), (8,): (8, 0, of(3), 0)})
+    space = JoinSpace(shape, 1, Surroundings(rows, lambda sid: Bound(b"", places[sid]), 64), (1, 0))
+    space.add([*places], [Bound(b"", place) for place in places.values()])
+    description = space.step(Delta(1, r, (1,), None, (1, of(2), 0, 0)))
+    for plan in space.plans:
+        drafts = space.messages(description, plan)
+        assert all(pack(Message(1, 0, 1, *draft)) for draft in drafts)
+        reached = [sid for draft in drafts for sid in places if told([draft], sid, places[sid])]
+        assert sorted(set(reached)) == [1, 2, 3], plan

@@ -16,11 +16,11 @@ Loses to whole selections where nearly every row joins, and to joined rows where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cn.geometry import Box, Code, Interval, Point, Region, difference
+from cn.geometry import BOTTOM, INT64_MAX, INT64_MIN, TOP, Box, Code, Interval, Point, Region, difference
 from prosem.index.join_keys import NOTHING, Entry
 from prosem.index.stabbing_set import StabbingSet
 from prosem.model import Row
@@ -219,7 +219,7 @@ class SemijoinMode:
         if plan == "ref-sj-sub":
             region = self._under(skyline, routing, own)
             lows, highs = (self._model.points.codes(b"", region, dimension) for dimension in routing)
-            return subscription_skyline(lows, highs)
+            return subscription_skyline(*_ended(lows, highs, rows))
         return skyline
 
     def _lives_between(self, q: Code, r: Code, partner: JoinTable, own: Sides) -> bool:
@@ -288,6 +288,16 @@ class SemijoinMode:
         for number, clusters in self.clusters.items():
             clusters.check()
             assert len(clusters) == len(self._model.points), f"every point has a range on table {number}"
+
+
+def _ended(lows: Any, highs: Any, rows: Sequence[Entry]) -> tuple[Any, Any]:
+    """Ranges with the first and the last joining code for missing ends: these hold the same rows, and can travel."""
+    first, last = rows[0][0], rows[-1][0]
+    if isinstance(lows, np.ndarray):
+        return np.where(lows == INT64_MIN, first, lows), np.where(highs == INT64_MAX, last, highs)
+    return [first if low is BOTTOM else low for low in lows], [
+        last if high is TOP else high for high in highs
+    ]
 
 
 def _within(region: Region, sides: Sides) -> Region:
