@@ -7,13 +7,10 @@ from typing import Any
 
 import msgspec
 
-from cn.frames import write_extreme
-
 encode = msgspec.json.encode  # Decimal as text, dates in ISO 8601, bytes in base64
 decode = msgspec.json.decode
 encode_exact = msgspec.json.Encoder(decimal_format="number").encode  # Decimal as the number that was sent
-pack = msgspec.msgpack.Encoder(enc_hook=write_extreme).encode
-"""Messages: less than half the size and the time of JSON. A missing end of a range over texts is an extension."""
+pack = msgspec.msgpack.encode  # messages in the outbox: less than half the size and the time of JSON
 _exact = msgspec.json.Decoder(float_hook=Decimal)
 
 

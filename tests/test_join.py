@@ -26,7 +26,7 @@ from prosem.errors import InputError, LanguageError
 from prosem.language.joins import join_classes
 from prosem.language.parse import parse
 from prosem.metrics import Metrics
-from prosem.model import Column, Delta, Row, Table
+from prosem.model import Column, Row, Table
 from prosem.state import State
 from prosem.types.base import Draft, Rows, Surroundings
 from prosem.types.join import JoinForm
@@ -47,7 +47,7 @@ from prosem.types.join_shape import MODES, JoinShape
 from prosem.types.join_state import JoinFold, JoinState
 from prosem.types.ranges import Ranges
 from prosem.types.registry import recognise
-from prosem.wire import decode, encode, pack
+from prosem.wire import decode, encode
 from tests.live import fold, in_any_order
 from tests.test_answers import VALUES
 from tests.test_value import Heard
@@ -560,19 +560,6 @@ def test_every_plan_tells_everybody_what_changed(plan: str) -> None:
 
 def decode_plain(answer: Any) -> Any:
     return decode(encode(answer))
-
-
-def test_regions_without_an_end_can_be_measured() -> None:
-    """Skylines of subscriptions over texts end where the ranges do, also where those have no end."""
-    made = form("SELECT * FROM r JOIN s USING (b) WHERE note > :n AND c < 5")
-    space: Any = made.open_space(1, Surroundings(({}, {}), lambda sid: made.bind({}), 8, "ref-sj-sub"))
-    space.add([1], [made.bind({"n": "a"})])
-    assert space.step(Delta(1, R, (1,), None, (1, 1, 1, 1, "b"))) is None
-    description = space.step(Delta(2, S, (1,), None, (1, 1, 3, 0)))
-    packed = [pack(message(draft)) for plan in space.plans for draft in space.messages(description, plan)]
-    assert any(b"\xc7\x00\x01" in one for one in packed), (
-        "some region ends at TOP, an extension without content"
-    )
 
 
 def test_the_mode_follows_from_the_plan() -> None:
