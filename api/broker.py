@@ -148,12 +148,9 @@ class Broker:
         life = self.life = Life(given, self._transport)
         node = scheme_of(given["network"]).node(life.node, given["options"], given["since"])
         self.feed.begin(node, given["since"], life.send, life.request)
-        await self._transport.listen(life.stream, life.subject(life.node), life.node, self._received)
+        await self._transport.listen(life.stream, life.subject(life.node), life.node, self.feed.receive)
         log.info("joined %s as %s below %s", self.settings.server, life.node, life.parent)
         self.problem = ""
-
-    def _received(self, sender: str, body: bytes) -> None:
-        self.feed.receive(sender, body)
 
     async def _live(self) -> None:
         """Renew the lease; returns when the life is over."""

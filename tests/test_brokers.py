@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from prosem_client import Client
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.deployed import Deployed, until
+from tests.deployed import WAIT_S, Deployed, until
 from tests.live import Api, Json, Socket, delete, in_any_order, insert, lowest, update, upsert
 
 QUERIES: list[tuple[str, Json, Json | None]] = [
@@ -304,6 +305,18 @@ def resumed(lost: Socket, url: str, ids: list[str]) -> Socket:
         seen = [frame["seq"] for frame in lost.frames if frame.get("id") == id]
         made.attach(id, max(seen))
     return made
+
+
+def test_a_client_with_several_addresses_fails_over(deployed: Deployed, table: str) -> None:
+    with Client(",".join(deployed.urls[:2])) as client:
+        subscription = client.subscribe(f"SELECT COUNT(*) FROM {table}")
+        client.publish(table, [insert(k=1, x=1, y=1)])
+        assert subscription.next(timeout_s=WAIT_S).change == {"value": 1}
+        deployed.brokers[0].kill()
+        client.publish(table, [insert(k=2, x=1, y=1)])
+        assert subscription.next(timeout_s=WAIT_S).change == {"value": 2}
+        assert client.url == deployed.urls[1]
+    deployed.brokers[0].start()
 
 
 # -- starting ------------------------------------------------------------------------------------------------------

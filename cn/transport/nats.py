@@ -29,7 +29,8 @@ AGAIN_S = 2.0  # a packet without an answer is sent again after so long
 ACK_WAIT_S = 30.0
 ROOM_BYTES = 1024  # for the head of a packet
 INACTIVE_S = 600.0  # consumers whose process is gone for so long are removed by NATS
-Receive = Callable[[str, bytes], None]
+UNAPPLIED = 128  # packets that a receiver is sent before it has acknowledged the first
+Receive = Callable[[str, bytes], Awaitable[None]]
 
 
 class NatsMissingError(RuntimeError):
@@ -165,14 +166,14 @@ class NatsTransport:
             packet = read_packet(message.data)
             incoming = senders.setdefault(packet.sender, Incoming())
             for body in incoming.take(packet):
-                receive(packet.sender, body)
+                await receive(packet.sender, body)
             if packet.number <= incoming.number:
                 await message.ack()
 
         config = ConsumerConfig(
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=ACK_WAIT_S,
-            max_ack_pending=1000,
+            max_ack_pending=UNAPPLIED,
             inactive_threshold=INACTIVE_S,
         )
         try:

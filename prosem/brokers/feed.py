@@ -7,7 +7,9 @@ server's outbox brings what was missed. Requests made in between wait.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
@@ -28,6 +30,7 @@ from prosem.types.base import Form
 
 log = logging.getLogger("prosem.broker")
 MAX_WAITING = 200_000
+TURN_S = 0.02  # of frames, before sockets and the lease have their turn
 Send = Callable[[str, Frame, bytes], None]
 
 
@@ -83,11 +86,16 @@ class Feed:
         return self._buffer.position
 
     # -- frames --------------------------------------------------------------------------------------------------
-    def receive(self, sender: str, body: bytes) -> None:
-        """A list of frames from a neighbour."""
+    async def receive(self, sender: str, body: bytes) -> None:
+        """A list of frames from a neighbour; between two of them others may have their turn."""
+        node, since = self._node, time.monotonic()
         for frame in cn_frames.decode_many(body):
-            if self._node is not None:
-                self.post(self._node.receive(sender, frame))
+            if node is None or node is not self._node:
+                return  # another life has begun
+            self.post(node.receive(sender, frame))
+            if time.monotonic() - since > TURN_S:
+                await asyncio.sleep(0)
+                since = time.monotonic()
 
     def tick(self, now: float) -> None:
         if self._node is not None:

@@ -224,15 +224,16 @@ class Membership:
             link.send(data)
             self.carried[to].add(frame, data)
 
-    def _received(self, sender: str, body: bytes) -> None:
+    async def _received(self, sender: str, body: bytes) -> None:
         """Frames from a neighbour in the network."""
         if sender in self._dispatcher.members:
             for frame in cn_frames.decode_many(body):
                 self._dispatcher.post(self._dispatcher.root.receive(sender, frame))
 
-    def _requested(self, sender: str, body: bytes) -> None:
+    async def _requested(self, sender: str, body: bytes) -> None:
         member = self._dispatcher.members.get(sender)
         if member is not None:
+            member.seen = time.monotonic()
             for request in control.read_requests(body):
                 self._dispatcher.take(member, request)
 

@@ -2,12 +2,13 @@
 
 A call is repeated while it cannot have been carried out (no connection, or 503 with Retry-After: nothing of a
 refused request is applied), and after a lost connection if carrying it out twice equals once. `patience_s`
-bounds all attempts.
+bounds all attempts. Of several addresses (brokers of one server) the next one is tried when one does not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from prosem_client.values import encode
 
 
 class Transport:
-    """One server's address with the connections to it."""
+    """A server's address with the connections to it; or several, separated by commas."""
 
     def __init__(
         self,
@@ -33,7 +34,8 @@ class Transport:
         proxy: str | None = None,
         http_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.url = url.rstrip("/")
+        self._urls = deque(one.strip().rstrip("/") for one in url.split(","))
+        self.url = self._urls[0]  # the one in use
         self.timeout_s = timeout_s
         self.patience_s = patience_s
         self._headers = dict(headers or {})
@@ -47,6 +49,13 @@ class Transport:
             limits=httpx.Limits(keepalive_expiry=2.0),  # well before a server gives an idle connection up
             transport=http_transport,
         )
+
+    def _fail_over(self) -> None:
+        """Use the next address from now on."""
+        if len(self._urls) > 1:
+            self._urls.rotate(-1)
+            self.url = self._urls[0]
+            self._http.base_url = httpx.URL(self.url)
 
     async def call(
         self,
@@ -90,6 +99,7 @@ class Transport:
                 problem = ConnectionLost(f"{method} {self.url}{path} was not answered: {_reason(error)}")
                 never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 was_lost = was_lost or not never_left
+                self._fail_over()
                 wait_s = backoff.next_s() if repeatable or never_left else None
             if wait_s is None or now() + wait_s > deadline:
                 raise problem
@@ -108,6 +118,9 @@ class Transport:
                 max_size=None,
                 compression=None,
             )
+        except (OSError, TimeoutError):
+            self._fail_over()
+            raise
         except InvalidStatus as error:
             if not 400 <= error.response.status_code < 500:
                 raise
