@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cn.geometry import Interval
+from cn.message import Message
+from cn.networks.base import Space
+from cn.networks.registry import SCHEMES, make_simulated
 from cn.topology import Topology, cluster_tree
 
 
@@ -66,3 +70,25 @@ def test_a_cluster_tree_is_nearer_than_chance() -> None:
         return float(np.mean([net.hops[pair] for pair in pairs]))
 
     assert length(net.coordinates()) < length(dice.random((200, 4)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_thousand_brokers_on_twenty_thousand_nodes(name: str) -> None:
+    net = Topology(nodes=20_000, brokers=1000, seed=1)
+    names = [f"b{at}" for at in range(1000)]
+    parents = cluster_tree("server", names, net.coordinates())
+    told: list[int] = []
+    network = make_simulated(
+        name,
+        lambda message, ids: told.extend(map(int, ids)),
+        lambda seq: None,
+        brokers=names,
+        options={"parents": parents},
+    )
+    for id in range(5000):
+        network.register(Space(1, 2, True), id, b"", (id, id + 100))
+    network.watermark(1)
+    network.inject(Message(2, 0, 1, "some", region=((Interval(900, 1000), Interval(1000, 1050)),)))
+    network.watermark(2)
+    assert sorted(told) == list(range(900, 951))

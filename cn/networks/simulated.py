@@ -54,7 +54,7 @@ class Simulated:
         self._told: dict[int, tuple[Message, list[NDArray[np.int64]]]] = {}  # by position
         self._marks: list[tuple[int, int]] = []  # (position, seq), not yet released
         self._add(self.root)
-        for broker in brokers:
+        for broker in sorted(self.parents, key=lambda one: len(self._way(one))):  # after its parent
             self._join(broker)
 
     # -- what a network does -----------------------------------------------------------------------------------
