@@ -306,7 +306,12 @@ def test_an_event_that_nobody_sees_is_not_described() -> None:
     assert [draft.kind for draft in space.messages(gone, "ref-sj-clu+")] == ["drop", "lose"]
     back = space.step(Delta(8, one, (1,), None, (1, 3, 0, 0)))
     assert [draft.kind for draft in space.messages(back, "ref-sj-tup")] == ["upsert"] * 3
-    note = space.step(Delta(9, one, (1,), (1, 3, 0, 0), (1, 3, 0, 1)))
+    moved = space.step(Delta(9, one, (1,), (1, 3, 0, 0), (1, 2, 0, 0)))
+    assert [draft.kind for draft in space.messages(moved, "ref-sj-tup")] == ["drop", "upsert"], (
+        "who held the old row alone holds the new one: nothing is lost or gained"
+    )
+    assert space.step(Delta(10, one, (1,), (1, 2, 0, 0), (1, 3, 0, 0))) is not None
+    note = space.step(Delta(11, one, (1,), (1, 3, 0, 0), (1, 3, 0, 1)))
     (only,) = space.messages(note, "ref-sj-clu")
     assert (only.kind, only.content) == ("upsert", b"[1]"), "only the payload changed"
     space.check()
