@@ -172,16 +172,10 @@ class State:
         for op, key, old, new in found:
             self.seq += 1
             self.table_store.put(table, key, new)
-            writes.events.append(
-                (
-                    self.seq,
-                    table.id,
-                    op,
-                    None if old is None else encode(old),
-                    None if new is None else encode(new),
-                )
-            )
-            if old == new:
+            before = None if old is None else encode(old)
+            after = None if new is None else encode(new)
+            writes.events.append((self.seq, table.id, op, before, after))
+            if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
             net[key] = new
             part = 0

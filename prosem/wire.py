@@ -21,3 +21,12 @@ def decode_exact(text: bytes | str) -> Any:
     [1, Decimal('0.10'), Decimal('1E+2')]
     """
     return _exact.decode(text)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are written alike. For Python True is 1 and -0.0 is 0.0; a reader sees the difference.
+
+    >>> is_same((1, "a"), (1, "a")), is_same([True], [1]), is_same(0.0, -0.0)
+    (True, False, False)
+    """
+    return bool(one == other) and encode(one) == encode(other)

@@ -24,7 +24,7 @@ from prosem.language.resolve import column, normal_form
 from prosem.language.syntax import Columns, Query, Star
 from prosem.model import Delta, JsonObject, Key, Row, Table
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
-from prosem.wire import encode
+from prosem.wire import encode, is_same
 
 Filters = tuple[dict[int, Extent], ...]
 _decode_pair = msgspec.json.Decoder(list[list[Any] | None]).decode
@@ -96,7 +96,7 @@ def _row_change(payload: bytes, was: bool, now: bool, table: Table, columns: tup
     if was and now:
         assert old is not None
         assert new is not None
-        if all(old[at] == new[at] for at in columns):
+        if is_same([old[at] for at in columns], [new[at] for at in columns]):
             return None
         change["update"] = [{names[at]: new[at] for at in columns}]
     elif now:
@@ -186,7 +186,7 @@ class FilterSpace:
         self._count -= 1
 
     def step(self, delta: Delta) -> Delta | None:
-        return delta if self._count and delta.old != delta.new else None
+        return delta if self._count and not is_same(delta.old, delta.new) else None
 
     def messages(self, description: Delta, plan: str) -> list[Draft]:
         old, new = description.old, description.new

@@ -19,6 +19,7 @@ from prosem.types.join_plain import JoinedMode, SelectionMode
 from prosem.types.join_semijoin import SemijoinMode
 from prosem.types.join_shape import MODES, JoinShape
 from prosem.types.point_space import PointSpace
+from prosem.wire import is_same
 
 
 class JoinSpace(PointSpace):
@@ -88,7 +89,7 @@ class JoinSpace(PointSpace):
         self.adaptation.counts[number] += 1
         table = self.model.tables[number]
         old, new = table.placed(delta.old), table.placed(delta.new)
-        if delta.old == delta.new or (old is None and new is None):
+        if is_same(delta.old, delta.new) or (old is None and new is None):
             return None
         if old is not None:
             table.remove(old)

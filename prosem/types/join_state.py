@@ -19,6 +19,7 @@ from cn.message import Message
 from prosem.model import Key, Row
 from prosem.types.join_message import JoinCodec, Joined, JoinedRows, Lose, Remove, Upsert
 from prosem.types.join_shape import Codes, JoinKey, JoinShape
+from prosem.wire import is_same
 
 Keys = tuple[Key, ...]  # of one joined row: the primary key of each of its rows
 Answer = dict[Keys, Joined]
@@ -92,7 +93,11 @@ class JoinState:
 
     def apply(self, effects: Effects) -> tuple[list[Joined], list[Joined]]:
         """Change rows; the joined rows that came and that went by it."""
-        net = {place: row for place, row in effects.items() if self.rows[place[0]].get(place[1], None) != row}
+        net = {
+            place: row
+            for place, row in effects.items()
+            if not is_same(self.rows[place[0]].get(place[1], None), row)
+        }
         before: Answer = {}
         for table, key in net:
             old = self.rows[table].get(key)
@@ -122,8 +127,8 @@ class JoinState:
 
 def difference(before: Answer, after: Answer) -> tuple[list[Joined], list[Joined]]:
     """What came and what went; a row that changed did both."""
-    added = [row for keys, row in after.items() if before.get(keys) != row]
-    removed = [row for keys, row in before.items() if after.get(keys) != row]
+    added = [row for keys, row in after.items() if not is_same(before.get(keys), row)]
+    removed = [row for keys, row in before.items() if not is_same(after.get(keys), row)]
     return added, removed
 
 

@@ -16,7 +16,7 @@ from prosem.language.syntax import Query
 from prosem.model import Key, Row, Table
 from prosem.types.ranges import topic_of
 from prosem.types.value_measure import FINE, Measure, value_of
-from prosem.wire import decode
+from prosem.wire import decode, is_same
 
 Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
 
@@ -43,7 +43,7 @@ class Plain:
 
     def event(self, value: Any) -> list[Fired]:
         before, self.value = self.value, value
-        return [] if before == value else [(0, 0, None)]
+        return [] if is_same(before, value) else [(0, 0, None)]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from prosem.types.base import Bound, Draft, Rows
 from prosem.types.sketched import Sketched
 from prosem.types.value_items import Items
 from prosem.types.value_many_places import ALL, Place, Selected, read, written
-from prosem.wire import decode, encode
+from prosem.wire import decode, encode, is_same
 
 ANYBODY: Region = ((EVERYTHING, EVERYTHING),)
 
@@ -203,7 +203,7 @@ class ManySpace(Sketched):
             return None
         kind = self._kind
         topic, old, new = kind.topic(delta.key), kind.number(delta.old), kind.number(delta.new)
-        if old == new or not self._is_selected(topic):
+        if is_same(old, new) or not self._is_selected(topic):
             return None
         if old is None or kind.measure is None:
             before: dict[Any, list[Box]] = {old: list(ANYBODY)}
