@@ -1,4 +1,4 @@
-"""The mixed workload of thesis 6.5.1: three tables of a stocks application and fourteen types of subscriptions."""
+"""A mixed workload like that of thesis 6.5.1: tables of a stocks application and fourteen types of subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prosem.state import State
 
 DOMAIN = 10_000
 SECTORS = 400
-STOCKS, PRICES, REVIEWS = 2_000, 500, 2_000
+ROWS = {"stocks": 2_000, "prices": 500, "reviews": 2_000, "analysts": 1_000}
 
 
 def _table(name: str, *columns: str) -> dict[str, Any]:
@@ -26,6 +26,7 @@ TABLES = (
     _table("stocks", "k", "risk", "per", "growth", "sector"),
     _table("prices", "symbol", "price"),
     _table("reviews", "review", "sector", "rating"),
+    _table("analysts", "analyst", "sector", "experience"),
 )
 _RISK = "risk BETWEEN :lo AND :hi"
 _BOTH = f"{_RISK} AND growth BETWEEN :lo2 AND :hi2"
@@ -46,7 +47,8 @@ TYPES: tuple[tuple[float, str, Any], ...] = (
     (5, f"SELECT * FROM stocks WHERE {_BOTH}", None),
     (
         30,
-        f"SELECT * FROM stocks JOIN reviews USING (sector) WHERE {_RISK} AND rating BETWEEN :lo2 AND :hi2",
+        "SELECT * FROM reviews JOIN analysts USING (sector) WHERE rating BETWEEN :lo AND :hi"
+        " AND experience BETWEEN :lo2 AND :hi2",
         None,
     ),
 )
@@ -58,7 +60,7 @@ def populated(chooser: Chooser, subscriptions: int, chance: random.Random) -> St
     for table in TABLES:
         state.execute(c.CreateTable(table))
         state.begin()
-    for name, number in (("stocks", STOCKS), ("prices", PRICES), ("reviews", REVIEWS)):
+    for name, number in ROWS.items():
         for key in range(number):
             state.execute(c.Publish(name, [{"op": "upsert", "row": _row(name, key, chance)}]))
         state.begin()
@@ -80,10 +82,10 @@ def _subscriptions(
         for _ in range(count // len(templates)):
             given: dict[str, int] = {
                 "sector": chance.randrange(SECTORS),
-                "symbol": min(chance.randrange(PRICES) for _ in range(3)),
+                "symbol": min(chance.randrange(ROWS["prices"]) for _ in range(3)),
             }
             for low, high in (("lo", "hi"), ("lo2", "hi2")):
-                middle, length = chance.gauss(DOMAIN / 2, DOMAIN / 5), chance.expovariate(1 / 400)
+                middle, length = chance.gauss(DOMAIN / 2, 0.15 * DOMAIN), chance.expovariate(1 / 400)
                 given |= {low: int(middle - length / 2), high: int(middle + length / 2)}
             rows.append((None, {name: given[name] for name in names}))
         yield notify, rows
@@ -95,7 +97,9 @@ def _row(table: str, key: int, chance: random.Random) -> dict[str, int]:
     if table == "prices":
         row["price"] = chance.randrange(50, 1_000)
     if "sector" in row:
-        row["sector"] = int(SECTORS * chance.random() ** 3)  # few sectors have most stocks, and most reviews
+        row["sector"] = int(
+            SECTORS * chance.random() ** 1.5
+        )  # few sectors have most stocks, and most reviews
     row[names[0]["name"]] = key
     return row
 
@@ -104,8 +108,7 @@ def events(count: int, state: State, chance: random.Random) -> Iterator[tuple[st
     """Ratios and prices move a little, now and then far; reviews come and are changed."""
     for _ in range(count):
         table = chance.choices(("stocks", "prices", "reviews"), (50, 40, 10))[0]
-        number = {"stocks": STOCKS, "prices": PRICES, "reviews": REVIEWS}[table]
-        key = chance.randrange(number)
+        key = chance.randrange(ROWS[table])
         rows = state.rows[state.tables[table].id]
         if table == "reviews" or chance.random() < 0.05:
             yield table, {"op": "upsert", "row": _row(table, key, chance)}
