@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse
 from api import VERSION, problems
 from api.forward import Forwarder
 from api.metrics import links
+from api.renewal import Renewal
 from api.routes import streams
 from api.settings import BrokerSettings
 from cn.frames import Frame
@@ -32,6 +33,7 @@ from prosem.metrics import Metrics
 from prosem.subscriber import Subscriber
 
 log = logging.getLogger("prosem.broker")
+TICK_S = 1.0
 
 
 class Life:
@@ -154,26 +156,36 @@ class Broker:
 
     async def _live(self) -> None:
         """Renew the lease; returns when the life is over."""
-        life = self.life
+        life, loop = self.life, asyncio.get_running_loop()
         assert life is not None
-        while True:
-            await asyncio.sleep(life.lease_s / 5)
-            self.feed.tick(time.monotonic())
-            try:
-                answer = await self.forwarder.ask(
-                    "PUT", f"/v1/network/brokers/{self.name}", self._report(life)
-                )
-            except httpx.HTTPError as error:
-                self.problem = f"the server does not answer: {error or type(error).__name__}"
-                continue
-            if answer.status_code == 404:
-                log.warning("this broker is out of the network, and joins again")
-                return
-            if answer.status_code == 200:
-                life.renewed, self.problem = time.monotonic(), ""
-                if life.is_stuck(self.feed.position, answer.json()["position"]):
-                    log.warning("what the server sends does not arrive; joining again")
-                    return
+        over = asyncio.Event()
+
+        def answered(status: int, answer: dict[str, Any]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._renewed, life, over, status, answer)
+
+        path = f"{self.forwarder.url}/v1/network/brokers/{self.name}"
+        renewal = Renewal(path, life.lease_s, lambda: self._report(life), answered)
+        try:
+            while not over.is_set():
+                self.feed.tick(time.monotonic())
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), TICK_S)
+        finally:
+            renewal.close()
+
+    def _renewed(self, life: Life, over: asyncio.Event, status: int, answer: dict[str, Any]) -> None:
+        """The server has answered, or not."""
+        if status == 404:
+            log.warning("this broker is out of the network, and joins again")
+            over.set()
+        elif status == 200:
+            life.renewed, self.problem = time.monotonic(), ""
+            if life.is_stuck(self.feed.position, answer["position"]):
+                log.warning("what the server sends does not arrive; joining again")
+                over.set()
+        else:
+            self.problem = f"the server does not answer: {answer.get('detail')}"
 
     async def _end(self) -> None:
         life, self.life = self.life, None
@@ -188,7 +200,7 @@ class Broker:
             "node": life.node,
             "position": self.feed.position,
             "sockets": self.feed.edge.sinks,
-            "links": [{"to": to, **carried.report()} for to, carried in life.carried.items()],
+            "links": [{"to": to, **carried.report()} for to, carried in list(life.carried.items())],
         }
 
     # -- use -----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from bench.listener import Listener
 
 
 def run(quick: bool) -> Report:
-    subscriptions, tuples, seconds = (2_000, 500, 1.0) if quick else (50_000, 5_000, 10.0)
+    subscriptions, tuples, seconds = (2_000, 500, 1.0) if quick else (20_000, 2_000, 6.0)
     counts = (0, 1, 2) if quick else (0, 1, 2, 4)
     report = Report("fan-out", {"subscriptions": subscriptions, "seconds": seconds, "quick": quick})
     rows = []

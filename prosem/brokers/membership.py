@@ -200,13 +200,13 @@ class Membership:
         return False
 
     async def _watch(self) -> None:
-        """Let leases run out; if the server itself stood still, it must not blame the brokers."""
+        """Let leases run out; the time that the loop was late itself does not count."""
         while True:
             await asyncio.sleep(WATCH_S)
             now = time.monotonic()
-            if now - self._looked > 4 * WATCH_S:
-                for member in self._dispatcher.members.values():
-                    member.seen += now - self._looked
+            late_s = now - self._looked - WATCH_S
+            for member in self._dispatcher.members.values():
+                member.seen = min(now, member.seen + max(0.0, late_s))
             self._looked = now
             for member in list(self._dispatcher.members.values()):
                 if member.node not in self._dispatcher.members:
