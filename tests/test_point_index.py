@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from cn.geometry import BOTTOM, EVERYTHING, INT64_MAX, INT64_MIN, TOP, Interval, Region, contains, difference
 from cn.match.point_index import PointIndex
+from cn.match.span import integer_span
+from cn.match.tiles import Tiles
 from cn.match.topics import Topics
 
 Point = tuple[Any, ...]
@@ -284,3 +286,64 @@ def test_a_million_points() -> None:
             inside = (points[:, 0] > low - reach) & (points[:, 0] <= low)
             inside &= (points[:, 1] >= high) & (points[:, 1] < high + reach)
             assert np.array_equal(np.sort(index.find(b"", region)), np.flatnonzero(inside))
+
+
+def test_tiles_of_the_usual_size_against_a_scan() -> None:
+    """Four dimensions, ranges without an end among them; narrow and wide sides, after inserts, moves and removals."""
+    random = np.random.default_rng(11)
+    low = random.integers(0, 1_000, (9_000, 2))
+    points = np.column_stack([low, low + random.integers(0, 300, (9_000, 2))])[:, [0, 2, 1, 3]]
+    points[::50, 0], points[::70, 3] = INT64_MIN, INT64_MAX
+    index = PointIndex(4, int64=True)
+    index.insert_many(range(6_000), b"", points[:6_000])
+    for id in range(6_000, 9_000):
+        index.insert(id, b"", tuple(points[id].tolist()))
+    for id in range(0, 9_000, 3):
+        index.remove(id, b"", tuple(points[id].tolist()))
+    for id in range(1, 9_000, 30):
+        before = tuple(points[id].tolist())
+        points[id] += 7 * (np.abs(points[id]) < 10_000)
+        index.move(id, b"", before, b"", tuple(points[id].tolist()))
+    index.check()
+    there = np.arange(9_000) % 3 != 0
+    for _ in range(150):
+        a, c, q = random.integers(0, 1_200, 3).tolist()
+        width = int(random.choice([3, 40, 600]))
+        gap = Interval(q, q + width, True, True)
+        for box in (
+            (Interval(None, a), Interval(a, None), Interval(None, c), Interval(c, None)),
+            (Interval(None, a), Interval(a, None), gap, gap),
+            (
+                Interval(a - width, a, True),
+                Interval(a, a + width, False, True),
+                Interval(None, c),
+                Interval(c),
+            ),
+        ):
+            expected = there.copy()
+            for column, side in zip(points.T, box, strict=True):
+                span = integer_span(side)
+                assert span is not None
+                expected &= (column >= span[0]) & (column <= span[1])
+            ids = index.find(b"", (box,))
+            assert sorted(ids.tolist()) == np.flatnonzero(expected).tolist()
+            assert index.any(b"", (box,)) == expected.any()
+            for dimension in range(4):
+                assert np.array_equal(index.codes(b"", (box,), dimension), points[ids, dimension])
+
+
+@pytest.mark.parametrize("int64", [True, False])
+def test_tiles_stay_balanced(int64: bool) -> None:
+    """Points that come in order lengthen one path; it is rebuilt before it is long."""
+    index = PointIndex(3, int64, block_size=4)
+    for id in range(600):
+        index.insert(id, b"", (id, id, id))
+    index.check()
+    tiles = index._blocks
+    assert isinstance(tiles, Tiles)
+    longest = max(len(tiles._path((id, 0, id, id, id))[0]) for id in range(600))
+    assert longest <= 2 * np.log2(len(tiles.blocks) + 1) + 6
+    for id in range(600):
+        index.remove(id, b"", (id, id, id))
+    index.check()
+    assert len(index) == 0

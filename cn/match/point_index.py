@@ -129,7 +129,7 @@ class PointIndex:
         return np.concatenate(many) if len(many) > 1 else many[0]
 
     def codes(self, topic: bytes, region: Region, dimension: int) -> Ids | list[Any]:
-        """One coordinate of each point that `find` gives, in the same order for every dimension."""
+        """One coordinate of each point that `find` gives, in its order."""
         few, many = self._collect(topic, region, FIRST + dimension)
         return np.concatenate([*many, np.array(few, np.int64)]) if self.int64 else few
 
