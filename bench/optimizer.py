@@ -32,7 +32,7 @@ from prosem.types.base import LOGGED_ONLY
 
 BROKERS, FAN_OUT, HOP_US = 400, 10, 1_000.0
 SIZES = (1, 10, 100, 1_000)
-WARM = 6  # turns before the clock runs
+WARM = 10  # turns before the clock runs
 REPEATS = 2  # the faster one counts
 _KNOBS = (0.0, 1.0, 10.0, 100.0)
 

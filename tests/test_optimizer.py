@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cn.geometry import EVERYTHING, Box, Interval, contains
 from cn.match.point_index import PointIndex
-from optimizer.choose import Chooser, Training, chooser
+from optimizer.choose import SETTLED, Chooser, Training, chooser
 from optimizer.cost import REFERENCE, Weights, prior
 from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
 from optimizer.plan import METRICS, Descriptor, Estimate
@@ -234,6 +234,30 @@ def test_the_cheapest_estimate_is_taken(one: Any, other: Any, wanted: Any, weigh
         costs[plan] = made.weights.cost(estimate)
     assert costs[chosen] == min(costs.values())
     assert made.choose(space, wanted) == chosen, "remembered"
+
+
+def test_a_space_whose_choices_are_all_alike_is_looked_at_now_and_then() -> None:
+    made, space = Chooser(share=0), Space()
+    rows = (("reformulate", FEW, CHEAP_FOR_THE_SERVER), ("enumerate", FEW, CHEAP_FOR_THE_NETWORK))
+    other = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
+    made.adopt(made.prepare(training(1, *rows, *other)))
+    looks = 0
+
+    def descriptor(description: Any) -> Descriptor:
+        nonlocal looks
+        looks += 1
+        return (*description, 0)
+
+    space.descriptor = descriptor  # type: ignore[method-assign]
+    made.weigh(Weights(response_time=0, bandwidth=0))
+    for _ in range(SETTLED + 400):
+        assert made.choose(space, FEW) == "reformulate"
+    assert looks == SETTLED + 100
+    assert [made.choose(space, MANY) for _ in range(8)][-5:] == ["enumerate"] * 5, "noticed at the next look"
+    for _ in range(SETTLED + 400):
+        made.choose(space, FEW)
+    made.weigh(Weights(server_time=0, server_stress=0))
+    assert made.choose(space, FEW) == "enumerate", "other weights count at once"
 
 
 def test_a_single_plan_is_not_considered() -> None:
