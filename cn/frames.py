@@ -6,11 +6,11 @@ never used twice within one life of the server. Frames of the order come first, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from cn.geometry import BOTTOM, TOP, Extent, Filters, Point
+from cn.geometry import BOTTOM, TOP, Box, Extent, Filters, Point
 from cn.message import Message
 from cn.networks.base import Place, Space
 
@@ -23,6 +23,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
     position: int
     message: Message
     route: bytes = b""
+    source: str = ""  # the broker that has put in the content, or left it out, if it remembers contents
 
 
 class Placed(msgspec.Struct, frozen=True, array_like=True, tag="place"):
@@ -102,6 +103,7 @@ class Staged(msgspec.Struct, frozen=True, array_like=True, tag="staged"):
     columns: tuple[bytes, ...]
     present: tuple[bool, ...] | None
     payload: bytes
+    source: str = ""
 
     @property
     def message(self) -> Message:
@@ -188,6 +190,89 @@ class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
     clients: tuple[str, ...]
 
 
+class Bordering(NamedTuple):
+    """A zone beside one's own: its number, who keeps it, and where it is."""
+
+    number: int
+    owners: tuple[str, ...]
+    box: Box
+
+
+class Zone(NamedTuple):
+    """A zone of a space, and all zones that touch it."""
+
+    number: int
+    space: int
+    box: Box
+    bordering: tuple[Bordering, ...]
+
+
+class Zones(msgspec.Struct, frozen=True, array_like=True, tag="zones"):
+    """The zones that a broker keeps from this epoch on; nobody is at the brokers that are lost."""
+
+    position: int
+    epoch: int
+    zones: tuple[Zone, ...]
+    lost: tuple[str, ...] = ()
+
+
+class Stands(msgspec.Struct, frozen=True, array_like=True, tag="stands"):
+    """Somebody hosted by a broker stands at a point of a zone from this position on; `number` says which standing."""
+
+    position: int
+    zone: int
+    number: int
+    host: str
+    space: Space
+    topic: bytes
+    point: Point
+
+
+class Stood(msgspec.Struct, frozen=True, array_like=True, tag="stood"):
+    """A standing has ended at this position."""
+
+    position: int
+    number: int
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, tag="known"):
+    """Everything about standings up to this position has been told."""
+
+    position: int
+
+
+class Covered(msgspec.Struct, frozen=True, array_like=True, tag="covered"):
+    """A message has been brought wherever the frame of this route was to bring it."""
+
+    position: int
+    route: bytes
+
+
+class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
+    """How many messages have passed each of these zones since this was last told."""
+
+    visits: tuple[tuple[int, int], ...]
+
+
+class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
+    """The sender has the content of this digest now, and understands the digest in its place."""
+
+    digest: bytes
+
+
+class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
+    """The sender needs the content of a digest that it was told without it."""
+
+    digest: bytes
+
+
+class Content(msgspec.Struct, frozen=True, array_like=True, tag="content"):
+    """The content of a digest."""
+
+    digest: bytes
+    content: bytes
+
+
 FromPeer = Advertise | Subscribe | Update | Unsubscribe | Ack | Told
 Frame = (
     Data
@@ -203,6 +288,15 @@ Frame = (
     | Lost
     | Seek
     | Found
+    | Zones
+    | Stands
+    | Stood
+    | Known
+    | Covered
+    | Load
+    | Have
+    | Fetch
+    | Content
     | FromPeer
 )
 Ordered = Data | Placed | Left | Direct | Mark  # what an edge is given

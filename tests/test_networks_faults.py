@@ -14,6 +14,7 @@ CASES = {
     **{name: (name, {"fan_out": 3}) for name in SCHEMES},
     "cbn-lub": ("cbn", {"fan_out": 3, "lub": True, "threshold": 2}),
     "cbn-disjunction": ("cbn", {"fan_out": 3, "lub": True, "threshold": 10**6}),
+    "can-routed": ("can", {"zone": 2, "routed": True}),
 }
 BAD = {"drop": 0.15, "duplicate": 0.15, "delay": 5.0}
 

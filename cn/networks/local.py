@@ -118,6 +118,13 @@ class LocalNetwork:
         assert all(id in self._filters[s.id] for id, (s, _, _) in placed.items() if not s.dimensions)
         assert sum(map(len, self._filters.values())) + len(points) == len(placed)
 
+    def covers(self, message: Message) -> bool:
+        """Whether a message concerns anybody (thesis 3.2.3); a region is searched up to the first block with a point."""
+        if message.targets is None and message.attributes is None:
+            points = self._points.get(message.space)
+            return points is not None and points.any(message.topic, message.region)
+        return len(self._concerned(message)) > 0
+
     def _concerned(self, message: Message) -> Sequence[int] | NDArray[np.int64]:
         space = message.space
         if message.targets is not None:

@@ -85,6 +85,10 @@ class PlaceTable:
             return []
         return [self._names[owner] for owner in np.unique(self._owner[np.asarray(numbers)])]
 
+    def covers(self, message: Message) -> bool:
+        """Whether a message concerns any place."""
+        return bool(self.owners(message)) if message.targets is not None else self._index.covers(message)
+
     def _found_ids(self, message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
         self._found = ids
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cn.networks.base import Deliver, Factory, Network, Release
+from cn.networks.can_root import CAN
 from cn.networks.cbn import CBN
 from cn.networks.local import LocalNetwork
 from cn.networks.multicast import MULTICAST
@@ -13,7 +14,7 @@ from cn.networks.simulated import Simulated
 from cn.networks.stages import STAGES
 from cn.networks.unicast import UNICAST
 
-SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST, MULTICAST, CBN, STAGES)}
+SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN)}
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 
 
