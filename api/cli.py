@@ -162,6 +162,39 @@ def publish(
     raise typer.Exit(run(url, table, source))
 
 
+@app.command("attach")
+def attach_command(
+    source: Annotated[
+        str, typer.Argument(help="postgresql://… of the database to follow", envvar="PROSEM_SOURCE")
+    ],
+    tables: Annotated[
+        str, typer.Option(help="tables with commas; schema.table=name gives one another name on the server")
+    ] = "",
+    leave_out: Annotated[list[str], typer.Option(help="a column not to follow, as table.column")] = [],  # noqa: B006
+    slot: Annotated[str, typer.Option(help="name of the replication slot")] = "prosem",
+    publication: Annotated[
+        str, typer.Option(help="name of the publication (default: that of the slot)")
+    ] = "",
+    metrics_port: Annotated[int, typer.Option(help="serve metrics for Prometheus on this port (0: no)")] = 0,
+    report: Annotated[float, typer.Option(help="seconds between two lines about how it stands")] = 10.0,
+    again: Annotated[bool, typer.Option("--again", help="copy the tables anew")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="end when everything that was there at the start is applied")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="drop the slot and the publication of the source instead")
+    ] = False,
+    url: Url = "http://127.0.0.1:8080",
+) -> None:
+    """Follow tables of an existing PostgreSQL: a copy first, then every transaction exactly once."""
+    from api.attach import command
+
+    options = command.Options(
+        source, url, tables, slot, publication or slot, tuple(leave_out), metrics_port, report, again, once
+    )
+    raise typer.Exit(command.detach(options) if detach else command.attach(options))
+
+
 stats = typer.Typer(
     help="The optimizer's statistics: compute them, list the runs, go back to one.", no_args_is_help=True
 )

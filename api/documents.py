@@ -56,7 +56,7 @@ TABLE = {
         "primary_key": ["symbol"],
     },
 }
-_EVENT = {
+_EVENT: dict[str, Any] = {
     "type": "object",
     "required": ["op"],
     "properties": {
@@ -86,6 +86,31 @@ EVENTS = {
         }
     },
     "example": {"events": [{"op": "upsert", "row": {"symbol": "IBM", "risk": 30, "per": 11.5}}]},
+}
+TRANSACTION = {
+    "type": "object",
+    "required": ["events"],
+    "properties": {
+        "events": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["table", "op"],
+                "properties": {
+                    "table": {"type": "string"},
+                    **_EVENT["properties"],
+                    "op": {"enum": ["insert", "upsert", "update", "delete", "truncate"]},
+                },
+            },
+        }
+    },
+    "example": {
+        "events": [
+            {"table": "accounts", "op": "update", "key": {"id": 1}, "set": {"balance": 90}},
+            {"table": "history", "op": "insert", "row": {"id": 7, "account": 1, "delta": -10}},
+        ]
+    },
 }
 _PARAMS = {"type": "object", "example": {"lo": 20, "hi": 40}}
 SUBSCRIPTION = {

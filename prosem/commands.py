@@ -48,6 +48,14 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class Transact:
+    """Events of any tables as one request; each names its table."""
+
+    events: Sequence[Any]
+    idempotency: Idempotency | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
     """Many subscriptions of one statement; each row is (chosen id or None, params)."""
 
@@ -120,6 +128,7 @@ Command = (
     CreateTable
     | DropTable
     | Publish
+    | Transact
     | Subscribe
     | Patch
     | Delete

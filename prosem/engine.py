@@ -304,6 +304,6 @@ def _answer(replies: list[Reply]) -> None:
 
 
 def _weight(command: c.Command) -> int:
-    if isinstance(command, c.Publish):
+    if isinstance(command, c.Publish | c.Transact):
         return len(command.events) or 1
     return len(command.rows) if isinstance(command, c.Subscribe) else 1

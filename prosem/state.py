@@ -30,6 +30,7 @@ from prosem.registry import Registry
 from prosem.store.log import Counters
 from prosem.store.recovery import StoredSubscription
 from prosem.tables import Tables, cut
+from prosem.transaction import transaction
 from prosem.types.base import (
     LOGGED_ONLY,
     RETOLD,
@@ -42,7 +43,7 @@ from prosem.types.base import (
     Space,
     StatefulForm,
 )
-from prosem.validate import effect, effects, known_table, table_definition
+from prosem.validate import Effect, effect, effects, known_table, table_definition
 from prosem.wire import decode, decode_exact, encode, encode_exact, pack
 
 MAX_ID_LENGTH = 200
@@ -163,7 +164,23 @@ class State:
         table = known_table(self.tables, command.table)
         family = self.table_store.family(table)
         found = effects(table, self.rows[table.id], command.events, command.at, family)
+        return self._apply([(table, found)], command.idempotency)
+
+    def transact(self, command: c.Transact) -> JsonObject:
+        return self._apply(transaction(self.table_store, self.tables, command.events), command.idempotency)
+
+    def _apply(
+        self, runs: Sequence[tuple[Table, Sequence[Effect]]], idempotency: c.Idempotency | None
+    ) -> JsonObject:
+        """Events that were found valid, in their order; all of one request."""
         first = self.seq + 1
+        for table, found in runs:
+            self._apply_run(table, found)
+        answer = {"first_seq": first, "last_seq": self.seq, "count": self.seq + 1 - first}
+        return answer if idempotency is None else self._remember(idempotency, answer)
+
+    def _apply_run(self, table: Table, found: Sequence[Effect]) -> None:
+        """Some events of one table after each other."""
         writes = self.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
@@ -184,10 +201,6 @@ class State:
                     part = self._tell(Delta(self.seq, one, key, cut(old, one), cut(new, one)), some, part)
         self.batch.weight += len(found)
         self._metrics.events += len(found)
-        answer = {"first_seq": first, "last_seq": self.seq, "count": len(found)}
-        if command.idempotency is not None:
-            answer = self._remember(command.idempotency, answer)
-        return answer
 
     def _tell(self, delta: Delta, spaces: Sequence[Space], part: int) -> int:
         """Every space takes the event, and the chosen plan makes its messages; returns the number of the next one."""
@@ -498,6 +511,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Any]] = {
     c.CreateTable: State.create_table,
     c.DropTable: State.drop_table,
     c.Publish: State.publish,
+    c.Transact: State.transact,
     c.Subscribe: State.subscribe,
     c.Patch: State.patch,
     c.Delete: State.delete,

@@ -6,6 +6,7 @@ An error points at the first bad value by JSON pointer, relative to the request.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -143,11 +144,16 @@ def effects(
 
 
 def effect(
-    table: Table, rows: Mapping[Key, Row], event: Any, at: str, family: Mapping[Key, Row] | None = None
+    table: Table,
+    rows: Mapping[Key, Row],
+    event: Any,
+    at: str,
+    family: Mapping[Key, Row] | None = None,
+    overlay: Mapping[Key, Row | None] = MappingProxyType({}),
 ) -> Effect:
-    """What a single event does to the rows."""
+    """What a single event does to the rows, with `overlay` lying over them."""
     try:
-        return _effect(table, rows, {}, event, family)
+        return _effect(table, rows, overlay, event, family)
     except (InputError, ConflictError) as error:
         raise error.moved(at) from None
 

@@ -29,6 +29,7 @@ from cn.networks.registry import NETWORKS
 from docs import generate
 from prosem import columns
 from prosem.errors import ProsemError
+from prosem.store.embedded import EmbeddedPostgres
 from prosem.types.registry import TYPES
 from tests.conftest import ServerProcess
 
@@ -158,7 +159,7 @@ def test_documented_options_and_variables_exist() -> None:
         for option in re.findall(r"`(--[a-z-]+)", text):
             assert option in options, f"{page}: {option}"
     known = (*fields(Settings), *fields(BrokerSettings))
-    variables = {f"PROSEM_{field.name.upper()}" for field in known} | {"PROSEM_URL"}
+    variables = {f"PROSEM_{field.name.upper()}" for field in known} | {"PROSEM_URL", "PROSEM_SOURCE"}
     texts = PAGES | {path.name: path.read_text() for path in (ROOT / "docker").rglob("*") if path.is_file()}
     for page, text in texts.items():
         assert set(re.findall(r"\bPROSEM_[A-Z_]+[A-Z]\b", text)) <= variables, page
@@ -222,20 +223,20 @@ prosem() {
 """
 
 
-def run(example: Example, url: str, folder: Path) -> str:
+def run(example: Example, url: str, folder: Path, source_url: str = "") -> str:
     source = example.source.replace(ADDRESS, url)
     is_python = example.language == "python"
     command = [sys.executable, "-c", source] if is_python else ["bash", "-c", PRELUDE + source]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PROSEM_")}
-    environment = clean | {"PROSEM_URL": url, "PYTHON": sys.executable}
+    environment = clean | {"PROSEM_URL": url, "PYTHON": sys.executable, "SOURCE": source_url}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{source}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def run_all(page: str, text: str, url: str, folder: Path) -> None:
+def run_all(page: str, text: str, url: str, folder: Path, source_url: str = "") -> None:
     for example in examples(text):
-        output = run(example, url, folder)
+        output = run(example, url, folder, source_url)
         if example.output is not None:
             assert output.strip() == example.output.strip(), f"{page}:\n{example.source}"
 
@@ -251,9 +252,9 @@ def test_examples_on_a_new_server(page: str, own_server: ServerProcess, tmp_path
 @pytest.mark.parametrize(
     "page", [page for page, text in PAGES.items() if examples(text) and page not in FRESH]
 )
-def test_examples(page: str, server: str, tmp_path: Path) -> None:
+def test_examples(page: str, server: str, postgres: EmbeddedPostgres, tmp_path: Path) -> None:
     own = "stocks_" + re.sub(r"\W", "_", page).lower()  # a table of the page's own on the shared server
-    run_all(page, PAGES[page].replace("stocks", own), server, tmp_path)
+    run_all(page, PAGES[page].replace("stocks", own), server, tmp_path, postgres.url)
 
 
 def test_an_example_that_fails_is_noticed(tmp_path: Path) -> None:

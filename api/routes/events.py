@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 
 from api.answers import answer, server
 from api.bodies import body, decode, lines
-from api.documents import EVENTS, documented
+from api.documents import EVENTS, TRANSACTION, documented
 from api.wiring import Server
 from prosem import commands as c
 from prosem.errors import BusyError, InputError, MalformedError, ProsemError
@@ -40,6 +40,19 @@ async def publish(request: Request, table: str) -> Response:
         given = decode(await body(request, made.settings.max_body_mb << 20))
         idempotency = c.Idempotency(key) if key else None
         command = c.Publish(table, _events(given), idempotency)
+        return answer(await made.call(command, request.headers.get("traceparent", "")))
+
+
+@router.post("/v1/events", **documented("Publish events of any tables as one transaction", TRANSACTION))
+async def transact(request: Request) -> Response:
+    made = server(request)
+    key = _hashed(request.headers.get("idempotency-key"))
+    async with _alone(made, key):
+        stored = await _stored(made, key)
+        if stored is not None:
+            return answer(stored[0])
+        given = decode(await body(request, made.settings.max_body_mb << 20))
+        command = c.Transact(_events(given), c.Idempotency(key) if key else None)
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
 

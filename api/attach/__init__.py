@@ -1,0 +1,1 @@
+"""Change capture: following tables of an existing PostgreSQL through logical replication."""

@@ -1,0 +1,196 @@
+"""`prosem attach`: set up, follow, begin again when the source was lost, and tell how it stands."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import psycopg
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from api.attach.follow import Follower, Progress, StoppedError
+from api.attach.pgoutput import written
+from api.attach.slot import connect
+from api.attach.source import Source, SourceTable, parse_tables
+from api.attach.target import Target
+from api.logs import configure_logging
+from prosem.errors import SetupError
+
+LONGEST_PAUSE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Options:
+    source: str
+    server: str
+    tables: str
+    slot: str = "prosem"
+    publication: str = "prosem"
+    leave_out: tuple[str, ...] = ()
+    metrics_port: int = 0
+    report_s: float = 10.0
+    again: bool = False
+    once: bool = False
+
+
+def attach(options: Options) -> int:
+    """Follow until a signal ends it; exit code 0 after that."""
+    configure_logging("info", "text")
+    progress, stopped = Progress(), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    if options.metrics_port:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Readings(progress, options.slot))
+        start_http_server(options.metrics_port, "127.0.0.1", registry)
+    try:
+        with _reporting(progress, options.report_s):
+            _follow(options, progress, stopped)
+    except StoppedError as error:
+        print(error.detail, file=sys.stderr)
+    return 0
+
+
+def _follow(options: Options, progress: Progress, stopped: threading.Event) -> None:
+    """Again and again as long as the source is lost; what is wrong at the first attempt is an error."""
+    tables: list[SourceTable] = []
+    target: Target | None = None
+    again, pause_s = options.again, 0.5
+    try:
+        while not stopped.is_set():
+            try:
+                with connect(options.source) as connection:
+                    source = Source(connection, options.slot, options.publication)
+                    if target is None:
+                        system = source.check()
+                        tables = _tables(source, options)
+                        target = Target(options.server, f"{system}/{options.slot}")
+                        target.prepare(tables)
+                    follower = Follower(
+                        options.source, source, target, tables, progress, stopped.is_set, options.once
+                    )
+                    follower.run(again)
+                    return
+            except psycopg.OperationalError as error:
+                if target is None:
+                    raise SetupError(f"the source cannot be reached: {str(error).strip()}") from None
+                again = again and progress.state in ("starting", "copying")
+                pause_s = 0.5 if progress.state == "following" else min(LONGEST_PAUSE_S, pause_s * 2)
+                progress.state, progress.losses = f"waiting: {str(error).strip()}", progress.losses + 1
+                stopped.wait(pause_s)
+            except psycopg.Error as error:
+                raise SetupError(f"the source refuses: {str(error).strip()}") from None
+    finally:
+        if target is not None:
+            target.close()
+
+
+def _tables(source: Source, options: Options) -> list[SourceTable]:
+    wanted = parse_tables(options.tables)
+    left_out: dict[str, set[str]] = {}
+    for item in options.leave_out:
+        table, dot, column = item.rpartition(".")
+        if not dot or table not in {target for _, _, target in wanted}:
+            raise SetupError(f"--leave-out {item}: expected table.column of a table in --tables")
+        left_out.setdefault(table, set()).add(column)
+    return [
+        source.table(schema, name, target, left_out.get(target, set())) for schema, name, target in wanted
+    ]
+
+
+def detach(options: Options) -> int:
+    """Drop slot and publication of the source; the tables stay on the server as they are."""
+    try:
+        with connect(options.source) as connection:
+            Source(connection, options.slot, options.publication).drop()
+    except psycopg.Error as error:
+        raise SetupError(f"the source refuses: {str(error).strip()}") from None
+    print(f"the slot {options.slot} and the publication {options.publication} are dropped", file=sys.stderr)
+    return 0
+
+
+# -- how it stands -----------------------------------------------------------------------------------------------
+def line(progress: Progress) -> str:
+    """One line for people.
+
+    >>> line(Progress(state="following", transactions=3, events=7, position=0x16B374D8, lag_bytes=2048))
+    'following: 3 transactions, 7 events, at 0/16B374D8, 2.0 KiB behind'
+    """
+    if progress.state == "copying":
+        return f"copying: {progress.rows:,} rows"
+    text = (
+        f"{progress.state}: {progress.transactions:,} transactions, {progress.events:,} events, "
+        f"at {written(progress.position)}, {_size(progress.lag_bytes)} behind"
+    )
+    if progress.committed is not None and progress.lag_bytes:
+        text += f", last commit {(datetime.now(UTC) - progress.committed).total_seconds():.1f} s ago"
+    return text
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+@contextlib.contextmanager
+def _reporting(progress: Progress, every_s: float) -> Iterator[None]:
+    """A line on standard error whenever the state changes, and now and then; in a terminal it renews itself."""
+    ended = threading.Event()
+    in_place = sys.stderr.isatty()
+
+    def report() -> None:
+        shown, waited_s = "", 0.0
+        while not ended.wait(0.2):
+            waited_s += 0.2
+            if in_place:
+                print(f"\r\x1b[2K{line(progress)}", end="", file=sys.stderr, flush=True)
+            elif progress.state != shown or waited_s >= every_s:
+                print(line(progress), file=sys.stderr, flush=True)
+                shown, waited_s = progress.state, 0.0
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        print(("\r\x1b[2K" if in_place else "") + line(progress), file=sys.stderr, flush=True)
+
+
+class Readings:
+    """The progress for Prometheus."""
+
+    def __init__(self, progress: Progress, slot: str) -> None:
+        self._progress, self._slot = progress, slot
+
+    def collect(self) -> Iterator[Metric]:
+        progress = self._progress
+        following = progress.state == "following"
+        for name, text, value in (
+            ("following", "1 while the source is followed", int(following)),
+            ("slot_lag_bytes", "bytes of the source's log not yet applied", progress.lag_bytes),
+            ("slot_kept_bytes", "bytes of its log that the source keeps for the slot", progress.kept_bytes),
+            ("position_bytes", "the position in the source's log", progress.position),
+        ):
+            gauge = GaugeMetricFamily(f"prosem_attach_{name}", text, labels=["slot"])
+            gauge.add_metric([self._slot], value)
+            yield gauge
+        for name, text, value in (
+            ("rows_copied", "rows copied from snapshots", progress.rows),
+            ("transactions", "transactions of the source applied", progress.transactions),
+            ("events", "events of those transactions", progress.events),
+            ("source_losses", "times that the source was lost", progress.losses),
+        ):
+            counter = CounterMetricFamily(f"prosem_attach_{name}", text, labels=["slot"])
+            counter.add_metric([self._slot], value)
+            yield counter

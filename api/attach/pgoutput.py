@@ -1,0 +1,182 @@
+"""Messages of PostgreSQL's logical replication: the stream's own, and those of the plugin pgoutput (protocol 1).
+
+Values come as text, as the type's output function writes them. Positions are LSNs: bytes of the source's log.
+"""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class Unchanged:
+    """The place of a long value that the source did not send, because the update left it as it was (TOAST)."""
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED = Unchanged()
+Cell = str | None | Unchanged
+Cells = tuple[Cell, ...]
+
+
+class Relation(NamedTuple):
+    id: int
+    schema: str
+    name: str
+    columns: tuple[tuple[str, int], ...]
+    """name and type (OID)"""
+
+
+class Begin(NamedTuple):
+    at: datetime
+
+
+class Commit(NamedTuple):
+    end: int
+    """the position after the transaction"""
+
+
+class Changed(NamedTuple):
+    """`old` is there if the key changed or the row is gone; cells outside of the key may be None in it."""
+
+    op: str
+    relation: int
+    old: Cells | None
+    new: Cells | None
+
+
+class Truncated(NamedTuple):
+    relations: tuple[int, ...]
+
+
+Message = Relation | Begin | Commit | Changed | Truncated
+
+
+class Data(NamedTuple):
+    """A frame of the stream with a message of the plugin, None if it is of no concern; `end` is the end of the log."""
+
+    message: Message | None
+    end: int
+
+
+class Alive(NamedTuple):
+    """A sign of life; everything of the published tables before `end` has been sent."""
+
+    end: int
+    wants_reply: bool
+
+
+def frame(data: bytes) -> Data | Alive:
+    """One frame of the replication stream."""
+    if data[:1] == b"w":
+        _, end, _ = struct.unpack_from("!QQq", data, 1)
+        return Data(message(data[25:]), end)
+    if data[:1] == b"k":
+        end, _, wants_reply = struct.unpack_from("!QqB", data, 1)
+        return Alive(end, bool(wants_reply))
+    raise ValueError(f"unknown frame {data[:1]!r} in the replication stream")
+
+
+def standing(position: int, now: datetime) -> bytes:
+    """The frame that tells the source what is safe here; it may forget the log before that."""
+    clock = (now - _EPOCH) // timedelta(microseconds=1)
+    return b"r" + struct.pack("!QQQqB", position, position, position, clock, 0)
+
+
+def lsn(text: str) -> int:
+    """
+    >>> lsn("16/B374D848"), written(lsn("16/B374D848"))
+    (97500059720, '16/B374D848')
+    """
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def written(position: int) -> str:
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+def message(data: bytes) -> Message | None:
+    """One message of the plugin; None for kinds that say nothing about rows (origins, types)."""
+    reader = _Reader(data)
+    kind = reader.take("c")
+    if kind == b"B":
+        _, microseconds, _ = reader.unpack("!QqI")
+        return Begin(_EPOCH + timedelta(microseconds=microseconds))
+    if kind == b"C":
+        _, _, end, _ = reader.unpack("!BQQq")
+        return Commit(end)
+    if kind == b"R":
+        return reader.relation()
+    if kind == b"I":
+        (relation,) = reader.unpack("!I")
+        reader.take("c")
+        return Changed("insert", relation, None, reader.cells())
+    if kind == b"U":
+        (relation,) = reader.unpack("!I")
+        tag = reader.take("c")
+        old = None
+        if tag in (b"K", b"O"):
+            old = reader.cells()
+            reader.take("c")
+        return Changed("update", relation, old, reader.cells())
+    if kind == b"D":
+        (relation,) = reader.unpack("!I")
+        reader.take("c")
+        return Changed("delete", relation, reader.cells(), None)
+    if kind == b"T":
+        count, _ = reader.unpack("!IB")
+        return Truncated(tuple(reader.unpack(f"!{count}I")))
+    return None
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def unpack(self, form: str) -> tuple[int, ...]:
+        found = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return found
+
+    def take(self, form: str) -> bytes:
+        (found,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return bytes(found)
+
+    def name(self) -> str:
+        end = self._data.index(b"\0", self._at)
+        found, self._at = self._data[self._at : end].decode(), end + 1
+        return found
+
+    def relation(self) -> Relation:
+        (number,) = self.unpack("!I")
+        schema, name = self.name(), self.name()
+        _, count = self.unpack("!BH")
+        columns = []
+        for _ in range(count):
+            self.unpack("!B")
+            column = self.name()
+            kind, _ = self.unpack("!Ii")
+            columns.append((column, kind))
+        return Relation(number, schema, name, tuple(columns))
+
+    def cells(self) -> Cells:
+        (count,) = self.unpack("!H")
+        found: list[Cell] = []
+        for _ in range(count):
+            kind = self.take("c")
+            if kind == b"n":
+                found.append(None)
+            elif kind == b"u":
+                found.append(UNCHANGED)
+            else:
+                (length,) = self.unpack("!I")
+                found.append(self._data[self._at : self._at + length].decode())
+                self._at += length
+        return tuple(found)
