@@ -68,6 +68,7 @@ class Driver:
         self.positions: dict[tuple[int, int], int] = {}  # of (seq, part)
         self.carried: set[tuple[str, int, int]] = set()  # by the link to a broker: the message
         self.spaces, self.ids = spaces, ids
+        self.has_contents = "repository" in (options or {})
         self.gaps: dict[int, list[tuple[int, int]]] = {}  # of an id: where its host had died, from to
         self.seq, self.part = 1, 0
         latencies: dict[frozenset[str], float] = {}
@@ -128,7 +129,9 @@ class Driver:
 
     def message(self) -> None:
         space = self.dice.choice(self.spaces)
-        message = Message(self.seq, self.part, space.id, "some", payload=b"p", **self._whom(space))
+        message = Message(
+            self.seq, self.part, space.id, "some", payload=b"p", **self._whom(space), **self._content()
+        )
         self.part += 1
         found = concerned(self.hosted, message)
         self.network.inject(message)
@@ -189,6 +192,12 @@ class Driver:
             return {"topic": self.dice.choice(TOPICS), "region": (box,)}
         code = lambda: None if self.dice.random() < 0.1 else self.dice.randrange(WIDTH)
         return {"attributes": (tuple(code() for _ in range(3)), None)}
+
+    def _content(self) -> dict[str, bytes]:
+        if not self.has_contents or self.dice.random() < 0.2:
+            return {}
+        number = self.dice.randrange(6)
+        return {"content": b"content %d" % number * 9, "digest": bytes([number])}
 
     # -- the end -----------------------------------------------------------------------------------------------
     def finish(self) -> None:

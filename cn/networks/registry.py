@@ -13,8 +13,11 @@ from cn.networks.node import Scheme
 from cn.networks.simulated import Simulated
 from cn.networks.stages import STAGES
 from cn.networks.unicast import UNICAST
+from cn.payload import remembering
 
-SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN)}
+SCHEMES: dict[str, Scheme] = {
+    scheme.name: remembering(scheme) for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN)
+}
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 
 
