@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,6 +62,7 @@ class Cluster:
         for process in self._processes.values():
             process.kill()
             process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @pytest.fixture
