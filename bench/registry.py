@@ -7,6 +7,7 @@ from bench import (
     fan_out,
     join,
     matching,
+    networks,
     optimizer,
     parametric,
     range_min,
@@ -45,6 +46,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "parametric": (
         parametric.run,
         "updates/s, stale and missed events: PATCH, delete + create, the update monitor",
+    ),
+    "networks": (
+        networks.run,
+        "bytes, hops and node stress per event of every network of brokers, and with CN* (thesis 3.5, 5.7)",
     ),
     "spark": (
         spark.run,

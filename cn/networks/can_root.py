@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -234,9 +234,17 @@ class CanRoot(TreeRoot):
                 loads[owner] += 1 + len(self.standings[zone])
         for zone, owners in self.owners.items():
             if not owners:
-                owners.append(min(loads, key=lambda broker: loads[broker]))
+                owners.append(self._keeper(zone, loads))
                 loads[owners[0]] += 1 + len(self.standings[zone])
         return self._begin()
+
+    def _keeper(self, zone: int, loads: dict[str, int]) -> str:
+        """Who is to keep a zone: the broker that hosts most of it, unless that has its share; then who has least."""
+        hosts = Counter(one.frame.host for one in self.standings[zone].values())
+        most = max(hosts, key=lambda host: hosts[host], default="")
+        if most in loads and loads[most] + hosts.total() <= self._share():
+            return most
+        return min(loads, key=lambda broker: loads[broker])
 
     def _split(self, space: int, zones: ZoneMap, zone: int) -> int | None:
         standings = self.standings[zone]

@@ -24,6 +24,7 @@ class PlaceTable:
         self._hosts: dict[str, dict[int, int]] = {}  # host → id → number
         self._numbers: dict[int, dict[str, int]] = {}  # id → host → number
         self._spaces: dict[int, int] = {}  # of each number
+        self._ids: dict[int, int] = {}  # of each number
         self._owner = np.zeros(16, np.int32)  # of each number
         self._owners: dict[str, int] = {}
         self._names: list[str] = []
@@ -42,7 +43,7 @@ class PlaceTable:
             self._numbers.setdefault(id, {})[host] = number
             if number >= len(self._owner):
                 self._owner = np.concatenate([self._owner, np.zeros_like(self._owner)])
-        self._spaces[number] = space.id
+        self._spaces[number], self._ids[number] = space.id, id
         self._owner[number] = self._owners.setdefault(owner, len(self._owners))
         if len(self._names) < len(self._owners):
             self._names.append(owner)
@@ -58,7 +59,7 @@ class PlaceTable:
         del self._numbers[id][host]
         if not self._numbers[id]:
             del self._numbers[id]
-        del self._spaces[number]
+        del self._spaces[number], self._ids[number]
         self._index.remove(number)
         self._free.append(number)
 
@@ -70,20 +71,26 @@ class PlaceTable:
 
     def owners(self, message: Message) -> list[str]:
         """The owners of the places that a message concerns, each once."""
+        numbers = self._concerned(message)
+        if not len(numbers):
+            return []
+        return [self._names[owner] for owner in np.unique(self._owner[np.asarray(numbers)])]
+
+    def ids(self, message: Message) -> set[int]:
+        """The ids that a message concerns."""
+        return {self._ids[int(number)] for number in self._concerned(message)}
+
+    def _concerned(self, message: Message) -> Sequence[int] | NDArray[np.int64]:
         if message.targets is not None:
-            numbers: Sequence[int] | NDArray[np.int64] = [
+            return [
                 number
                 for id in message.targets
                 for number in self._numbers.get(id, {}).values()
                 if self._spaces[number] == message.space
             ]
-        else:
-            self._found = ()
-            self._index.inject(message)
-            numbers = self._found
-        if not len(numbers):
-            return []
-        return [self._names[owner] for owner in np.unique(self._owner[np.asarray(numbers)])]
+        self._found = ()
+        self._index.inject(message)
+        return self._found
 
     def covers(self, message: Message) -> bool:
         """Whether a message concerns any place."""
@@ -99,6 +106,7 @@ class PlaceTable:
             (host, id): number for id, hosts in self._numbers.items() for host, number in hosts.items()
         }
         assert sorted(pairs.values()) == sorted(self._spaces)
+        assert {number: id for (_, id), number in pairs.items()} == self._ids
         assert len(self._index) == len(pairs)
         assert not set(self._free) & set(pairs.values())
         self._index.check()

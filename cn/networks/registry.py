@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cn.networks.base import Deliver, Factory, Network, Release
+from cn.networks.bloom import BLOOM
 from cn.networks.can_root import CAN
 from cn.networks.cbn import CBN
 from cn.networks.local import LocalNetwork
@@ -16,7 +17,7 @@ from cn.networks.unicast import UNICAST
 from cn.payload import remembering
 
 SCHEMES: dict[str, Scheme] = {
-    scheme.name: remembering(scheme) for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN)
+    scheme.name: remembering(scheme) for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN, BLOOM)
 }
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 
