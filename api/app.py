@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 
 from api import VERSION, problems
+from api.access import Gate
 from api.routes import (
     console,
     events,
+    keys,
     network,
     operations,
     optimizer,
@@ -41,6 +43,7 @@ def make_app(made: Server) -> FastAPI:
     )
     app.state.server = made
     problems.install(app)
+    app.add_middleware(Gate, keys=made.keys)
     for router in (
         console.make_router(),
         operations.router,
@@ -51,6 +54,7 @@ def make_app(made: Server) -> FastAPI:
         events.router,
         subscriptions.router,
         tables.router,
+        keys.router,
     ):
         app.include_router(router)
     return app

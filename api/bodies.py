@@ -22,6 +22,13 @@ def decode(text: bytes | str) -> Any:
         raise MalformedError(f"the body is not valid JSON: {error}") from None
 
 
+def body_limit(request: Request) -> int:
+    """The largest body that this caller may send."""
+    limit: int = request.app.state.server.settings.max_body_mb << 20
+    own = request.state.caller.limits.frame_bytes
+    return limit if own is None else min(limit, own)
+
+
 async def body(request: Request, limit_bytes: int) -> bytes:
     """The whole body, refused as soon as it grows beyond the limit."""
     parts, size = [], 0
@@ -29,10 +36,14 @@ async def body(request: Request, limit_bytes: int) -> bytes:
         size += len(part)
         if size > limit_bytes:
             raise TooLargeError(
-                f"the body is larger than {limit_bytes >> 20} MiB; send less at a time, or events as application/x-ndjson"
+                f"the body is larger than {_size(limit_bytes)}; send less at a time, or events as application/x-ndjson"
             )
         parts.append(part)
     return b"".join(parts)
+
+
+def _size(limit_bytes: int) -> str:
+    return f"{limit_bytes >> 20} MiB" if limit_bytes >> 20 else f"{limit_bytes} bytes"
 
 
 async def json_object(request: Request, limit_bytes: int) -> dict[str, Any]:
@@ -48,7 +59,7 @@ async def lines(request: Request, limit_bytes: int) -> AsyncIterator[list[bytes]
     async for part in request.stream():
         *whole, rest = (rest + part).split(b"\n")
         if len(rest) > limit_bytes:
-            raise TooLargeError(f"a line is longer than {limit_bytes >> 20} MiB")
+            raise TooLargeError(f"a line is longer than {_size(limit_bytes)}")
         if whole:
             yield whole
     if rest:

@@ -17,14 +17,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from starlette.responses import PlainTextResponse
 
 from api import VERSION, problems
+from api.access import Gate, caller_of
 from api.forward import Forwarder
+from api.keyring import is_loopback
 from api.metrics import links
+from api.remote_keys import RemoteKeys
 from api.renewal import Renewal
 from api.routes import streams
 from api.settings import BrokerSettings
 from cn.frames import Frame
 from cn.networks.registry import scheme_of
 from cn.transport.nats import Link, NatsMissingError, NatsTransport
+from prosem.access import Caller, Scope
 from prosem.brokers.dispatcher import Carried
 from prosem.brokers.feed import Feed
 from prosem.brokers.membership import CONTROL
@@ -84,10 +88,13 @@ class Broker:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.name = settings.name or f"{settings.host}-{settings.port}".replace(".", "-").replace(":", "-")
-        self.url = f"http://{settings.host}:{settings.port}"
+        scheme = "https" if settings.tls_certificate else "http"
+        self.url = f"{scheme}://{settings.host}:{settings.port}"
         self.metrics = Metrics()
         self.feed = Feed(self.metrics)
-        self.forwarder = Forwarder(settings.server)
+        self.forwarder = Forwarder(settings.server, settings.api_key)
+        self.keys = RemoteKeys(self.forwarder)
+        self._watching: asyncio.Task[None] | None = None
         self.failure: str | None = None
         self.problem = "the server has not been reached yet"
         self._transport: NatsTransport | None = None
@@ -98,11 +105,13 @@ class Broker:
     # -- life ----------------------------------------------------------------------------------------------------
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._watching = asyncio.get_running_loop().create_task(self.keys.watch())
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in (self._task, self._watching):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         if self.life is not None:
             with contextlib.suppress(httpx.HTTPError):
                 path = f"/v1/network/brokers/{self.name}?node={self.life.node}"
@@ -138,8 +147,15 @@ class Broker:
         given = answer.json()
         if answer.status_code in (409, 422):
             raise SetupError(given["detail"])
+        if answer.status_code in (401, 403):
+            raise SetupError(f"{given['detail']}; give the broker an admin's key with --api-key")
         if answer.status_code != 201:
             raise OSError(given.get("detail", answer.text[:200]))
+        if given["open"] and not is_loopback(self.settings.host):
+            raise SetupError(
+                f"the server has no keys, so a broker listens on loopback alone, not on {self.settings.host}:"
+                " make one with prosem keys create"
+            )
         url = self.settings.nats or given["nats"]
         if self._transport is None or self._transport.url != url:
             if self._transport is not None:
@@ -165,7 +181,7 @@ class Broker:
                 loop.call_soon_threadsafe(self._renewed, life, over, status, answer)
 
         path = f"{self.forwarder.url}/v1/network/brokers/{self.name}"
-        renewal = Renewal(path, life.lease_s, lambda: self._report(life), answered)
+        renewal = Renewal(path, life.lease_s, lambda: self._report(life), answered, self.forwarder)
         try:
             while not over.is_set():
                 self.feed.tick(time.monotonic())
@@ -212,12 +228,14 @@ class Broker:
             return False
         return time.monotonic() - life.renewed < life.lease_s
 
-    def subscriber(self) -> Subscriber:
-        return Subscriber(self.feed.edge, self.feed.submit, self.metrics, self.settings.queue)
+    def subscriber(self, scope: Scope) -> Subscriber:
+        return Subscriber(self.feed.edge, self.feed.submit, self.metrics, self.settings.queue, scope)
 
-    async def check_known(self, id: str) -> None:
+    async def check_known(self, id: str, caller: Caller, token: str | None) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        path = str(httpx.URL(path=f"/v1/subscriptions/{id}"))
         try:
-            answer = await self.forwarder.ask("GET", str(httpx.URL(path=f"/v1/subscriptions/{id}")))
+            answer = await self.forwarder.ask("GET", path, headers=headers)
         except httpx.HTTPError as error:
             raise RecoveringError(f"the server {self.settings.server} does not answer") from error
         if answer.status_code == 404:
@@ -258,6 +276,7 @@ def make_broker_app(made: Broker) -> FastAPI:
     app = FastAPI(title="ProSem broker", version=VERSION, lifespan=lifespan, docs_url=None, openapi_url=None)
     app.state.server = made
     problems.install(app)
+    app.add_middleware(Gate, keys=made.keys, forwards=True)
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -270,7 +289,8 @@ def make_broker_app(made: Broker) -> FastAPI:
         return PlainTextResponse("ready\n")
 
     @app.get("/metrics")
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
+        caller_of(request).check_operator()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(made)
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")

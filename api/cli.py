@@ -110,6 +110,7 @@ def doctor(settings: Settings) -> None:
 
 
 Url = Annotated[str, typer.Option(help="address of the server", envvar="PROSEM_URL")]
+ApiKey = Annotated[str, typer.Option(help="key, if the server needs one", envvar="PROSEM_API_KEY")]
 
 
 @app.command()
@@ -124,6 +125,7 @@ def subscribe(
     limit: Annotated[int, typer.Option(help="end after so many changes (0: at Ctrl-C)")] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
 ) -> None:
     """Print a query's answer, and then every change of it."""
     from api.terminal import subscribe as run
@@ -138,7 +140,7 @@ def subscribe(
         wanted = json.loads(notify) if notify else None
     except ValueError as error:
         raise typer.BadParameter(f"not JSON: {error}", param_hint="--notify") from None
-    raise typer.Exit(run(url, sql, params, wanted, limit, json_lines))
+    raise typer.Exit(run(url, api_key, sql, params, wanted, limit, json_lines))
 
 
 def _value(text: str) -> object:
@@ -155,11 +157,12 @@ def publish(
         str, typer.Argument(help="an NDJSON file with one event a line, or - for standard input")
     ],
     url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
 ) -> None:
     """Send events from a file, with progress."""
     from api.terminal import publish as run
 
-    raise typer.Exit(run(url, table, source))
+    raise typer.Exit(run(url, api_key, table, source))
 
 
 @app.command("attach")
@@ -185,12 +188,23 @@ def attach_command(
         bool, typer.Option("--detach", help="drop the slot and the publication of the source instead")
     ] = False,
     url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
 ) -> None:
     """Follow tables of an existing PostgreSQL: a copy first, then every transaction exactly once."""
     from api.attach import command
 
     options = command.Options(
-        source, url, tables, slot, publication or slot, tuple(leave_out), metrics_port, report, again, once
+        source,
+        url,
+        tables,
+        slot,
+        publication or slot,
+        tuple(leave_out),
+        metrics_port,
+        report,
+        again,
+        once,
+        api_key,
     )
     raise typer.Exit(command.detach(options) if detach else command.attach(options))
 
@@ -247,6 +261,62 @@ def stats_use(
     raise typer.Exit(use_run(address(database, Settings(data_dir=data_dir).folder), run))
 
 
+keys = typer.Typer(
+    help="Keys, with which a server listens beyond this machine: make, list and revoke them.",
+    no_args_is_help=True,
+)
+app.add_typer(keys, name="keys")
+
+
+@keys.command("create")
+def keys_create(
+    name: Annotated[str, typer.Argument(help="what the key is for")],
+    role: Annotated[list[str], typer.Option(help="admin, publisher or subscriber; may be given again")],
+    tenant: Annotated[str, typer.Option(help="whose tables and subscriptions it reaches")] = "default",
+    rows: Annotated[
+        list[str], typer.Option(help="\"stocks: sector = 'tech'\": the rows of a table that it sees")
+    ] = [],  # noqa: B006
+    limit: Annotated[
+        list[str],
+        typer.Option(help="name=number: subscriptions, events_per_second, sockets, frame_bytes, comparisons"),
+    ] = [],  # noqa: B006
+    json_output: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Make a key and print it; it is stored nowhere and cannot be shown again."""
+    from api.keys import create, database_of
+
+    with database_of(database, Settings(data_dir=data_dir).folder) as url:
+        raise typer.Exit(create(url, name, tenant, role, rows, limit, json_output))
+
+
+@keys.command("list")
+def keys_list(
+    json_output: Annotated[bool, typer.Option("--json", help="one JSON array")] = False,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """All keys, with what they may do; not the keys themselves."""
+    from api.keys import database_of, show
+
+    with database_of(database, Settings(data_dir=data_dir).folder) as url:
+        raise typer.Exit(show(url, json_output))
+
+
+@keys.command("revoke")
+def keys_revoke(
+    key: Annotated[int, typer.Argument(help="the key's number, from prosem keys list")],
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """End a key; sockets that were opened with it are closed."""
+    from api.keys import database_of, revoke
+
+    with database_of(database, Settings(data_dir=data_dir).folder) as url:
+        raise typer.Exit(revoke(url, key))
+
+
 @app.command()
 def explain(
     table: Annotated[str, typer.Argument(help="the table")],
@@ -254,11 +324,12 @@ def explain(
     analyze: Annotated[bool, typer.Option(help="measure every plan in a dry run")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="the answer as one JSON object")] = False,
     url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
 ) -> None:
     """Show what an event would cost under each plan, and which one would be taken. Nothing is applied."""
     from api.explain import explain as run
 
-    raise typer.Exit(run(url, table, event, analyze, json_output))
+    raise typer.Exit(run(url, api_key, table, event, analyze, json_output))
 
 
 @app.command()

@@ -176,6 +176,30 @@ WEIGHTS = {
 PATCH = {"type": "object", "properties": {"params": _PARAMS, "active": {"type": "boolean"}}}
 
 
+KEY = {
+    "type": "object",
+    "required": ["name", "roles"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 200, "description": "what it is for"},
+        "tenant": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,39}$"},
+        "roles": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"enum": ["admin", "publisher", "subscriber"]},
+        },
+        "rows": {"type": "object", "description": "a condition for each table whose rows it may see in part"},
+        "limits": {
+            "type": "object",
+            "properties": {
+                name: {"type": "integer", "minimum": 0}
+                for name in ("subscriptions", "events_per_second", "sockets", "frame_bytes", "comparisons")
+            },
+        },
+    },
+    "example": {"name": "the tech desk", "roles": ["subscriber"], "rows": {"stocks": "sector = 'tech'"}},
+}
+
+
 def documented(summary: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Arguments of a route: its summary, the schema of its body, and the form of its errors."""
     extra: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ _COLUMNS = {
 _SOURCES = {"measured": "measurements", "histogram": "the histogram of points", "counts": "counts"}
 
 
-def explain(url: str, table: str, source: str, analyze: bool, as_json: bool) -> int:
+def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_json: bool) -> int:
     """Ask the server and print; 1 if it refuses, 2 if the event cannot be read."""
     if source != "-" and not Path(source).is_file():
         _errors.print(
@@ -38,7 +39,14 @@ def explain(url: str, table: str, source: str, analyze: bool, as_json: bool) -> 
         return 2
     body = {"table": table, "event": event, "analyze": analyze}
     try:
-        answer = httpx.post(f"{url.rstrip('/')}/v1/explain", json=body, timeout=60, trust_env=False)
+        answer = httpx.post(
+            f"{url.rstrip('/')}/v1/explain",
+            json=body,
+            timeout=60,
+            trust_env=False,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+            verify=ssl.create_default_context(),
+        )
     except httpx.HTTPError as error:
         _errors.print(
             f"[red]{url} cannot be reached: {error}[/red]; is prosem serve running?", highlight=False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 
 import httpx
@@ -16,7 +17,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from api.problems import response
 from prosem.errors import BusyError
@@ -36,21 +37,27 @@ class BrokenOff(Response):
 class Forwarder:
     """One server, by connections that are kept open."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = "") -> None:
         self.url = url.rstrip("/")
+        self.own = {"Authorization": f"Bearer {key}"} if key else {}
+        self.tls = ssl.create_default_context() if self.url.startswith("https:") else None
         self._http = httpx.AsyncClient(
             base_url=self.url,
             timeout=httpx.Timeout(None, connect=3.0),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0),
             trust_env=False,
+            verify=self.tls or True,
         )
 
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
-        """A request of the broker's own."""
-        return await self._http.request(method, path, json=body, timeout=5.0)
+    async def ask(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> httpx.Response:
+        """A request of the broker's own, with its key unless it has other headers."""
+        chosen = self.own if headers is None else headers
+        return await self._http.request(method, path, json=body, timeout=5.0, headers=chosen)
 
     async def forward(self, request: Request) -> Response:
         """The server's answer to a request, as it comes."""
@@ -76,8 +83,24 @@ class Forwarder:
     async def socket(self, socket: WebSocket) -> None:
         """A WebSocket, frame by frame in both directions."""
         uri = "ws" + self.url.removeprefix("http") + socket.url.path
+        token: str | None = socket.state.token  # whoever comes without one says it in the first frame
+        headers = None if token is None else {"Authorization": f"Bearer {token}"}
         try:
-            opening = await connect(uri, proxy=None, max_size=None, compression=None, open_timeout=5)
+            opening = await connect(
+                uri,
+                proxy=None,
+                max_size=None,
+                compression=None,
+                open_timeout=5,
+                additional_headers=headers,
+                ssl=self.tls,
+            )
+        except InvalidStatus as refused:
+            answer = refused.response
+            await socket.send_denial_response(
+                Response(answer.body or b"", answer.status_code, media_type="application/problem+json")
+            )
+            return
         except (OSError, TimeoutError, WebSocketException):
             await socket.close(1013)  # before it was accepted: the client is answered 403 and tries again
             return

@@ -74,9 +74,9 @@ class _Reader:
         subscriptions = GaugeMetricFamily("prosem_subscriptions", "subscriptions", labels=["type", "group"])
         for group in list(state.groups.values()):
             subscriptions.add_metric([group.type, group.name], state.group_sizes[group.id])
-        rows = GaugeMetricFamily("prosem_rows", "rows", labels=["table"])
-        for table in list(state.tables.values()):
-            rows.add_metric([table.name], len(state.rows[table.id]))
+        rows = GaugeMetricFamily("prosem_rows", "rows", labels=["tenant", "table"])
+        for table in list(state.table_store):
+            rows.add_metric([table.tenant, table.name], len(state.rows[table.id]))
         yield from (subscriptions, rows)
         network = self._made.brokers()
         yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))

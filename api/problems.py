@@ -10,13 +10,17 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from prosem.errors import BusyError, InputError, ProsemError, pointer
+from prosem.errors import BusyError, InputError, LimitError, ProsemError, UnauthorizedError, pointer
 
 log = logging.getLogger("prosem.api")
 
 
 def response(error: ProsemError) -> Response:
-    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, BusyError) else None
+    headers = None
+    if isinstance(error, BusyError | LimitError):
+        headers = {"Retry-After": str(error.retry_after_s)}
+    elif isinstance(error, UnauthorizedError):
+        headers = {"WWW-Authenticate": "Bearer"}
     return Response(msgspec.json.encode(error.problem()), error.status, headers, "application/problem+json")
 
 

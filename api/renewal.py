@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from api.forward import Forwarder
+
 RENEWALS = 5  # within one lease
 
 
@@ -24,7 +26,9 @@ class Renewal:
         lease_s: float,
         report: Callable[[], dict[str, Any]],
         answered: Callable[[int, dict[str, Any]], None],
+        forwarder: Forwarder,
     ) -> None:
+        self._forwarder = forwarder
         self._url, self._pause_s, self._report, self._answered = url, lease_s / RENEWALS, report, answered
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="prosem-lease", daemon=True)
@@ -35,7 +39,8 @@ class Renewal:
         self._closed.set()
 
     def _run(self) -> None:
-        with httpx.Client(trust_env=False, timeout=5.0) as client:
+        key, tls = self._forwarder.own, self._forwarder.tls
+        with httpx.Client(trust_env=False, timeout=5.0, headers=key, verify=tls or True) as client:
             while not self._closed.wait(self._pause_s):
                 try:
                     response = client.put(self._url, json=self._report())

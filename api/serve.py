@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import ssl
 import sys
 from types import FrameType
 
@@ -16,6 +17,7 @@ from api.frames import FrameProtocol
 from api.logs import configure_logging
 from api.settings import BrokerSettings, Settings
 from api.wiring import Server
+from prosem.errors import SetupError
 
 # A full collection walks every row and stream, which takes a tenth of a second and more, and finds next to nothing.
 COLLECT = (50_000, 20, 1_000)
@@ -58,7 +60,19 @@ def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSetting
     return 1 if made.failure else 0
 
 
+def check_tls(certificate: str, key: str) -> None:
+    """SetupError if HTTPS is wanted and cannot be served."""
+    if bool(certificate) != bool(key):
+        raise SetupError("HTTPS needs both files: --tls-certificate and --tls-key")
+    if certificate:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: "")
+        except (OSError, ValueError) as error:
+            raise SetupError(f"--tls-certificate and --tls-key cannot be used: {error}") from None
+
+
 def config(app: FastAPI, settings: Settings | BrokerSettings) -> uvicorn.Config:
+    check_tls(settings.tls_certificate, settings.tls_key)
     return uvicorn.Config(
         app,
         host=settings.host,
@@ -69,5 +83,7 @@ def config(app: FastAPI, settings: Settings | BrokerSettings) -> uvicorn.Config:
         ws_max_size=settings.max_body_mb << 20,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=3,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
         h11_max_incomplete_event_size=1 << 18,
     )

@@ -57,6 +57,9 @@ class Settings:
     look_events: int = setting(
         20_000, "events after which the server looks whether joins should be decomposed another way"
     )  # type: ignore[assignment]
+    admin_key: str = setting("", "a key of at least 24 characters that is made an admin's at the start")  # type: ignore[assignment]
+    tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
+    tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
     otlp: str = setting("", "http://… of an OpenTelemetry collector that takes traces (OTLP over HTTP)")  # type: ignore[assignment]
     nats: str = setting(
         "", "nats://… of a NATS server with JetStream, or embedded for one of our own: brokers may join"
@@ -81,6 +84,9 @@ class BrokerSettings:
     host: str = setting("127.0.0.1", "address to listen on")  # type: ignore[assignment]
     port: int = setting(8081, "port to listen on")  # type: ignore[assignment]
     name: str = setting("", "name in the network, its own for each broker (default: from host and port)")  # type: ignore[assignment]
+    api_key: str = setting("", "an admin's key of the tenant default, if the server needs keys")  # type: ignore[assignment]
+    tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
+    tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
     nats: str = setting("", "nats://… if this broker reaches NATS by another address than the server")  # type: ignore[assignment]
     queue: int = setting(
         10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"

@@ -17,11 +17,17 @@ _errors = Console(stderr=True)
 
 
 def subscribe(
-    url: str, sql: str, params: dict[str, Any], notify: dict[str, Any] | None, limit: int, as_json: bool
+    url: str,
+    api_key: str,
+    sql: str,
+    params: dict[str, Any],
+    notify: dict[str, Any] | None,
+    limit: int,
+    as_json: bool,
 ) -> int:
     """Print the answer and then every change until Ctrl-C (or `limit` changes)."""
     try:
-        asyncio.run(_follow(url, sql, params, notify, limit, as_json))
+        asyncio.run(_follow(AsyncClient(url, api_key=api_key), sql, params, notify, limit, as_json))
     except KeyboardInterrupt:
         pass
     except ProsemError as error:
@@ -30,10 +36,15 @@ def subscribe(
 
 
 async def _follow(
-    url: str, sql: str, params: dict[str, Any], notify: dict[str, Any] | None, limit: int, as_json: bool
+    opened: AsyncClient,
+    sql: str,
+    params: dict[str, Any],
+    notify: dict[str, Any] | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     console = Console()
-    async with AsyncClient(url) as client:
+    async with opened as client:
         count = 0
         async for change in client.subscribe(sql, params, notify=notify, durable=False, snapshot=True):
             _print(console, change, as_json)
@@ -56,13 +67,13 @@ def _print(console: Console, change: Change, as_json: bool) -> None:
         )
 
 
-def publish(url: str, table: str, source: str) -> int:
+def publish(url: str, api_key: str, table: str, source: str) -> int:
     """Send an NDJSON file (or standard input, `-`); says how many lines are committed, and the first bad one."""
     if source != "-" and not Path(source).is_file():
         _errors.print(f"[red]there is no file {source}[/red]; give an NDJSON file, or - for standard input")
         return 2
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=_errors) as progress, Client(url) as client:
+    with Progress(*columns, console=_errors) as progress, Client(url, api_key=api_key) as client:
         task = progress.add_task(f"events to {table}", total=None if source == "-" else _count(source))
         try:
             done = client.publish_ndjson(

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from api.deployment import Deployment
+from api.keyring import Keyring, is_loopback
 from api.settings import Settings
 from api.tracing import tracer
 from cn.networks.registry import make_network
@@ -18,6 +19,7 @@ from optimizer.choose import chooser
 from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from prosem import commands as c
+from prosem.access import WHOLE, Caller, Scope
 from prosem.edge import Edge
 from prosem.engine import Engine, Outlet
 from prosem.errors import NotFoundError, ProsemError, RecoveringError, SetupError
@@ -29,6 +31,8 @@ from prosem.replayer import Replayer
 from prosem.state import State
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.identity import identity
+from prosem.store.keys import CHANNEL as KEYS_CHANNEL
+from prosem.store.keys import ensure_admin_key, load_keys
 from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
@@ -60,7 +64,8 @@ class Server:
         self._replayer: Replayer | None = None
         self._trace: Trace | None = None
         self._stop_tracing: Callable[[], None] = lambda: None
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
+        self.keys = Keyring()
         self.deployment: Deployment | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
@@ -97,8 +102,12 @@ class Server:
                 trace=self._trace,
             )
             self._engine.start()
-            self._listener = Listener(lambda: self.store.url if self.store else url, self._statistics_changed)
-            self._listener.start()
+            self._listeners = [
+                Listener(lambda: self.database, self._statistics_changed),
+                Listener(lambda: self.database, self.reload_keys, KEYS_CHANNEL),
+            ]
+            for listener in self._listeners:
+                listener.start()
         except ProsemError as error:
             self.failure = error.detail
             log.error("cannot start: %s", error.detail)
@@ -137,7 +146,26 @@ class Server:
             partition_size=settings.partition_events,
             cancelled=lambda: self._closing,
         )
+        if settings.admin_key:
+            ensure_admin_key(url, settings.admin_key)
+        self.keys.replace(load_keys(url))
+        if self.keys.is_open and not is_loopback(settings.host):
+            raise SetupError(
+                f"without keys the server listens on loopback alone, not on {settings.host}: make one with"
+                " prosem keys create, or give --admin-key"
+            )
         return url
+
+    @property
+    def database(self) -> str:
+        """The database's address."""
+        _ = self.engine
+        assert self.store is not None
+        return self.store.url
+
+    async def reload_keys(self) -> None:
+        """Take keys over as they are stored now."""
+        self.keys.replace(await asyncio.to_thread(load_keys, self.database))
 
     def _recover(self) -> State:
         assert self._writer is not None
@@ -207,8 +235,8 @@ class Server:
         self._closing = True
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
-        if self._listener is not None:
-            await self._listener.close()
+        for listener in self._listeners:
+            await listener.close()
         if self._engine is not None:
             await asyncio.to_thread(self._engine.close)
         await asyncio.to_thread(self._stop_tracing)
@@ -256,11 +284,11 @@ class Server:
         """Carry a command out; returns after its commit. `parent`: the trace it belongs to."""
         return await asyncio.wrap_future(self.submit(command, parent))
 
-    async def check_known(self, id: str) -> None:
-        """NotFoundError if no subscription of this id was committed."""
+    async def check_known(self, id: str, caller: Caller, token: str | None) -> None:
+        """NotFoundError if the caller has no subscription of this id that was committed."""
         _ = self.engine
         assert self.store is not None
-        if "\0" in id or await self.store.subscription(id) is None:
+        if "\0" in id or await self.store.subscription(id, caller.scope) is None:
             raise NotFoundError(f"there is no subscription {id[:200]!r}")
 
     @property
@@ -279,12 +307,12 @@ class Server:
         """Subscriptions with a stream here, and such that brokers host (one that both do counts twice)."""
         return self.edge.hosted + (self.deployment.dispatcher.hosted if self.deployment else 0)
 
-    def subscriber(self) -> Subscriber:
-        return Subscriber(self.edge, self.submit, self.metrics, self.settings.queue)
+    def subscriber(self, scope: Scope = WHOLE) -> Subscriber:
+        return Subscriber(self.edge, self.submit, self.metrics, self.settings.queue, scope)
 
-    def _forget(self, id: str) -> None:
+    def _forget(self, sid: int) -> None:
         try:
-            future = self.submit(c.Delete(id))
+            future = self.submit(c.Forget(sid))
             future.add_done_callback(lambda done: done.exception())
         except ProsemError as error:
-            log.warning("the ephemeral subscription %s stays until the next start: %s", id, error)
+            log.warning("the ephemeral subscription %d stays until the next start: %s", sid, error)

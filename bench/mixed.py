@@ -109,7 +109,7 @@ def events(count: int, state: State, chance: random.Random) -> Iterator[tuple[st
     for _ in range(count):
         table = chance.choices(("stocks", "prices", "reviews"), (50, 40, 10))[0]
         key = chance.randrange(ROWS[table])
-        rows = state.rows[state.tables[table].id]
+        rows = state.rows[state.tables()[table].id]
         if table == "reviews" or chance.random() < 0.05:
             yield table, {"op": "upsert", "row": _row(table, key, chance)}
             continue

@@ -139,7 +139,7 @@ class Walk:
     def __init__(
         self, state: State, space: ExtremeSpace, xs: NDArray[np.int64], ys: NDArray[np.int64]
     ) -> None:
-        self._table, self._rows = state.tables["stocks"], state.rows[1]
+        self._table, self._rows = state.tables()["stocks"], state.rows[1]
         self._space, self._xs, self._ys = space, xs, ys
 
     def take(self, moves: list[tuple[int, int]], plan: str) -> tuple[list[list[Draft]], float]:

@@ -7,13 +7,14 @@ after the commit, in the same order: so snapshot and stream meet without a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
 from optimizer.choose import Prepared
 from optimizer.cost import Weights
+from prosem.access import NO_PREDICATES, WHOLE, Predicates, Scope
 from prosem.language.syntax import Query
 from prosem.model import JsonObject, Statement, Table
 from prosem.types.base import Bound, Form
@@ -22,11 +23,13 @@ from prosem.types.base import Bound, Form
 @dataclass(frozen=True, slots=True)
 class CreateTable:
     body: Any
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
     name: str
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Publish:
     events: Sequence[Any]
     idempotency: Idempotency | None = None
     at: str = "/events"
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Transact:
 
     events: Sequence[Any]
     idempotency: Idempotency | None = None
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,9 @@ class Subscribe:
     rows: Sequence[tuple[str | None, JsonObject]]
     durable: bool = True
     batch: bool = False
+    scope: Scope = WHOLE
+    predicates: Predicates = field(default_factory=lambda: NO_PREDICATES)
+    most: int | None = None  # subscriptions that the key may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +79,26 @@ class Patch:
     id: str
     params: JsonObject | None = None
     active: bool | None = None
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     id: str
+    scope: Scope = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete an ephemeral subscription that nobody listens to any more; it may be gone already."""
+
+    sid: int
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     id: str
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +109,7 @@ class Attach:
     after: int | None
     sink: Any
     token: int = 0
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +126,7 @@ class Explain:
     table: str
     event: Any
     analyze: bool = False
+    scope: Scope = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +152,7 @@ Command = (
     | Subscribe
     | Patch
     | Delete
+    | Forget
     | Result
     | Attach
     | Inspect

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cn.geometry import BOTTOM, INT64_MAX, INT64_MIN, TOP, Extent
+from prosem.access import NO_PREDICATES, Predicates
 from prosem.columns import ColumnType
 from prosem.language import resolve
 from prosem.language.syntax import Query
-from prosem.model import JsonObject, Table
+from prosem.model import DEFAULT_TENANT, JsonObject, Table
 from prosem.state import State
 from prosem.types.base import Bound, Form, Surroundings
 from prosem.types.filter import FilterForm
@@ -25,13 +26,20 @@ from prosem.wire import decode
 _MOST_VALUES = 8  # of an IN that are shown
 
 
-def describe(state: State, query: Query, notify: JsonObject | None, params: Mapping[str, Any]) -> JsonObject:
+def describe(
+    state: State,
+    query: Query,
+    notify: JsonObject | None,
+    params: Mapping[str, Any],
+    tenant: str = DEFAULT_TENANT,
+    predicates: Predicates = NO_PREDICATES,
+) -> JsonObject:
     """The description; parameters that are missing leave the place out. The space is opened over no rows: O(1)."""
-    form = state.group_store.recognise(query, notify)
+    form, _, constants = state.recognise(query, notify, tenant, predicates)
     resolve.check_parameters(query, {**dict.fromkeys(query.parameters), **params})
     names = sorted(query.parameters, key=lambda name: (query.sql.find(f":{name}"), name))  # as they are read
     is_placed = query.parameters <= params.keys()
-    bound = form.bind(params) if is_placed else None
+    bound = form.bind({**params, **constants}) if is_placed else None
     name = state.group_store.group_name(form)
     known = next((group for group in state.groups.values() if group.name == name), None)
     empty = Surroundings(tuple({} for _ in form.tables), lambda sid: Bound(b"", None), 1)

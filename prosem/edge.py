@@ -110,7 +110,7 @@ class Edge:
     """Hosts what somebody listens to.
 
     `replay(stream, frame)` starts the replay of a stream that begins in the past;
-    `orphan(id)` is told of an ephemeral subscription that nobody listens to any more.
+    `orphan(sid)` is told of an ephemeral subscription that nobody listens to any more.
     """
 
     def __init__(self, metrics: Metrics) -> None:
@@ -122,7 +122,7 @@ class Edge:
         self.seq = 0
         self.network: Network
         self.replay: Callable[[Stream, c.Hosted], None]
-        self.orphan: Callable[[str], None]
+        self.orphan: Callable[[int], None]
 
     @property
     def hosted(self) -> int:
@@ -213,7 +213,7 @@ class Edge:
             host.streams.remove(other)
         stream = Stream(frame.id, sink, host, frame.seq if frame.after is not None else None)
         if not sink.accept(stream, frame.token):
-            self._leave_if_empty(host, frame.id)
+            self._leave_if_empty(host)
             return
         host.streams.append(stream)
         if frame.after is not None and frame.after < frame.seq:
@@ -233,14 +233,14 @@ class Edge:
         host = stream.host
         if stream in host.streams:
             host.streams.remove(stream)
-        self._leave_if_empty(host, stream.id)
+        self._leave_if_empty(host)
 
-    def _leave_if_empty(self, host: Host, id: str) -> None:
+    def _leave_if_empty(self, host: Host) -> None:
         if not host.streams and self._hosts.get(host.sid) is host:
             del self._hosts[host.sid]
             self.network.remove(host.sid)
             if not host.durable:
-                self.orphan(id)
+                self.orphan(host.sid)
 
     # -- deliveries of the network -------------------------------------------------------------------------------
     def deliver(self, message: Message, sids: Sequence[int] | Any) -> None:

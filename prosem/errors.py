@@ -5,6 +5,9 @@
     │   ├── MalformedError          400  malformed            the body is no JSON, or not of the expected kind
     │   ├── LanguageError           422  bad-sql              with line, column and a highlight
     │   └── TooLargeError           413  too-large            a limit of the configuration
+    ├── UnauthorizedError           401  unauthorized         no key, or one that is not known
+    ├── ForbiddenError              403  forbidden            the key has not the role for it
+    ├── LimitError                  429  limit                a limit of the key; try again after `retry_after_s`
     ├── NotFoundError               404  not-found
     ├── ConflictError               409  conflict             the present state forbids it
     ├── BusyError                   503  busy                 try again after `retry_after_s`
@@ -83,6 +86,22 @@ class LanguageError(InputError):
         if self.line is not None:
             document |= {"line": self.line, "column": self.column, "highlight": self.highlight}
         return document
+
+
+class UnauthorizedError(ProsemError):
+    code, status, title = "unauthorized", 401, "A key is needed"
+
+
+class ForbiddenError(ProsemError):
+    code, status, title = "forbidden", 403, "The key does not allow this"
+
+
+class LimitError(ProsemError):
+    code, status, title = "limit", 429, "A limit of the key is reached"
+
+    def __init__(self, detail: str, at: str | None = None, retry_after_s: int = 1) -> None:
+        super().__init__(detail, at)
+        self.retry_after_s = retry_after_s
 
 
 class NotFoundError(ProsemError):

@@ -17,7 +17,7 @@ from prosem.describe import end_value, equal_values
 from prosem.errors import InputError, NotFoundError
 from prosem.index.a2b_tree import A2BTree
 from prosem.language.parse import parse
-from prosem.model import Group, JsonObject, Key, Row
+from prosem.model import DEFAULT_TENANT, Group, JsonObject, Key, Row
 from prosem.state import State
 from prosem.types.base import Rows
 from prosem.types.extreme import ExtremeForm, ExtremeSpace
@@ -30,9 +30,9 @@ MOST_SEEN = 20_000  # that are looked at to find those to show
 Placed = tuple[bytes, tuple[Any, ...], Any]
 
 
-def picture(state: State, group_name: str, event: Any) -> JsonObject:
+def picture(state: State, group_name: str, event: Any, tenant: str = DEFAULT_TENANT) -> JsonObject:
     """The picture; one panel for each combination of equality values that the event concerns (at most two)."""
-    group, form, space = _range_group(state, group_name)
+    group, form, space = _range_group(state, group_name, tenant)
     table = form.tables[0]
     found = effect(table, state.rows[table.id], event, "/event", state.table_store.family(table))
     place = form.placer()
@@ -54,11 +54,11 @@ def picture(state: State, group_name: str, event: Any) -> JsonObject:
     }
 
 
-def _range_group(state: State, name: str) -> tuple[Group, ExtremeForm, ExtremeSpace]:
-    group = next((group for group in state.groups.values() if group.name == name), None)
+def _range_group(state: State, name: str, tenant: str) -> tuple[Group, ExtremeForm, ExtremeSpace]:
+    group = next((g for g in state.groups.values() if (g.tenant, g.name) == (tenant, name)), None)
     if group is None:
         raise NotFoundError(f"there is no group {name[:100]!r}; GET /v1/groups lists them")
-    form = state.group_store.recognise(parse(group.sample_sql), group.sample_notify)
+    form = state.group_store.recognise(parse(group.sample_sql), group.sample_notify, tenant)
     if not isinstance(form, ExtremeForm) or len(form.shape.ranged) != 1:
         what = f"{name[:100]} is of type {group.type}"
         raise InputError(

@@ -13,7 +13,7 @@ from hashlib import blake2s
 from prosem.language import resolve
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
-from prosem.model import Group, JsonObject, Statement, Table
+from prosem.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table
 from prosem.tables import Tables
 from prosem.types.base import Bound, Form, KeepingSpace, Space, Surroundings
 from prosem.types.registry import recognise
@@ -36,7 +36,7 @@ class Groups:
         self.keeping: dict[int, KeepingSpace] = {}  # those of them that keep something of items
         self.next_group = self.next_statement = self._next_space = 1
         self._of_label: dict[str, Group] = {}
-        self._statement_of_text: dict[tuple[str, bytes], Statement] = {}
+        self._statement_of_text: dict[tuple[str, str, bytes], Statement] = {}
         self._uses: dict[int, int] = {}
         self._forms: dict[int, Form] = {}
         self._space_of_label: dict[str, int] = {}
@@ -47,13 +47,14 @@ class Groups:
         self.on_close: Callable[[int], None] = lambda space: None
 
     # -- statements ----------------------------------------------------------------------------------------------
-    def recognise(self, query: Query, notify: JsonObject | None) -> Form:
-        return recognise(query, resolve.tables(query, self._tables.by_name), notify)
+    def recognise(self, query: Query, notify: JsonObject | None, tenant: str = DEFAULT_TENANT) -> Form:
+        return recognise(query, resolve.tables(query, self._tables.of(tenant)), notify)
 
     def statement(self, sql: str, notify: JsonObject | None, form: Form) -> tuple[Statement, bool]:
         """The statement of this text, and whether it is new."""
-        known = self._statement_of_text.get((sql, encode(notify)))
-        statement = known or Statement(self.next_statement, sql, notify)
+        tenant = form.tables[0].tenant
+        known = self._statement_of_text.get((tenant, sql, encode(notify)))
+        statement = known or Statement(self.next_statement, sql, notify, tenant)
         if known is None:
             self.next_statement += 1
             self.add_statement(statement)
@@ -62,7 +63,7 @@ class Groups:
 
     def add_statement(self, statement: Statement) -> None:
         self.statements[statement.id] = statement
-        self._statement_of_text[statement.sql, encode(statement.notify)] = statement
+        self._statement_of_text[statement.tenant, statement.sql, encode(statement.notify)] = statement
         self._uses.setdefault(statement.id, 0)
 
     def form(self, statement_id: int) -> Form:
@@ -70,7 +71,8 @@ class Groups:
         form = self._forms.get(statement_id)
         if form is None:
             statement = self.statements[statement_id]
-            form = self._forms[statement_id] = self.recognise(parse(statement.sql), statement.notify)
+            query = parse(statement.sql)
+            form = self._forms[statement_id] = self.recognise(query, statement.notify, statement.tenant)
         return form
 
     # -- groups --------------------------------------------------------------------------------------------------
@@ -87,7 +89,8 @@ class Groups:
         name = self.group_name(form)
         space = self._space_of_label.get(form.space_label, self._next_space)
         names = tuple(table.name for table in form.tables)
-        group = Group(self.next_group, name, form.type, form.label, space, names, sql, notify)
+        tenant = form.tables[0].tenant
+        group = Group(self.next_group, name, form.type, form.label, space, names, sql, notify, tenant)
         self.next_group += 1
         self.add_group(group, form)
         return group, True
@@ -117,21 +120,24 @@ class Groups:
         if self._uses[statement]:
             return False
         gone = self.statements.pop(statement)
-        del self._statement_of_text[gone.sql, encode(gone.notify)], self._uses[statement]
+        del self._statement_of_text[gone.tenant, gone.sql, encode(gone.notify)], self._uses[statement]
         self._forms.pop(statement, None)
         return True
 
     def users(self, table: Table) -> int:
         """Subscriptions that see the table's rows."""
         names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
-        return sum(self.sizes[group.id] for group in self.by_id.values() if names & {*group.tables})
+        return sum(self.sizes[group.id] for group in self._of(table.tenant) if names & {*group.tables})
+
+    def _of(self, tenant: str) -> list[Group]:
+        return [group for group in self.by_id.values() if group.tenant == tenant]
 
     def forget(self, table: Table) -> None:
         """A table without users goes: so do its groups and every index that holds its rows."""
         for one in (table, *table.ancestors):
             for space in list(self._spaces_of_table.get(one.id, ())):
                 self._close(space)
-        for group in [group for group in self.by_id.values() if table.name in group.tables]:
+        for group in [group for group in self._of(table.tenant) if table.name in group.tables]:
             del self.by_id[group.id], self._of_label[group.label], self.sizes[group.id]
             self._space_of_label = {
                 label: at for label, at in self._space_of_label.items() if at != group.space

@@ -14,6 +14,7 @@ from prosem.columns import ColumnType, Value
 Row = tuple[Value, ...]  # one value a column, in the table's order
 Key = tuple[Value, ...]  # the values of the primary key, in its order
 JsonObject = dict[str, Any]
+DEFAULT_TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
-    tenant: str = "default"
+    tenant: str = DEFAULT_TENANT
     parent: Table | None = None
 
     def __hash__(self) -> int:
@@ -137,12 +138,14 @@ class Group:
     tables: tuple[str, ...]
     sample_sql: str
     sample_notify: JsonObject | None = field(default=None, hash=False)
+    tenant: str = DEFAULT_TENANT
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a user registered, without the parameters: shared by all subscriptions of one text."""
+    """What a user registered, without the parameters: shared by all subscriptions of one text and tenant."""
 
     id: int
     sql: str
     notify: JsonObject | None = field(default=None, hash=False)
+    tenant: str = DEFAULT_TENANT

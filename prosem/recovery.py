@@ -34,7 +34,7 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
         for statement in loaded.statements:
             groups.add_statement(statement)
         for group in loaded.groups:
-            seen = [state.tables[name] for name in group.tables]
+            seen = [state.tables(group.tenant)[name] for name in group.tables]
             form = recognise(parse(group.sample_sql), seen, group.sample_notify)
             groups.add_group(group, form)
         count = 0

@@ -2,15 +2,20 @@
 
 A subscription is a small integer inside (`sid`, dense, never used again) and a text outside (`id`). Ids the server gives
 are made from the sid and cost nothing; ids that users choose are kept in a dictionary. Parameters are kept as encoded
-JSON, since they are only needed when one of them moves. About 60 bytes a subscription without a chosen id; the point itself
+JSON, since they are only needed when one of them moves. About 65 bytes a subscription without a chosen id; the point itself
 is in the index of its space.
+
+Ids are those of a tenant: whoever asks for another tenant's finds nothing.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
+
+from prosem.access import WHOLE, Scope
 
 _GIVEN = re.compile(r"sub-[1-9][0-9]*")
 _ABSENT = -1
@@ -25,7 +30,11 @@ class Registry:
         self._created = array("q", [0])
         self._durable = bytearray(1)
         self._params: list[bytes | None] = [None]
-        self._named: dict[str, int] = {}
+        self._tenant = array("H", [0])
+        self._key = array("i", [0])
+        self._tenants: dict[str, int] = {}  # their numbers
+        self._named: list[dict[str, int]] = []  # of each tenant
+        self._of_key: Counter[int] = Counter()
         self._name: list[str | None] = [None]
         self._frozen: dict[int, bytes] = {}
         self._count = 0
@@ -45,6 +54,8 @@ class Registry:
             self._statement.extend([_ABSENT] * missing)
             self._created.extend([0] * missing)
             self._durable.extend(bytes(missing))
+            self._tenant.extend([0] * missing)
+            self._key.extend([0] * missing)
             self._params.extend([None] * missing)
             self._name.extend([None] * missing)
 
@@ -58,13 +69,19 @@ class Registry:
         created: int,
         durable: bool,
         frozen: bytes | None,
+        scope: Scope = WHOLE,
     ) -> None:
         self.reserve(sid + 1)
+        tenant = self._tenants.setdefault(scope.tenant, len(self._tenants))
+        if tenant == len(self._named):
+            self._named.append({})
+        self._tenant[sid], self._key[sid] = tenant, scope.key
+        self._of_key[scope.key] += 1
         self._group[sid], self._statement[sid], self._created[sid] = group, statement, created
         self._durable[sid] = durable
         self._params[sid] = params
         if id != self.given_id(sid):
-            self._named[id] = sid
+            self._named[tenant][id] = sid
             self._name[sid] = id
         if frozen is not None:
             self._frozen[sid] = frozen
@@ -76,7 +93,8 @@ class Registry:
         self._frozen.pop(sid, None)
         name, self._name[sid] = self._name[sid], None
         if name is not None:
-            del self._named[name]
+            del self._named[self._tenant[sid]][name]
+        self._of_key[self._key[sid]] -= 1
         self._count -= 1
 
     # -- names ---------------------------------------------------------------------------------------------------
@@ -89,16 +107,20 @@ class Registry:
         """Whether an id has the form of those the server gives."""
         return _GIVEN.fullmatch(id) is not None
 
-    def sid(self, id: str) -> int | None:
-        """The subscription of this id, or None."""
-        sid = self._named.get(id)
-        if sid is not None:
-            return sid
-        if len(id) < 20 and _GIVEN.fullmatch(id):
-            sid = int(id[4:])
-            if sid < len(self._group) and self._group[sid] != _ABSENT and self._name[sid] is None:
-                return sid
-        return None
+    def sid(self, id: str, scope: Scope = WHOLE) -> int | None:
+        """The subscription of this id that the scope holds, or None."""
+        tenant = self._tenants.get(scope.tenant)
+        if tenant is None:
+            return None
+        sid = self._named[tenant].get(id)
+        if sid is None and len(id) < 20 and _GIVEN.fullmatch(id):
+            given = int(id[4:])
+            if given < len(self._group) and self._group[given] != _ABSENT and self._name[given] is None:
+                sid = given if self._tenant[given] == tenant else None
+        return sid if sid is not None and (not scope.own or self._key[sid] == scope.key) else None
+
+    def exists(self, sid: int) -> bool:
+        return sid < len(self._group) and self._group[sid] != _ABSENT
 
     def id(self, sid: int) -> str:
         return self._name[sid] or self.given_id(sid)
@@ -109,6 +131,14 @@ class Registry:
 
     def statement(self, sid: int) -> int:
         return self._statement[sid]
+
+    def key(self, sid: int) -> int:
+        """The number of the key that it was made with; 0: none."""
+        return self._key[sid]
+
+    def of_key(self, key: int) -> int:
+        """How many subscriptions were made with this key."""
+        return self._of_key[key]
 
     def created(self, sid: int) -> int:
         return self._created[sid]

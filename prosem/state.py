@@ -16,16 +16,26 @@ from cn.message import Message
 from optimizer.choose import Chooser
 from optimizer.plan import addresses
 from prosem import commands as c
+from prosem.access import WHOLE, Predicates, Scope
 from prosem.batch import Batch
-from prosem.errors import ConflictError, InputError, NotFoundError, pointer
+from prosem.errors import (
+    ConflictError,
+    InputError,
+    LanguageError,
+    LimitError,
+    NotFoundError,
+    pointer,
+)
 from prosem.explaining import explain_space, rehearse
 from prosem.groups import Groups
 from prosem.language import resolve
 from prosem.language.parse import parse
+from prosem.language.syntax import Query
 from prosem.marks import Marks, Unmarked
 from prosem.measuring import MOST_TRIED, measure
 from prosem.metrics import Metrics
-from prosem.model import Delta, Group, JsonObject, Key, Row, Table
+from prosem.model import DEFAULT_TENANT, Delta, Group, JsonObject, Key, Row, Table
+from prosem.predicates import check_given, restricted
 from prosem.registry import Registry
 from prosem.store.log import Counters
 from prosem.store.recovery import StoredSubscription
@@ -78,9 +88,9 @@ class State:
         self.group_store.on_close = chooser.forget
         self.batch = Batch()
 
-    @property
-    def tables(self) -> Mapping[str, Table]:
-        return self.table_store.by_name
+    def tables(self, tenant: str = DEFAULT_TENANT) -> Mapping[str, Table]:
+        """The tables of a tenant by their names."""
+        return self.table_store.of(tenant)
 
     @property
     def rows(self) -> Mapping[int, dict[Key, Row]]:
@@ -131,8 +141,9 @@ class State:
 
     # -- tables --------------------------------------------------------------------------------------------------
     def create_table(self, command: c.CreateTable) -> c.Created:
-        wanted = table_definition(command.body, self.next_table, self.tables)
-        known = self.tables.get(wanted.name)
+        tenant = command.scope.tenant
+        wanted = table_definition(command.body, self.next_table, self.tables(tenant), tenant)
+        known = self.tables(tenant).get(wanted.name)
         if known is not None:
             if known.definition() != wanted.definition():
                 raise ConflictError(
@@ -146,7 +157,7 @@ class State:
         return c.Created(wanted, True)
 
     def drop_table(self, command: c.DropTable) -> None:
-        table = known_table(self.tables, command.name)
+        table = known_table(self.tables(command.scope.tenant), command.name)
         count = self.group_store.users(table)
         if count:
             raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
@@ -161,13 +172,14 @@ class State:
 
     # -- events --------------------------------------------------------------------------------------------------
     def publish(self, command: c.Publish) -> JsonObject:
-        table = known_table(self.tables, command.table)
+        table = known_table(self.tables(command.scope.tenant), command.table)
         family = self.table_store.family(table)
         found = effects(table, self.rows[table.id], command.events, command.at, family)
         return self._apply([(table, found)], command.idempotency)
 
     def transact(self, command: c.Transact) -> JsonObject:
-        return self._apply(transaction(self.table_store, self.tables, command.events), command.idempotency)
+        tables = self.tables(command.scope.tenant)
+        return self._apply(transaction(self.table_store, tables, command.events), command.idempotency)
 
     def _apply(
         self, runs: Sequence[tuple[Table, Sequence[Effect]]], idempotency: c.Idempotency | None
@@ -259,7 +271,7 @@ class State:
 
     def explain(self, command: c.Explain) -> JsonObject:
         """What an event would cost under each plan of each group it touches; nothing stays applied."""
-        table = known_table(self.tables, command.table)
+        table = known_table(self.tables(command.scope.tenant), command.table)
         family = self.table_store.family(table)
         _, key, old, new = effect(table, self.rows[table.id], command.event, "/event", family)
         groups: list[JsonObject] = []
@@ -310,25 +322,29 @@ class State:
 
     # -- subscriptions -------------------------------------------------------------------------------------------
     def subscribe(self, command: c.Subscribe) -> JsonObject:
-        form = self.group_store.recognise(command.query, command.notify)
-        bounds = self._bind_all(form, command)
-        self._check_ids([id for id, _ in command.rows], command.batch)
+        self._check_count(command)
+        form, query, constants = self.recognise(
+            command.query, command.notify, command.scope.tenant, command.predicates
+        )
+        bounds = self._bind_all(form, command, constants)
+        self._check_ids([id for id, _ in command.rows], command.batch, command.scope.tenant)
         writes = self.batch.writes
-        statement, is_new = self.group_store.statement(command.query.sql, command.notify, form)
+        statement, is_new = self.group_store.statement(query.sql, command.notify, form)
         if is_new:
             writes.statements.append(statement)
-        group, is_new = self.group_store.group(form, command.query.sql, command.notify)
+        group, is_new = self.group_store.group(form, query.sql, command.notify)
         if is_new:
             writes.groups.append(group)
         space = self.group_store.space(form, group)
         sids = range(self.registry.next_sid, self.registry.next_sid + len(command.rows))
         ids = []
         for sid, (chosen, params) in zip(sids, command.rows, strict=True):
-            id, encoded = chosen or self.registry.given_id(sid), encode_exact(params)
-            self.registry.put(sid, id, group.id, statement.id, encoded, self.seq, command.durable, None)
-            writes.subscriptions.append(
-                (sid, id, statement.id, group.id, encoded, True, command.durable, self.seq)
+            id, encoded = chosen or self.registry.given_id(sid), encode_exact(params | constants)
+            values = (sid, id, statement.id, group.id, encoded, True, command.durable, self.seq)
+            self.registry.put(
+                sid, id, group.id, statement.id, encoded, self.seq, command.durable, None, command.scope
             )
+            writes.subscriptions.append((*values, command.scope.tenant, command.scope.key))
             ids.append(id)
         space.add(sids, bounds)
         if isinstance(space, MarkedSpace):
@@ -340,19 +356,47 @@ class State:
             return answer | {"ids": ids}
         return answer | {"id": ids[0], "result": self._snapshot(*self._place(sids[0]))}
 
-    def _bind_all(self, form: Form, command: c.Subscribe) -> list[Bound]:
+    def recognise(
+        self, query: Query, notify: JsonObject | None, tenant: str, predicates: Predicates
+    ) -> tuple[Form, Query, JsonObject]:
+        """The form of a query as a key with these predicates may ask it, the query it became, and its constants."""
+        store = self.table_store
+        form = self.group_store.recognise(query, notify, tenant) if predicates else None
+        heirs = [] if form is None else store.descendants(form.tables)
+        made, constants = restricted(query, () if form is None else form.tables, heirs, predicates)
+        try:
+            return self.group_store.recognise(made, notify, tenant), made, constants
+        except LanguageError as error:
+            if form is None:
+                raise
+            raise LanguageError(
+                f"this key sees only some rows, and a subscription of type {form.type} cannot be held to them: "
+                f"with the key's condition it is {made.sql[:2_000]!r}, and {error.detail}"
+            ) from None
+
+    def _check_count(self, command: c.Subscribe) -> None:
+        if command.most is None:
+            return
+        present = self.registry.of_key(command.scope.key)
+        if present + len(command.rows) > command.most:
+            raise LimitError(
+                f"this key may have {command.most} subscriptions and has {present}; delete some first",
+                retry_after_s=60,
+            )
+
+    def _bind_all(self, form: Form, command: c.Subscribe, constants: JsonObject) -> list[Bound]:
         bounds = []
         for number, (_, params) in enumerate(command.rows):
             try:
                 resolve.check_parameters(command.query, params)
-                bounds.append(form.bind(params))
+                bounds.append(form.bind(params | constants if constants else params))
             except InputError as error:
                 if command.batch and error.at != "/sql":
                     error.moved(pointer("rows", number))
                 raise
         return bounds
 
-    def _check_ids(self, ids: Sequence[str | None], batch: bool) -> None:
+    def _check_ids(self, ids: Sequence[str | None], batch: bool, tenant: str) -> None:
         seen: set[str] = set()
         for number, id in enumerate(ids):
             if id is None:
@@ -360,15 +404,15 @@ class State:
             at = pointer("rows", number, "id") if batch else "/id"
             if self.registry.is_reserved(id):
                 raise InputError("ids of the form sub-<number> are given by the server; choose another", at)
-            if id in seen or self.registry.sid(id) is not None:
+            if id in seen or self.registry.sid(id, Scope(tenant)) is not None:
                 raise ConflictError(f"the id {id!r} is taken; choose another, or leave it out", at)
             seen.add(id)
 
     def _snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
         return form.snapshot(space, self.table_store.visible[form.tables[0].id], bound)
 
-    def _known(self, id: str) -> int:
-        sid = self.registry.sid(id)
+    def _known(self, id: str, scope: Scope) -> int:
+        sid = self.registry.sid(id, scope)
         if sid is None:
             raise NotFoundError(f"there is no subscription {id!r}")
         return sid
@@ -381,7 +425,14 @@ class State:
         return form, space, form.bind(decode_exact(self.registry.params(sid)))
 
     def delete(self, command: c.Delete) -> JsonObject:
-        sid = self._known(command.id)
+        self._delete(self._known(command.id, command.scope))
+        return {"id": command.id, "seq": self.seq}
+
+    def forget(self, command: c.Forget) -> None:
+        if self.registry.exists(command.sid):
+            self._delete(command.sid)
+
+    def _delete(self, sid: int) -> None:
         _, space, bound = self._place(sid)
         if self.registry.frozen(sid) is None:
             space.remove(sid, bound)
@@ -392,14 +443,13 @@ class State:
         self.registry.remove(sid)
         self.batch.writes.deleted.append(sid)
         self.batch.frames.append(c.Gone(sid))
-        return {"id": command.id, "seq": self.seq}
 
     def result(self, command: c.Result) -> JsonObject:
-        sid = self._known(command.id)
+        sid = self._known(command.id, command.scope)
         return {"id": command.id, "seq": self.seq, "result": self._snapshot(*self._place(sid))}
 
     def attach(self, command: c.Attach) -> None:
-        sid = self._known(command.id)
+        sid = self._known(command.id, command.scope)
         form, space, bound = self._place(sid)
         frozen = self.registry.frozen(sid)
         oldest = max(self.registry.created(sid), self.retained_after())
@@ -427,10 +477,11 @@ class State:
     # -- moving a subscription -----------------------------------------------------------------------------------
     def patch(self, command: c.Patch) -> JsonObject:
         """Move the point, suspend or resume; a change of the answer takes a seq of its own."""
-        sid = self._known(command.id)
+        sid = self._known(command.id, command.scope)
         form, space, bound = self._place(sid)
         params, moved = self.registry.params(sid), bound
         if command.params is not None:
+            check_given(command.params)
             given = decode_exact(params) | command.params
             resolve.check_parameters(
                 parse(self.group_store.statements[self.registry.statement(sid)].sql), given
@@ -481,12 +532,12 @@ class State:
 
     # -- recovery ------------------------------------------------------------------------------------------------
     def restore(self, subscriptions: Sequence[StoredSubscription]) -> None:
-        """Take a chunk of stored subscriptions in: (sid, id, statement, group, params, active, durable, created, frozen)."""
+        """Take a chunk of stored subscriptions in."""
         points: dict[int, Unmarked] = {}
-        for sid, id, statement, group, params, active, durable, created, frozen in subscriptions:
-            self.registry.put(
-                sid, id, group, statement, params, created, durable, None if active else frozen or b"{}"
-            )
+        for sid, id, statement, group, params, active, durable, created, frozen, tenant, key in subscriptions:
+            kept = None if active else frozen or b"{}"
+            scope = WHOLE if tenant == DEFAULT_TENANT and not key else Scope(tenant, key)
+            self.registry.put(sid, id, group, statement, params, created, durable, kept, scope)
             self.group_store.join(group, statement, 1)
             if active:
                 form = self.group_store.form(statement)
@@ -515,6 +566,7 @@ _HANDLERS: Mapping[type, Callable[[State, Any], Any]] = {
     c.Subscribe: State.subscribe,
     c.Patch: State.patch,
     c.Delete: State.delete,
+    c.Forget: State.forget,
     c.Result: State.result,
     c.Attach: State.attach,
     c.Inspect: lambda state, command: command.look(state),

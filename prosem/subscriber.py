@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from prosem import commands as c
+from prosem.access import WHOLE, Scope
 from prosem.edge import Edge, Stream
 from prosem.errors import BusyError, NotFoundError, ProsemError
 from prosem.metrics import Metrics
@@ -36,9 +37,15 @@ class Subscriber:
     """`submit` puts a command into the engine's order; its future is resolved on the loop's thread."""
 
     def __init__(
-        self, edge: Edge, submit: Callable[[c.Command], Future[Any]], metrics: Metrics, capacity: int = 10_000
+        self,
+        edge: Edge,
+        submit: Callable[[c.Command], Future[Any]],
+        metrics: Metrics,
+        capacity: int = 10_000,
+        scope: Scope = WHOLE,
     ) -> None:
         self._edge, self._submit, self._metrics, self._capacity = edge, submit, metrics, capacity
+        self._scope = scope
         self._queue: deque[Item] = deque()
         self._streams: dict[str, Stream] = {}
         self._waiting: dict[str, int] = {}  # id → token of the attach under way
@@ -56,7 +63,7 @@ class Subscriber:
         self._tokens += 1
         token = self._waiting[id] = self._tokens
         try:
-            future = self._submit(c.Attach(id, after, self, token))
+            future = self._submit(c.Attach(id, after, self, token, self._scope))
         except BusyError as error:
             if id in self._streams or after is not None:
                 self._retry_later(id, after, token, error)

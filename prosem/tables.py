@@ -1,4 +1,4 @@
-"""All tables and their rows in memory.
+"""All tables and their rows in memory. A table is found by its tenant and its name: two tenants may have one of a name.
 
 A table that others extend is seen with their rows too, cut to its own columns: `visible` holds them beside its own
 `rows`. While nobody extends a table the two are one dictionary.
@@ -6,19 +6,27 @@ A table that others extend is seen with their rows too, cut to its own columns: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from prosem.model import Key, Row, Table
 
 
 class Tables:
     def __init__(self) -> None:
-        self.by_name: dict[str, Table] = {}
+        self._by_tenant: dict[str, dict[str, Table]] = {}
         self.rows: dict[int, dict[Key, Row]] = {}
         self.visible: dict[int, dict[Key, Row]] = {}
 
+    def __iter__(self) -> Iterator[Table]:
+        """The tables of all tenants."""
+        return (table for tables in list(self._by_tenant.values()) for table in list(tables.values()))
+
+    def of(self, tenant: str) -> Mapping[str, Table]:
+        """The tables of a tenant by their names."""
+        return self._by_tenant.get(tenant, {})
+
     def add(self, table: Table) -> None:
-        self.by_name[table.name] = table
+        self._by_tenant.setdefault(table.tenant, {})[table.name] = table
         self.rows[table.id] = self.visible[table.id] = {}
         for ancestor in table.ancestors:
             if self.rows[ancestor.id] is self.visible[ancestor.id]:
@@ -40,12 +48,16 @@ class Tables:
         return self.visible[table.root.id]
 
     def heirs(self, table: Table) -> list[Table]:
-        return [other for other in self.by_name.values() if other.parent is table]
+        return [other for other in self if other.parent is table]
+
+    def descendants(self, tables: Sequence[Table]) -> list[Table]:
+        """All tables that extend one of these."""
+        return [other for other in self if any(ancestor in tables for ancestor in other.ancestors)]
 
     def drop(self, table: Table) -> None:
         for key in list(self.rows[table.id]):
             self.put(table, key, None)
-        del self.by_name[table.name], self.rows[table.id], self.visible[table.id]
+        del self._by_tenant[table.tenant][table.name], self.rows[table.id], self.visible[table.id]
 
 
 def _put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:

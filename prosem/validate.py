@@ -13,7 +13,7 @@ import msgspec
 
 from prosem.columns import Value, check_text, column_type
 from prosem.errors import ConflictError, InputError, NotFoundError, pointer
-from prosem.model import Column, Key, Row, Table
+from prosem.model import DEFAULT_TENANT, Column, Key, Row, Table
 
 MAX_COLUMNS = 400  # a row of toasted values must fit PostgreSQL's 8 kB page
 MAX_NAME_BYTES = 63
@@ -31,7 +31,9 @@ class Effect(NamedTuple):
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
-def table_definition(body: Any, table_id: int = 0, tables: Mapping[str, Table] | None = None) -> Table:
+def table_definition(
+    body: Any, table_id: int = 0, tables: Mapping[str, Table] | None = None, tenant: str = DEFAULT_TENANT
+) -> Table:
     """The table that the body of POST /v1/tables describes; `tables` are those it may extend."""
     if not isinstance(body, dict):
         raise InputError('expected an object with "name", "columns" and "primary_key"', "")
@@ -59,11 +61,11 @@ def table_definition(body: Any, table_id: int = 0, tables: Mapping[str, Table] |
             raise InputError(
                 f"the key is that of {parent.name!r}: {', '.join(parent.primary_key)}", "/primary_key"
             )
-        return Table(table_id, name, tuple(columns.values()), parent.primary_key, parent=parent)
+        return Table(table_id, name, tuple(columns.values()), parent.primary_key, tenant, parent)
     key = _primary_key(body.get("primary_key"), columns)
     for name_ in key:
         columns[name_] = Column(name_, columns[name_].type, nullable=False)
-    return Table(table_id, name, tuple(columns.values()), key)
+    return Table(table_id, name, tuple(columns.values()), key, tenant)
 
 
 def _parent(name: Any, tables: Mapping[str, Table]) -> Table | None:

@@ -37,8 +37,11 @@ def everything(table: Table) -> WriteSet:
         rows={1: {(5,): (5, "five"), (6,): None}},
         tables={1: table},
         subscriptions=[
-            (1, "s1", 1, 1, b'{"lo": 1.50}', True, True, 12), (2, "s2", 2, 1, b"{}", True, False, 12),
-            (3, "gone", 1, 1, b"{}", True, True, 12), (4, "gone", 1, 1, b"{}", True, True, 12),
+            (1, "s1", 1, 1, b'{"lo": 1.50}', True, True, 12, "default", 0),
+            (2, "s2", 2, 1, b"{}", True, False, 12, "default", 7),
+            (3, "gone", 1, 1, b"{}", True, True, 12, "default", 0),
+            (4, "gone", 1, 1, b"{}", True, True, 12, "default", 0),
+            (5, "gone", 1, 2, b"{}", True, True, 12, "another", 8),
         ],
         updates={1: (b'{"lo":  2}', False, b'{"value": 3}'), 2: (None, True, None)},
         deleted=[3],
@@ -81,13 +84,14 @@ def test_a_batch_comes_back(url: str, writer: Writer) -> None:
         assert loaded.statements == batch.statements
         found = [row for chunk in loaded.subscriptions(chunk=1) for row in chunk]
     assert found == [
-        (1, "s1", 1, 1, b'{"lo":  2}', False, True, 12, b'{"value": 3}'),
-        (2, "s2", 2, 1, b"{}", True, False, 12, None),
-        (4, "gone", 1, 1, b"{}", True, True, 12, None),
+        (1, "s1", 1, 1, b'{"lo":  2}', False, True, 12, b'{"value": 3}', "default", 0),
+        (2, "s2", 2, 1, b"{}", True, False, 12, None, "default", 7),
+        (4, "gone", 1, 1, b"{}", True, True, 12, None, "default", 0),
+        (5, "gone", 1, 2, b"{}", True, True, 12, None, "another", 8),
     ]
     with recovery.load(url) as loaded:
         durable = [row.id for chunk in loaded.subscriptions() for row in chunk]
-    assert durable == ["s1", "gone"], "a restart ends what is not durable"
+    assert durable == ["s1", "gone", "gone"], "a restart ends what is not durable"
 
 
 def test_an_empty_batch_writes_nothing(url: str, writer: Writer) -> None:
@@ -116,7 +120,9 @@ BREAKS: dict[str, Callable[[WriteSet], object]] = {
     "events": lambda batch: batch.events.append(batch.events[0]),
     "messages": lambda batch: batch.messages.append(batch.messages[0]),
     "rows": lambda batch: batch.rows[1].update({(7,): (7, "\0")}),
-    "subscriptions": lambda batch: batch.subscriptions.append((9, "s1", 1, 1, b"{}", True, True, 1)),
+    "subscriptions": lambda batch: batch.subscriptions.append(
+        (9, "s1", 1, 1, b"{}", True, True, 1, "default", 0)
+    ),
     "params": lambda batch: batch.updates.update({1: (b"{no json", True, None)}),
     "groups": lambda batch: batch.groups.append(batch.groups[0]),
     "history": lambda batch: batch.history.append((9, 1, 0, "unheard of", None, None, None)),

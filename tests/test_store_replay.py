@@ -78,7 +78,7 @@ def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
     batch = WriteSet(last_seq=3, groups=groups, statements=[Statement(1, "S", {"change": 2})])
     ids = {f"{'xyz'[n % 3]}{n:02}": n for n in range(1, 31)}
     batch.subscriptions = [
-        (n, name, 1, n % 3 + 1, b'{"n":%d}' % n, n != 5, True, 3) for name, n in ids.items()
+        (n, name, 1, n % 3 + 1, b'{"n":%d}' % n, n != 5, True, 3, "default", 0) for name, n in ids.items()
     ]
     batch.history = [
         (1, 3, 0, "created", b"{}", None, None),

@@ -74,23 +74,23 @@ def test_a_transaction_does_what_its_events_do_one_after_the_other(requests: lis
         expected = model(rows, events)
         if isinstance(expected, int):
             with pytest.raises(ProsemError) as caught:
-                transaction(store, store.by_name, events)
+                transaction(store, store.of("default"), events)
             assert (caught.value.at or "").split("/")[:3] == ["", "events", str(expected)]
             continue
-        runs = transaction(store, store.by_name, events)
+        runs = transaction(store, store.of("default"), events)
         for table, found in runs:
             for _, key, old, new in found:
                 assert store.rows[table.id].get(key) == old
                 store.put(table, key, new)
         rows = expected
-        for name, table in store.by_name.items():
+        for name, table in store.of("default").items():
             assert store.rows[table.id] == {(k,): (k, x) for k, x in rows[name].items()}
 
 
 def test_bad_events_are_refused_with_a_pointer() -> None:
     store = made()
     heir = {"name": "heir", "extends": "a", "columns": [{"name": "y", "type": "integer"}]}
-    store.add(table_definition(heir, 3, store.by_name))
+    store.add(table_definition(heir, 3, store.of("default")))
     row = {"k": 1, "x": 1}
     for event, kind, at in (
         (7, InputError, "/events/1"),
@@ -103,7 +103,7 @@ def test_bad_events_are_refused_with_a_pointer() -> None:
         ({"table": "heir", "op": "insert", "row": {**row, "y": 1}}, InputError, "/events/1/table"),
     ):
         with pytest.raises(kind) as caught:
-            transaction(store, store.by_name, [{"table": "a", "op": "insert", "row": row}, event])
+            transaction(store, store.of("default"), [{"table": "a", "op": "insert", "row": row}, event])
         assert caught.value.at == at
 
 

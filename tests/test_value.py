@@ -221,7 +221,7 @@ class World:
         old, self.state = self.state, self._state()
         self.run(c.CreateTable(self.definition))
         self.state.seq, self.state.marks.moves = old.seq, old.marks.moves
-        table = self.state.tables["t"]
+        table = self.state.tables()["t"]
         for row in old.rows[table.id].values():
             self.state.table_store.put(table, table.key_of(row), row)
         groups, registry = self.state.group_store, old.registry
@@ -235,7 +235,17 @@ class World:
         sids = list(registry.sids())
         for sid in sids:
             place = (registry.statement(sid), registry.group(sid), registry.params(sid))
-            stored: Any = (sid, registry.id(sid), *place, True, True, registry.created(sid), None)
+            stored: Any = (
+                sid,
+                registry.id(sid),
+                *place,
+                True,
+                True,
+                registry.created(sid),
+                None,
+                "default",
+                0,
+            )
             self.state.restore([stored])
         self.state.marks.restore(self._told_by_now(sids, old))
         for at, keeping in groups.keeping.items():

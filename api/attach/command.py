@@ -37,6 +37,7 @@ class Options:
     report_s: float = 10.0
     again: bool = False
     once: bool = False
+    api_key: str = ""
 
 
 def attach(options: Options) -> int:
@@ -70,7 +71,7 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
                     if target is None:
                         system = source.check()
                         tables = _tables(source, options)
-                        target = Target(options.server, f"{system}/{options.slot}")
+                        target = Target(options.server, f"{system}/{options.slot}", options.api_key)
                         target.prepare(tables)
                     follower = Follower(
                         options.source, source, target, tables, progress, stopped.is_set, options.once

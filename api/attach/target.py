@@ -7,6 +7,7 @@ again, or late by a process that was thought dead, it finds no row to delete and
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -42,8 +43,10 @@ class DivergedError(SetupError):
 class Target:
     """`alive` is called while the server cannot be reached, so that the source does not give us up meanwhile."""
 
-    def __init__(self, url: str, source: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=60.0, trust_env=False)
+    def __init__(self, url: str, source: str, api_key: str = "") -> None:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
+        tls = ssl.create_default_context() if url.startswith("https:") else True
+        self._http = httpx.Client(base_url=url, timeout=60.0, trust_env=False, headers=headers, verify=tls)
         self._url, self._source = url, source
         self.alive: Callable[[], None] = lambda: None
         self.position: int | None = None
@@ -138,7 +141,7 @@ class Target:
                 response = self._http.request(
                     method, path, content=content, headers={"Content-Type": "application/json"}
                 )
-                if response.status_code != 503 and response.status_code != 502:
+                if response.status_code not in (429, 502, 503):
                     break
             except httpx.TransportError:
                 if self.position is None and path == "/v1/tables":

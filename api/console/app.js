@@ -1,7 +1,7 @@
 /** The console's frame: which part is shown, the strip at the top, light and dark, keys. */
 
-import { announce, bytes, count, fill, h, rough } from "./dom.js";
-import { emit, on } from "./session.js";
+import { announce, bytes, count, field, fill, h, rough } from "./dom.js";
+import { apiKey, emit, on, useKey } from "./session.js";
 import { run } from "./sampler.js";
 import * as geometry from "./geometry.js";
 import * as live from "./live.js";
@@ -79,6 +79,7 @@ const say = (state) => {
 let stream = null; // its state; it is opened by the first subscription
 on("state", (state) => say((stream = state)));
 on("reachable", (isReachable) => {
+  if (connection.dataset.state === "no key") return;
   if (stream !== "connecting" && stream !== "disconnected") say(isReachable ? "connected" : "disconnected");
 });
 
@@ -102,6 +103,38 @@ function toggleTheme() {
 
 theme.addEventListener("click", toggleTheme);
 system.addEventListener("change", paint);
+
+// -- the key of the server -----------------------------------------------------------------------------------------
+const entry = document.getElementById("entry");
+const typed = h("input", { id: "api-key", type: "password", autocomplete: "off", spellcheck: "false", value: apiKey });
+const refusal = h("p", { class: "faint" });
+fill(
+  entry,
+  h("h2", { id: "entry-title" }, "Key"),
+  refusal,
+  h(
+    "form",
+    {
+      onsubmit: (event) => {
+        event.preventDefault();
+        useKey(typed.value.trim());
+      },
+    },
+    field("API key", typed, "kept until this tab is closed; empty: none"),
+    h("button", { class: "primary" }, "Use it"),
+    " ",
+    h("button", { type: "button", class: "quiet", onclick: () => entry.close() }, "Close"),
+  ),
+);
+document.getElementById("access").addEventListener("click", () => entry.showModal());
+let hasAsked = false;
+on("refused", () => {
+  say("no key");
+  if (hasAsked) return;
+  hasAsked = true;
+  fill(refusal, apiKey ? "The server does not know this key, or it was revoked." : "This server needs a key.");
+  entry.showModal();
+});
 
 // -- keys --------------------------------------------------------------------------------------------------------
 const keys = document.getElementById("keys");

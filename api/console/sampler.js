@@ -44,15 +44,28 @@ export function difference(before, after, seconds) {
   };
 }
 
+/** What a key sees that is not the operator's: the figures of its tenant. */
+function ofTenant(status) {
+  const rows = Object.values(status.tables).reduce((sum, count) => sum + Number(count ?? 0), 0);
+  const found = new Map([
+    ["prosem_seq", Number(status.seq)],
+    ["prosem_rows", rows],
+    ["prosem_subscriptions", status.subscriptions.total],
+    ["prosem_backlog", status.backlog],
+  ]);
+  return { get: (name) => found.get(name) ?? 0, has: (name) => found.has(name), parts: [] };
+}
+
 let last = null;
 
 async function sample() {
   const [text, network] = await Promise.all([
-    client.request("GET", "/metrics"),
+    maybe(client.request("GET", "/metrics")),
     maybe(client.request("GET", "/v1/network")),
   ]);
+  const metrics = text === null ? ofTenant(await client.request("GET", "/v1/status")) : readMetrics(text);
   const bytes = (network?.links ?? []).reduce((sum, link) => sum + Number(link.bytes ?? 0), 0);
-  const now = { at: performance.now(), metrics: readMetrics(text), bytes, network };
+  const now = { at: performance.now(), metrics, bytes, network };
   if (last) {
     const made = difference(last, now, (now.at - last.at) / 1000);
     const seen = latencies.splice(0).sort((a, b) => a - b);
@@ -71,9 +84,10 @@ export async function run() {
       try {
         await sample();
         emit("reachable", true);
-      } catch {
+      } catch (error) {
         last = null;
-        emit("reachable", false);
+        if (error.status === 401) emit("refused");
+        emit("reachable", error.status === 401);
       }
     }
     await new Promise((done) => setTimeout(done, PERIOD_MS));

@@ -4,7 +4,7 @@ import { Client } from "./client/index.js";
 
 const listeners = new Map();
 
-/** Hear of something: "state", "watched", "told", "tables", "sample", "reachable", "market", "theme". Returns a function that ends it. */
+/** Hear of something: "state", "watched", "told", "tables", "sample", "reachable", "refused", "market", "theme". Returns a function that ends it. */
 export function on(name, action) {
   if (!listeners.has(name)) listeners.set(name, new Set());
   listeners.get(name).add(action);
@@ -21,7 +21,16 @@ export function emit(name, value) {
   }
 }
 
-export const client = new Client(location.origin, { onState: (state) => emit("state", state) });
+const KEY = "prosem-key"; // kept as long as the tab is open, and nowhere else
+export const apiKey = sessionStorage.getItem(KEY) ?? "";
+export const client = new Client(location.origin, { apiKey, onState: (state) => emit("state", state) });
+
+/** Use another key from now on: everything is asked anew with it. */
+export function useKey(key) {
+  if (key) sessionStorage.setItem(KEY, key);
+  else sessionStorage.removeItem(KEY);
+  location.reload();
+}
 
 /** The subscriptions that are shown, newest first. */
 export const watched = [];
@@ -119,12 +128,12 @@ export function unwatch(item, { remove = false } = {}) {
   return done;
 }
 
-/** What a route answers, or null if the server does not have it (404): the console says so instead. */
+/** What a route answers, or null if the server does not have it (404), or not for this key (403): the console says so. */
 export async function maybe(request) {
   try {
     return await request;
   } catch (error) {
-    if (error.status === 404 || error.status === 405) return null;
+    if ([403, 404, 405].includes(error.status)) return null;
     throw error;
   }
 }

@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 
+from api.access import Disconnected, admitted, caller_of, closer, dismiss, received
 from api.answers import answer, server
-from api.bodies import body, decode, lines
+from api.bodies import body, body_limit, decode, lines
 from api.documents import EVENTS, TRANSACTION, documented
 from api.wiring import Server
 from prosem import commands as c
-from prosem.errors import BusyError, InputError, MalformedError, ProsemError
+from prosem.access import Caller, Role
+from prosem.errors import BusyError, InputError, LimitError, MalformedError, ProsemError
 from prosem.model import JsonObject
 from prosem.validate import known_table
 
@@ -28,31 +30,36 @@ IN_FLIGHT = 64
 
 @router.post("/v1/tables/{table:path}/events", **documented("Publish events", EVENTS))
 async def publish(request: Request, table: str) -> Response:
-    made = server(request)
-    key = _hashed(request.headers.get("idempotency-key"))
+    made, caller = server(request), caller_of(request)
+    caller.check(Role.PUBLISHER)
+    key = _hashed(request.headers.get("idempotency-key"), caller.tenant)
     async with _alone(made, key):
         stored = await _stored(made, key)
         if stored is not None and stored[1]:
             return answer(stored[0])
         if request.headers.get("content-type", "").split(";")[0].strip().lower() == "application/x-ndjson":
-            known_table(made.state.tables, table)
-            return await _ndjson(made, request, table, key, stored[0] if stored else None)
-        given = decode(await body(request, made.settings.max_body_mb << 20))
+            known_table(made.state.tables(caller.tenant), table)
+            feed = Feed(made, caller, table, key, stored[0] if stored else None)
+            return await _ndjson(feed, request)
+        given = decode(await body(request, body_limit(request)))
         idempotency = c.Idempotency(key) if key else None
-        command = c.Publish(table, _events(given), idempotency)
+        command = c.Publish(table, _events(given), idempotency, scope=caller.scope)
+        made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
 
 @router.post("/v1/events", **documented("Publish events of any tables as one transaction", TRANSACTION))
 async def transact(request: Request) -> Response:
-    made = server(request)
-    key = _hashed(request.headers.get("idempotency-key"))
+    made, caller = server(request), caller_of(request)
+    caller.check(Role.PUBLISHER)
+    key = _hashed(request.headers.get("idempotency-key"), caller.tenant)
     async with _alone(made, key):
         stored = await _stored(made, key)
         if stored is not None:
             return answer(stored[0])
-        given = decode(await body(request, made.settings.max_body_mb << 20))
-        command = c.Transact(_events(given), c.Idempotency(key) if key else None)
+        given = decode(await body(request, body_limit(request)))
+        command = c.Transact(_events(given), c.Idempotency(key) if key else None, caller.scope)
+        made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
 
@@ -68,7 +75,7 @@ def _events(given: Any) -> list[Any]:
 
 
 # -- idempotency ---------------------------------------------------------------------------------------------------
-def _hashed(key: str | None, tenant: str = "default") -> str | None:
+def _hashed(key: str | None, tenant: str) -> str | None:
     return hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest() if key else None
 
 
@@ -104,13 +111,10 @@ async def _stored(made: Server, key: str | None) -> tuple[JsonObject, bool] | No
 
 
 # -- NDJSON --------------------------------------------------------------------------------------------------------
-async def _ndjson(
-    made: Server, request: Request, table: str, key: str | None, before: JsonObject | None
-) -> Response:
+async def _ndjson(feed: Feed, request: Request) -> Response:
     """Commit a body of any size chunk by chunk; stops at the first bad line, having committed those before it."""
-    feed = Feed(made, table, key, before)
     try:
-        async for whole in lines(request, made.settings.max_body_mb << 20):
+        async for whole in lines(request, body_limit(request)):
             for line in whole:
                 await feed.take(line)
         await feed.flush(last=True)
@@ -126,8 +130,10 @@ async def _ndjson(
 class Feed:
     """The state of one NDJSON body. With an idempotency key, lines committed by an earlier try are skipped."""
 
-    def __init__(self, made: Server, table: str, key: str | None, before: JsonObject | None) -> None:
-        self._made, self._table, self._key = made, table, key
+    def __init__(
+        self, made: Server, caller: Caller, table: str, key: str | None, before: JsonObject | None
+    ) -> None:
+        self._made, self._caller, self._table, self._key = made, caller, table, key
         self._skip = before["count"] if before else 0
         self._first: int | None = before["first_seq"] if before else None
         self._last: int | None = before["last_seq"] if before else None
@@ -177,9 +183,16 @@ class Feed:
         idempotency = None
         if self._key is not None:
             idempotency = c.Idempotency(self._key, self.count, self._first, last)
+        command = c.Publish(self._table, events, idempotency, "", self._caller.scope)
         while True:
             try:
-                got = await self._made.call(c.Publish(self._table, events, idempotency, at=""))
+                self._made.keys.usage.spend(self._caller, len(events))
+                break
+            except LimitError as error:
+                await asyncio.sleep(error.retry_after_s)  # the body is read no further meanwhile
+        while True:
+            try:
+                got = await self._made.call(command)
                 break
             except BusyError as error:
                 if error.code != "busy":
@@ -201,34 +214,46 @@ def _number(error: ProsemError) -> int:
 async def publish_stream(socket: WebSocket) -> None:
     """A publisher's stream: many requests may be under way, the answers come in their order."""
     made: Server = socket.app.state.server
-    await socket.accept()
+    caller = await admitted(socket, made.keys)
+    if caller is None:
+        return
+    try:
+        caller.check(Role.PUBLISHER)
+        with made.keys.usage.socket(caller, closer(socket)):
+            await _publish_all(made, caller, socket)
+    except ProsemError as error:
+        await dismiss(socket, error)
+
+
+async def _publish_all(made: Server, caller: Caller, socket: WebSocket) -> None:
     answers: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(IN_FLIGHT)
     sender = asyncio.create_task(_send_answers(socket, answers))
     try:
         while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                break
-            tag, outcome = await _begin(made, message.get("text") or message.get("bytes") or b"")
-            await answers.put((tag, outcome))
-    except WebSocketDisconnect:
+            outcome = await _begin(made, caller, await socket.receive())
+            if outcome is not None:
+                await answers.put(outcome)
+    except (Disconnected, WebSocketDisconnect):
         pass
     finally:
         await answers.put(None)
         await asyncio.gather(sender, return_exceptions=True)
 
 
-async def _begin(made: Server, text: str | bytes) -> tuple[Any, Any]:
-    """Put one frame's events into the order; a future, or the error that stops it."""
+async def _begin(made: Server, caller: Caller, message: Any) -> tuple[Any, Any] | None:
+    """Put one frame's events into the order; a future, or the error that stops it. None: there is nothing to answer."""
     tag = None
     try:
-        frame = decode(text)
+        frame = decode(received(message, caller.limits.frame_bytes))
         if not isinstance(frame, dict):
             raise InputError('expected a frame like {"table": …, "events": […]}', "")
+        if frame.get("op") == "authenticate":
+            return None  # by a client that need not have
         tag = frame.get("tag")
         if not isinstance(frame.get("table"), str):
             raise InputError("expected the name of a table", "/table")
-        command = c.Publish(frame["table"], _events(frame))
+        command = c.Publish(frame["table"], _events(frame), scope=caller.scope)
+        made.keys.usage.spend(caller, len(command.events))
         while True:
             try:
                 return tag, made.submit(command)

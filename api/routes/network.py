@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from api.access import caller_of
 from api.answers import answer, server
 from api.bodies import json_object
 from api.documents import JOIN, documented
@@ -15,6 +16,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 def _membership(request: Request) -> Membership:
+    caller_of(request).check_operator()
     made = server(request)
     _ = made.engine  # 503 while it starts
     if made.deployment is None:
@@ -24,6 +26,7 @@ def _membership(request: Request) -> Membership:
 
 @router.get("", **documented("Brokers and links"))
 async def network(request: Request) -> Response:
+    caller_of(request).check_operator()
     made = server(request)
     found = made.brokers()
     links = [*made.edge.network.links(), *found["links"]]
@@ -32,13 +35,15 @@ async def network(request: Request) -> Response:
 
 @router.post("/brokers", status_code=201, **documented("Join as a broker", JOIN))
 async def join(request: Request) -> Response:
-    body = await json_object(request, _LIMIT_BYTES)
-    return answer(_membership(request).join(body.get("name"), body.get("url", "")), 201)
+    membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
+    joined = membership.join(body.get("name"), body.get("url", ""))
+    return answer({**joined, "open": server(request).keys.is_open}, 201)
 
 
 @router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again"))
 async def renew(request: Request, name: str) -> Response:
-    return answer(_membership(request).renew(name, await json_object(request, _LIMIT_BYTES)))
+    membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
+    return answer(membership.renew(name, body))
 
 
 @router.delete("/brokers/{name}", **documented("Leave as a broker"))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
 from api import VERSION
+from api.access import caller_of
 from api.answers import answer, server
 from api.documents import documented
 from api.metrics import exposition
@@ -31,19 +32,25 @@ async def readyz(request: Request) -> Response:
 
 @router.get("/v1/status", **documented("What the server holds"))
 async def status(request: Request) -> Response:
-    made = server(request)
+    made, caller = server(request), caller_of(request)
     state, engine = made.state, made.engine
     by_type: dict[str, int] = {}
-    for group in list(state.groups.values()):
+    groups = [group for group in list(state.groups.values()) if group.tenant == caller.tenant]
+    for group in groups:
         by_type[group.type] = by_type.get(group.type, 0) + state.group_sizes[group.id]
+    tables = list(state.tables(caller.tenant).items())
     return answer(
         {
             "version": VERSION,
             "ready": made.is_ready,
             "seq": engine.committed_seq,
-            "tables": {name: len(state.rows[table.id]) for name, table in list(state.tables.items())},
-            "subscriptions": {"total": len(state.registry), "by_type": by_type, "attached": made.attached},
-            "groups": sum(1 for size in list(state.group_sizes.values()) if size),
+            "tables": {name: None if caller.rows else len(state.rows[table.id]) for name, table in tables},
+            "subscriptions": {
+                "total": sum(by_type.values()),
+                "by_type": by_type,
+                "attached": made.attached if caller.is_operator else None,
+            },
+            "groups": sum(1 for group in groups if state.group_sizes[group.id]),
             "network": made.network,
             "uptime_s": round(time.time() - made.started, 3),
             "backlog": engine.backlog,
@@ -53,7 +60,7 @@ async def status(request: Request) -> Response:
 
 @router.get("/v1/groups", **documented("The groups: subscriptions of one template"))
 async def groups(request: Request) -> Response:
-    state = server(request).state
+    state, caller = server(request).state, caller_of(request)
     return answer(
         {
             "groups": [
@@ -61,10 +68,11 @@ async def groups(request: Request) -> Response:
                     "group": group.name,
                     "type": group.type,
                     "template": group.label,
-                    "example": group.sample_sql,
+                    "example": None if caller.rows else group.sample_sql,
                     "subscriptions": state.group_sizes[group.id],
                 }
                 for group in list(state.groups.values())
+                if group.tenant == caller.tenant
             ]
         }
     )
@@ -72,4 +80,6 @@ async def groups(request: Request) -> Response:
 
 @router.get("/metrics", **documented("Prometheus metrics"))
 async def metrics(request: Request) -> Response:
+    if server(request).keys.is_loaded:  # before that there are only figures of the process
+        caller_of(request).check_operator()
     return Response(exposition(server(request)), media_type="text/plain; version=0.0.4; charset=utf-8")

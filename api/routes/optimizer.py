@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from api.access import caller_of
 from api.answers import answer, server
-from api.bodies import json_object
+from api.bodies import body_limit, json_object
 from api.documents import EXPLAIN, WEIGHTS, documented
 from optimizer.cost import Weights
 from optimizer.explain import decided
@@ -21,8 +22,9 @@ MOST_DECISIONS = 1_000
     "/explain", **documented("What an event would cost under each plan; nothing is applied", EXPLAIN)
 )
 async def explain(request: Request) -> Response:
-    made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    made, caller = server(request), caller_of(request)
+    caller.check_sees_all()
+    body = await json_object(request, body_limit(request))
     for name in body:
         if name not in ("table", "event", "analyze"):
             raise InputError(f"unknown member {name!r}; there are table, event and analyze", pointer(name))
@@ -33,7 +35,7 @@ async def explain(request: Request) -> Response:
         raise InputError('expected an event like {"op": "upsert", "row": {…}}', "/event")
     if not isinstance(analyze, bool):
         raise InputError("expected true or false", "/analyze")
-    return answer(await made.call(c.Explain(table, body["event"], analyze)))
+    return answer(await made.call(c.Explain(table, body["event"], analyze, caller.scope)))
 
 
 @router.get("/optimizer/weights", **documented("How much each metric of the cost model matters"))
@@ -44,7 +46,8 @@ async def weights(request: Request) -> Response:
 @router.put("/optimizer/weights", **documented("Change weights; those not given stay", WEIGHTS))
 async def weigh(request: Request) -> Response:
     made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    caller_of(request).check_operator()
+    body = await json_object(request, body_limit(request))
     given = made.state.chooser.weights._asdict()
     for name, weight in body.items():
         if name not in METRICS:
@@ -59,12 +62,12 @@ async def weigh(request: Request) -> Response:
 
 @router.get("/optimizer/statistics", **documented("The statistics in force: which run, when, by which job"))
 async def statistics(request: Request) -> Response:
-    state = server(request).state
+    state, caller = server(request).state, caller_of(request)
     shown = state.statistics or dict.fromkeys(("run", "created", "job", "state", "since", "rows"))
     entries = {
         group.name: counts
         for group in list(state.groups.values())
-        if (counts := state.chooser.entries(group.space))
+        if group.tenant == caller.tenant and (counts := state.chooser.entries(group.space))
     }
     return answer({**shown, "entries": entries})
 
@@ -75,12 +78,11 @@ async def statistics(request: Request) -> Response:
 async def decisions(request: Request, limit: int = 100, group: str | None = None) -> Response:
     if not 1 <= limit <= MOST_DECISIONS:
         raise InputError(f"expected a number from 1 to {MOST_DECISIONS}", "/limit")
-    state = server(request).state
-    groups = list(state.groups.values())
-    found = state.chooser.decisions.last(MOST_DECISIONS if group else limit)
-    if group is not None:
-        spaces = {known.space for known in groups if known.name == group}
-        found = [decision for decision in found if decision.space in spaces][:limit]
+    state, caller = server(request).state, caller_of(request)
+    caller.check_sees_all()
+    groups = [known for known in list(state.groups.values()) if known.tenant == caller.tenant]
+    spaces = {known.space for known in groups if group is None or known.name == group}
+    found = [one for one in state.chooser.decisions.last(MOST_DECISIONS) if one.space in spaces][:limit]
     names: dict[int, list[str]] = {}
     for known in groups:
         names.setdefault(known.space, []).append(known.name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from api.access import caller_of
 from api.answers import answer, server
-from api.bodies import json_object
+from api.bodies import body_limit, json_object
 from api.documents import DESCRIBE, GEOMETRY, documented
-from api.routes.subscriptions import parsed, read_params
+from api.routes.subscriptions import check_complexity, parsed, read_params
 from prosem import commands as c
 from prosem.describe import describe
 from prosem.errors import InputError
@@ -19,18 +20,21 @@ router = APIRouter(prefix="/v1", tags=["operations"])
 
 @router.post("/describe", **documented("What a query becomes as a subscription; nothing is made", DESCRIBE))
 async def described(request: Request) -> Response:
-    made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    made, caller = server(request), caller_of(request)
+    body = await json_object(request, body_limit(request))
     query = await parsed(body.get("sql"))
     notify, params = check_notify(body.get("notify")), read_params(body.get("params"), "/params")
-    return answer(await made.call(c.Inspect(lambda state: describe(state, query, notify, params))))
+    check_complexity(query, caller)
+    look = c.Inspect(lambda state: describe(state, query, notify, params, caller.tenant, caller.rows))
+    return answer(await made.call(look))
 
 
 @router.post("/geometry", **documented("The regions of an event in a range-min or range-max group", GEOMETRY))
 async def geometry(request: Request) -> Response:
-    made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    made, caller = server(request), caller_of(request)
+    caller.check_sees_all()
+    body = await json_object(request, body_limit(request))
     group, event = body.get("group"), body.get("event")
     if not isinstance(group, str):
         raise InputError("expected the name of a group; GET /v1/groups lists them", "/group")
-    return answer(await made.call(c.Inspect(lambda state: picture(state, group, event))))
+    return answer(await made.call(c.Inspect(lambda state: picture(state, group, event, caller.tenant))))

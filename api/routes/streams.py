@@ -11,9 +11,12 @@ import msgspec
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import StreamingResponse
 
+from api.access import Disconnected, admitted, caller_of, closer, dismiss, received
 from api.bodies import decode
 from api.documents import documented
 from api.frames import send_all
+from api.keyring import Keys
+from prosem.access import Caller, Role, Scope
 from prosem.errors import InputError, ProsemError
 from prosem.subscriber import Item, Subscriber
 
@@ -25,10 +28,13 @@ HEARTBEAT_S = 15.0
 class Listening(Protocol):
     """What holds sockets: the server, or a broker."""
 
-    def subscriber(self) -> Subscriber: ...
+    @property
+    def keys(self) -> Keys: ...
 
-    async def check_known(self, id: str) -> None:
-        """NotFoundError if there is no subscription of this id."""
+    def subscriber(self, scope: Scope) -> Subscriber: ...
+
+    async def check_known(self, id: str, caller: Caller, token: str | None) -> None:
+        """NotFoundError if the caller has no subscription of this id; `token` is the key it came with."""
 
 
 def frame(item: Item) -> bytes:
@@ -44,20 +50,31 @@ def frame(item: Item) -> bytes:
 @router.websocket("/v1/stream")
 async def stream(socket: WebSocket) -> None:
     made: Listening = socket.app.state.server
-    await socket.accept()
-    subscriber = made.subscriber()
+    caller = await admitted(socket, made.keys)
+    if caller is None:
+        return
+    try:
+        caller.check(Role.SUBSCRIBER)
+        with made.keys.usage.socket(caller, closer(socket)):
+            await _serve(made, caller, socket)
+    except ProsemError as error:
+        await dismiss(socket, error)
+
+
+async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
+    subscriber = made.subscriber(caller.scope)
     sender = asyncio.create_task(_send(socket, subscriber))
     try:
         while True:
             while subscriber.is_full and not sender.done():
                 await asyncio.sleep(0.05)
             message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                break
             try:
-                _handle(subscriber, decode(message.get("text") or message.get("bytes") or b""))
+                _handle(subscriber, decode(received(message, caller.limits.frame_bytes)))
             except ProsemError as error:
                 subscriber.error(error)
+    except Disconnected:
+        pass
     finally:
         subscriber.close()
         sender.cancel()
@@ -76,6 +93,8 @@ def _handle(subscriber: Subscriber, given: Any) -> None:
     op = given.get("op")
     if op == "ping":
         subscriber.ping()
+    elif op == "authenticate":
+        pass  # by a client that need not have
     elif op == "attach":
         subscriber.attach(_id(given), _after(given.get("after")))
     elif op == "detach":
@@ -100,21 +119,26 @@ def _after(after: Any) -> int | None:
 @router.get("/v1/subscriptions/{id:path}/stream", **documented("The changes as Server-Sent Events"))
 async def events(request: Request, id: str) -> StreamingResponse:
     made: Listening = request.app.state.server
+    caller = caller_of(request)
+    caller.check(Role.SUBSCRIBER)
     last = request.headers.get("last-event-id")
     after = None
     if last is not None:
         if not last.isascii() or not last.isdigit() or len(last) > 18:
             raise InputError(f"Last-Event-ID must be a seq, not {last[:40]!r}")
         after = int(last)
-    await made.check_known(id)  # 404 before the stream starts
+    await made.check_known(id, caller, request.state.token)  # 404 before the stream starts
+    made.keys.usage.check_room(caller)
     return StreamingResponse(
-        _event_stream(made, id, after), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        _event_stream(made, caller, id, after),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store"},
     )
 
 
-async def _event_stream(made: Listening, id: str, after: int | None) -> AsyncIterator[bytes]:
-    subscriber = made.subscriber()
-    try:
+async def _event_stream(made: Listening, caller: Caller, id: str, after: int | None) -> AsyncIterator[bytes]:
+    subscriber = made.subscriber(caller.scope)
+    with made.keys.usage.socket(caller, subscriber.close), contextlib.closing(subscriber):
         subscriber.attach(id, after)
         yield b": connected\n\n"
         while True:
@@ -128,8 +152,6 @@ async def _event_stream(made: Listening, id: str, after: int | None) -> AsyncIte
             yield b"".join(_event(item) for item in items)
             if any(item.kind == "error" for item in items):
                 return
-    finally:
-        subscriber.close()
 
 
 def _event(item: Item) -> bytes:

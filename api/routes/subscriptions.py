@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response
 
+from api.access import caller_of
 from api.answers import answer, server
-from api.bodies import json_object
+from api.bodies import body_limit, json_object
 from api.documents import BATCH, PATCH, SUBSCRIPTION, documented
 from api.wiring import Server
 from prosem import commands as c
-from prosem.errors import InputError, NotFoundError, TooLargeError, pointer
+from prosem.access import Caller, Role
+from prosem.errors import InputError, LanguageError, NotFoundError, TooLargeError, pointer
 from prosem.language.notify import check_notify
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
@@ -28,22 +30,32 @@ _SHORT_SQL = 2_000
 
 @router.post("/subscriptions", status_code=201, **documented("Subscribe", SUBSCRIPTION))
 async def subscribe(request: Request) -> Response:
-    made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    made, caller = server(request), _subscriber(request)
+    body = await json_object(request, body_limit(request))
     _only(body, ("sql", "params", "notify", "id", "durable"))
     query = await parsed(body.get("sql"))
     durable = body.get("durable", True)
     if not isinstance(durable, bool):
         raise InputError("expected true or false", "/durable")
     row = (_id(body.get("id"), "/id"), read_params(body.get("params"), "/params"))
-    found = await made.call(c.Subscribe(query, check_notify(body.get("notify")), [row], durable))
+    check_complexity(query, caller)
+    command = c.Subscribe(
+        query,
+        check_notify(body.get("notify")),
+        [row],
+        durable,
+        scope=caller.scope,
+        predicates=caller.rows,
+        most=caller.limits.subscriptions,
+    )
+    found = await made.call(command)
     return answer(found, 201)
 
 
 @router.post("/subscriptions/batch", status_code=201, **documented("Subscribe many at once", BATCH))
 async def subscribe_batch(request: Request) -> Response:
-    made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    made, caller = server(request), _subscriber(request)
+    body = await json_object(request, body_limit(request))
     _only(body, ("sql", "notify", "rows", "durable"))
     query = await parsed(body.get("sql"))
     given = body.get("rows")
@@ -55,8 +67,32 @@ async def subscribe_batch(request: Request) -> Response:
     durable = body.get("durable", True)
     if not isinstance(durable, bool):
         raise InputError("expected true or false", "/durable")
-    found = await made.call(c.Subscribe(query, check_notify(body.get("notify")), rows, durable, batch=True))
+    check_complexity(query, caller)
+    command = c.Subscribe(
+        query,
+        check_notify(body.get("notify")),
+        rows,
+        durable,
+        True,
+        caller.scope,
+        caller.rows,
+        caller.limits.subscriptions,
+    )
+    found = await made.call(command)
     return answer(found, 201)
+
+
+def _subscriber(request: Request) -> Caller:
+    caller = caller_of(request)
+    caller.check(Role.SUBSCRIBER)
+    return caller
+
+
+def check_complexity(query: Query, caller: Caller) -> None:
+    """LanguageError if the key may not ask so much."""
+    limit, size = caller.limits.comparisons, sum(map(len, query.where))
+    if limit is not None and size > limit:
+        raise LanguageError(f"the condition has {size} comparisons; a query of this key has at most {limit}")
 
 
 def _row(row: Any, number: int) -> tuple[str | None, JsonObject]:
@@ -103,7 +139,7 @@ def read_params(params: Any, at: str) -> JsonObject:
 
 @router.get("/subscriptions", **documented("Subscriptions, page by page"))
 async def index(request: Request) -> Response:
-    made = server(request)
+    made, caller = server(request), _subscriber(request)
     _ = made.engine
     assert made.store is not None
     query = request.query_params
@@ -114,7 +150,11 @@ async def index(request: Request) -> Response:
     if after is not None and "\0" in after:
         raise InputError("an id holds no NUL", "/after")
     found = await made.store.page(
-        group=query.get("group"), type=query.get("type"), limit=int(limit[:9]), after=after
+        group=query.get("group"),
+        type=query.get("type"),
+        limit=int(limit[:9]),
+        after=after,
+        scope=caller.scope,
     )
     return answer({"subscriptions": [_public(item) for item in found]})
 
@@ -133,11 +173,11 @@ def _public(item: ListedSubscription) -> JsonObject:
     }
 
 
-async def stored(made: Server, id: str) -> ListedSubscription:
-    """The subscription as it was committed; 404 if there is none."""
+async def stored(made: Server, id: str, caller: Caller) -> ListedSubscription:
+    """The subscription as it was committed; 404 if the caller has none."""
     _ = made.engine
     assert made.store is not None
-    found = await made.store.subscription(id) if "\0" not in id else None
+    found = await made.store.subscription(id, caller.scope) if "\0" not in id else None
     if found is None:
         raise NotFoundError(f"there is no subscription {id[:200]!r}")
     return found
@@ -150,23 +190,23 @@ async def types(request: Request) -> Response:
 
 @router.get("/subscriptions/{id:path}/result", **documented("The current answer"))
 async def result(request: Request, id: str) -> Response:
-    return answer(await server(request).call(c.Result(id)))
+    return answer(await server(request).call(c.Result(id, _subscriber(request).scope)))
 
 
 @router.get("/subscriptions/{id:path}", **documented("One subscription"))
 async def show(request: Request, id: str) -> Response:
-    return answer(_public(await stored(server(request), id)))
+    return answer(_public(await stored(server(request), id, _subscriber(request))))
 
 
 @router.delete("/subscriptions/{id:path}", **documented("Delete a subscription"))
 async def delete(request: Request, id: str) -> Response:
-    return answer(await server(request).call(c.Delete(id)))
+    return answer(await server(request).call(c.Delete(id, _subscriber(request).scope)))
 
 
 @router.patch("/subscriptions/{id:path}", **documented("Move, suspend or resume a subscription", PATCH))
 async def patch(request: Request, id: str) -> Response:
-    made = server(request)
-    body = await json_object(request, made.settings.max_body_mb << 20)
+    made, caller = server(request), _subscriber(request)
+    body = await json_object(request, body_limit(request))
     _only(body, ("params", "active"))
     active = body.get("active")
     if active is not None and not isinstance(active, bool):
@@ -174,4 +214,4 @@ async def patch(request: Request, id: str) -> Response:
     params = None if body.get("params") is None else read_params(body["params"], "/params")
     if params is None and active is None:
         raise InputError('expected "params" or "active"', "")
-    return answer(await made.call(c.Patch(id, params, active)))
+    return answer(await made.call(c.Patch(id, params, active, caller.scope)))

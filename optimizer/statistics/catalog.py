@@ -53,10 +53,10 @@ def read_catalog(connection: Connection) -> Catalog:
         }
         groups: dict[int, tuple[Table, ...]] = {}
         statements = []
-        for number, names, text in connection.execute(
-            "SELECT id, tables, sample_sql FROM prosem.group_ ORDER BY id"
+        for number, names, text, tenant in connection.execute(
+            "SELECT id, tables, sample_sql, tenant FROM prosem.group_ ORDER BY id"
         ):
-            by_name = {table.name: table for table in tables.values()}
+            by_name = {table.name: table for table in tables.values() if table.tenant == tenant}
             groups[number] = tuple(by_name[name] for name in names if name in by_name)
             statements.append((text, groups[number]))
     database, last_seq, retained_after, last_sid, first, last = bounds

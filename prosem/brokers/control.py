@@ -28,11 +28,17 @@ from prosem.types.registry import recognise
 
 # -- up ------------------------------------------------------------------------------------------------------------
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag="attach"):
-    """Start a stream after this seq (None: with a snapshot). The token is never used again by this broker."""
+    """Start a stream after this seq (None: with a snapshot). The token is never used again by this broker.
+
+    The last three are the scope of the key that the listener came with: the broker has asked the server whose it is.
+    """
 
     token: int
     id: str
     after: int | None
+    tenant: str
+    key: int
+    own: bool
 
 
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
@@ -43,6 +49,10 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
 
 
 Request = Attach | Leave
+
+
+def attach(token: int, command: c.Attach) -> Attach:
+    return Attach(token, command.id, command.after, *command.scope)
 
 
 # -- down ----------------------------------------------------------------------------------------------------------

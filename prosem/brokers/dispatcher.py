@@ -19,6 +19,7 @@ from cn.message import Message
 from cn.networks.base import Space
 from cn.networks.node import Out, Root
 from prosem import commands as c
+from prosem.access import Scope
 from prosem.brokers import control
 from prosem.brokers.member import Member, RemoteSink, ReplaySink
 from prosem.edge import NOWHERE, Edge, Host, Stream
@@ -28,7 +29,7 @@ from prosem.types.base import Form
 
 log = logging.getLogger("prosem.brokers")
 Send = Callable[[str, Frame, bytes], None]
-Placed = tuple[Space, Form, str, bool]  # what a Moved does not say: space, form, id, durable
+Placed = tuple[Space, Form, bool]  # what a Moved does not say: space, form, durable
 
 
 class Dispatcher:
@@ -47,14 +48,13 @@ class Dispatcher:
         self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
         self._hosts: dict[int, list[Member]] = {}
         self._placed: dict[int, Placed] = {}
-        self._ephemeral: dict[str, int] = {}
         self._is_marking = False
         self.seq = 0
         self.position = 0  # of the last mark
         self.members: dict[str, Member] = {}  # by node
         self.submit: Submit
         self.replay: Callable[[Stream, c.Hosted], None]
-        self.forget: Callable[[str], None]
+        self.forget: Callable[[int], None]
         self.expire: Callable[[], None] = lambda: None
 
     @property
@@ -91,14 +91,12 @@ class Dispatcher:
     def _host(self, frame: c.Hosted, member: Member) -> None:
         if member.is_gone:
             if not (frame.durable or self._hosts.get(frame.sid) or self._edge.hosts(frame.sid)):
-                self.forget(frame.id)
+                self.forget(frame.sid)
             return
         if frame.sid not in member.tokens:
             self._hosts.setdefault(frame.sid, []).append(member)
         member.tokens[frame.sid] = frame.token
-        self._placed[frame.sid] = frame.space, frame.form, frame.id, frame.durable
-        if not frame.durable:
-            self._ephemeral[frame.id] = frame.sid
+        self._placed[frame.sid] = frame.space, frame.form, frame.durable
         bound = frame.bound or NOWHERE
         self.post(self.root.place(member.node, frame.space, frame.sid, bound.topic, bound.place))
         if frame.statement.id not in member.statements:
@@ -113,7 +111,7 @@ class Dispatcher:
 
     def _move(self, frame: c.Moved | c.Gone) -> None:
         for member in self._hosts.get(frame.sid, ()):
-            space, form, _, _ = self._placed[frame.sid]
+            space, form, _ = self._placed[frame.sid]
             if isinstance(frame, c.Moved):
                 bound = frame.bound or NOWHERE
                 self.post(self.root.place(member.node, space, frame.sid, bound.topic, bound.place))
@@ -129,8 +127,7 @@ class Dispatcher:
     def _unhost(self, sid: int) -> None:
         """No broker hosts it any more."""
         self._hosts.pop(sid, None)
-        _, _, id, _ = self._placed.pop(sid, (None, None, "", True))
-        self._ephemeral.pop(id, None)
+        self._placed.pop(sid, None)
 
     # -- what brokers ask for ------------------------------------------------------------------------------------
     def take(self, member: Member, request: control.Request) -> None:
@@ -142,7 +139,8 @@ class Dispatcher:
                 self.post(self.root.left(member.node, request.sid))
                 self._leave(member, request.sid)
             return
-        command = c.Attach(request.id, request.after, RemoteSink(member), request.token)
+        scope = Scope(request.tenant, request.key, request.own)
+        command = c.Attach(request.id, request.after, RemoteSink(member), request.token, scope)
         try:
             future = self.submit(command)
         except ProsemError as error:
@@ -161,15 +159,15 @@ class Dispatcher:
         others = self._hosts[sid]
         others.remove(member)
         if not others:
-            _, _, id, durable = self._placed[sid]
+            _, _, durable = self._placed[sid]
             self._unhost(sid)
             if not durable and not self._edge.hosts(sid):
-                self.forget(id)
+                self.forget(sid)
 
-    def orphan(self, id: str) -> None:
+    def orphan(self, sid: int) -> None:
         """The server's own edge lets go of an ephemeral subscription: forget it if no broker hosts it."""
-        if id not in self._ephemeral:
-            self.forget(id)
+        if sid not in self._hosts:
+            self.forget(sid)
 
     # -- members -------------------------------------------------------------------------------------------------
     def join(self, member: Member, parent: str) -> None:

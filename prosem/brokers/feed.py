@@ -40,7 +40,7 @@ class Feed:
     def __init__(self, metrics: Metrics) -> None:
         self.edge = Edge(metrics)
         self.edge.replay = self._replaying
-        self.edge.orphan = lambda id: None  # the server notices
+        self.edge.orphan = lambda sid: None  # the server notices
         self._tokens = 0
         self._waiting: dict[int, tuple[c.Attach, Future[Any]]] = {}
         self._forms: dict[int, tuple[Statement, Form]] = {}
@@ -64,7 +64,7 @@ class Feed:
         self._buffer = EdgeBuffer(self.edge.deliver, self.edge.watermark, self._direct, since)
         self.edge.network = _Leaving(self._buffer.network, self._left)
         for token, (command, _) in self._waiting.items():
-            self._request(control.encode(control.Attach(token, command.id, command.after)))
+            self._request(control.encode(control.attach(token, command)))
 
     def end(self) -> None:
         """Server and broker have lost each other."""
@@ -189,7 +189,7 @@ class Feed:
         self._tokens += 1
         future: Future[Any] = Future()
         self._waiting[self._tokens] = command, future
-        self._request(control.encode(control.Attach(self._tokens, command.id, command.after)))
+        self._request(control.encode(control.attach(self._tokens, command)))
         return future
 
     def _left(self, sid: int) -> None:

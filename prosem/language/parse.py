@@ -83,6 +83,13 @@ _parse_long = lru_cache(maxsize=12)(_parse)
 
 
 # -- tokens ------------------------------------------------------------------------------------------------
+def tokens_of(sql: str) -> list[Token]:
+    """The tokens of a text that was parsed, without semicolons at its end."""
+    tokens = _tokens(sql)
+    _check_tokens(sql, tokens)
+    return tokens
+
+
 def _tokens(sql: str) -> list[Token]:
     try:
         check_text(sql)

@@ -21,7 +21,7 @@ from psycopg.types.json import set_json_loads
 from psycopg.types.string import ByteaBinaryLoader
 
 from prosem.errors import SetupError
-from prosem.model import Group, Mark, Row, Statement, Table
+from prosem.model import DEFAULT_TENANT, Group, Mark, Row, Statement, Table
 from prosem.store import catalog, schema
 from prosem.store.told import told
 from prosem.store.writeset import Counters
@@ -51,6 +51,8 @@ class StoredSubscription(NamedTuple):
     durable: bool
     created_seq: int
     frozen: bytes | None
+    tenant: str = DEFAULT_TENANT
+    key_id: int = 0
 
 
 class Loaded:
@@ -68,15 +70,17 @@ class Loaded:
                 catalog.table_from(number, tenant, msgspec.json.decode(definition), self.tables)
             )
         self.groups = [
-            Group(*fields, tuple(tables), sql, None if notify is None else msgspec.json.decode(notify))  # type: ignore[call-arg]
-            for *fields, tables, sql, notify in self._all(
-                "SELECT id, name, type, label, space, tables, sample_sql, sample_notify"
+            Group(*fields, tuple(tables), sql, notify and msgspec.json.decode(notify), tenant)  # type: ignore[call-arg]
+            for *fields, tables, sql, notify, tenant in self._all(
+                "SELECT id, name, type, label, space, tables, sample_sql, sample_notify, tenant"
                 " FROM prosem.group_ ORDER BY id"
             )
         ]
         self.statements = [
-            Statement(number, text, None if notify is None else msgspec.json.decode(notify))
-            for number, text, notify in self._all("SELECT id, sql, notify FROM prosem.statement ORDER BY id")
+            Statement(number, text, None if notify is None else msgspec.json.decode(notify), tenant)
+            for number, text, notify, tenant in self._all(
+                "SELECT id, sql, notify, tenant FROM prosem.statement ORDER BY id"
+            )
         ]
 
     def rows(self, table: Table, chunk: int = ROWS_A_CHUNK) -> Iterator[list[Row]]:
@@ -89,8 +93,8 @@ class Loaded:
     def subscriptions(self, chunk: int = SUBSCRIPTIONS_A_CHUNK) -> Iterator[list[StoredSubscription]]:
         """All subscriptions in the order of their sids."""
         text = sql.SQL(
-            "SELECT sid, id, statement_id, group_id, params, active, durable, created_seq, frozen"
-            " FROM prosem.subscription ORDER BY sid"
+            "SELECT sid, id, statement_id, group_id, params, active, durable, created_seq, frozen,"
+            " tenant, key_id FROM prosem.subscription ORDER BY sid"
         )
         for rows in self._chunks(text, chunk):
             yield list(map(StoredSubscription._make, rows))

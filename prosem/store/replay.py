@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from prosem.access import WHOLE, Scope
 from prosem.errors import BusyError
 from prosem.store.log import IDEMPOTENCY_S
 from prosem.store.past import Past
@@ -43,14 +44,19 @@ _FIELDS = "s.id, s.sid, g.name, g.type, t.sql, t.notify, s.params, s.active, s.d
 _JOINED = "JOIN prosem.group_ g ON g.id = s.group_id JOIN prosem.statement t ON t.id = s.statement_id"
 _PAGE = (
     f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED}"
-    " WHERE s.id > %(after)s ORDER BY s.id LIMIT %(limit)s"
+    " WHERE s.tenant = %(tenant)s AND s.id > %(after)s AND (%(key)s::integer IS NULL OR s.key_id = %(key)s)"
+    " ORDER BY s.id LIMIT %(limit)s"
 )
-_ONE = f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED} WHERE s.id = %s"
+_ONE = (
+    f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED} WHERE s.tenant = %(tenant)s AND s.id = %(id)s"
+    " AND (%(key)s::integer IS NULL OR s.key_id = %(key)s)"
+)
 # A page of each group by its own index, then the first of all: no scan past subscriptions of other groups.
 _FILTERED_PAGE = (
     f"SELECT {_FIELDS} FROM prosem.group_ w CROSS JOIN LATERAL (SELECT * FROM prosem.subscription"
-    " WHERE group_id = w.id AND id > %(after)s ORDER BY id LIMIT %(limit)s) s"
-    f" {_JOINED} WHERE (%(group)s::text IS NULL OR w.name = %(group)s)"
+    " WHERE group_id = w.id AND id > %(after)s AND (%(key)s::integer IS NULL OR key_id = %(key)s)"
+    " ORDER BY id LIMIT %(limit)s) s"
+    f" {_JOINED} WHERE w.tenant = %(tenant)s AND (%(group)s::text IS NULL OR w.name = %(group)s)"
     " AND (%(type)s::text IS NULL OR w.type = %(type)s) ORDER BY s.id LIMIT %(limit)s"
 )
 _IDEMPOTENCY = (
@@ -63,6 +69,10 @@ EventRow = tuple[int, str, bytes | None, bytes | None]  # seq, op, old, new
 HistoryRow = tuple[
     int, int, str, bytes | None, bytes | None, bytes | None
 ]  # seq, part, kind, params, state before, mark
+
+
+def _reached(scope: Scope) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "key": scope.key if scope.own else None}
 
 
 class NotRetainedError(LookupError):
@@ -164,17 +174,22 @@ class Replay:
 
     # -- pages -----------------------------------------------------------------------------------------------
     async def page(
-        self, group: str | None = None, type: str | None = None, limit: int = 100, after: str | None = None
+        self,
+        group: str | None = None,
+        type: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        scope: Scope = WHOLE,
     ) -> list[ListedSubscription]:
         """The next subscriptions by id after `after`; of one group (its name) or one type, if given."""
         text = _PAGE if group is None and type is None else _FILTERED_PAGE
-        values = {"group": group, "type": type, "limit": limit, "after": after or ""}
+        values = {"group": group, "type": type, "limit": limit, "after": after or "", **_reached(scope)}
         (rows,) = await self._fetch((text, values))
         return [ListedSubscription._make(row) for row in rows]
 
-    async def subscription(self, id: str) -> ListedSubscription | None:
-        """The subscription of this id."""
-        (rows,) = await self._fetch((_ONE, [id]))
+    async def subscription(self, id: str, scope: Scope = WHOLE) -> ListedSubscription | None:
+        """The subscription of this id, if the scope holds it."""
+        (rows,) = await self._fetch((_ONE, {"id": id, **_reached(scope)}))
         return ListedSubscription._make(rows[0]) if rows else None
 
     async def idempotency(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from optimizer.estimate import Entry
 from optimizer.plan import Estimate
@@ -83,12 +84,14 @@ def _shown(row: tuple[Any, ...] | None) -> JsonObject | None:
 class Listener:
     """Calls `changed` after each announcement, and once after each connecting. Runs on the loop."""
 
-    def __init__(self, address: Callable[[], str], changed: Callable[[], Awaitable[None]]) -> None:
-        self._address, self._changed = address, changed
+    def __init__(
+        self, address: Callable[[], str], changed: Callable[[], Awaitable[None]], channel: str = CHANNEL
+    ) -> None:
+        self._address, self._changed, self._channel = address, changed, channel
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="prosem-statistics")
+        self._task = asyncio.create_task(self._run(), name=self._channel)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -103,12 +106,12 @@ class Listener:
                     self._address(), autocommit=True, application_name="prosem listener"
                 )
                 async with connection:
-                    await connection.execute(f"LISTEN {CHANNEL}")
+                    await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
                     await self._changed()
                     wait_s = 0.2
                     async for _ in connection.notifies():
                         await self._changed()
             except Exception as error:
-                log.warning("no news of statistics, trying again in %.1f s: %s", wait_s, error)
+                log.warning("no news on %s, trying again in %.1f s: %s", self._channel, wait_s, error)
             await asyncio.sleep(wait_s)
             wait_s = min(30.0, wait_s * 2)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from prosem.model import Group, Key, Row, Statement, Table
+from prosem.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table
 from prosem.store import catalog
 from prosem.store.packing import Packed, pack
 
@@ -44,8 +44,10 @@ class WriteSet:
     """table id → key → the row as it is after the batch, None if there is none"""
     tables: dict[int, Table] = field(default_factory=dict)
     """the tables of `rows`"""
-    subscriptions: list[tuple[int, str, int, int, bytes, bool, bool, int]] = field(default_factory=list)
-    """new: sid, id, statement id, group id, params, active, durable, created seq"""
+    subscriptions: list[tuple[int, str, int, int, bytes, bool, bool, int, str, int]] = field(
+        default_factory=list
+    )
+    """new: sid, id, statement id, group id, params, active, durable, created seq, tenant, key"""
     updates: dict[int, tuple[bytes | None, bool, bytes | None]] = field(default_factory=dict)
     """sid → params (None: as before), active, frozen answer"""
     deleted: list[int] = field(default_factory=list)
@@ -111,7 +113,8 @@ _MESSAGES = _Insertion(
 _SUBSCRIPTIONS = _Insertion(
     "subscription",
     {"sid": "bigint", "id": "text", "statement_id": "integer", "group_id": "integer", "params": "json"}
-    | {"active": "boolean", "durable": "boolean", "created_seq": "bigint"},
+    | {"active": "boolean", "durable": "boolean", "created_seq": "bigint", "tenant": "text"}
+    | {"key_id": "integer"},
 )
 _HISTORY = _Insertion(
     "history",
@@ -146,10 +149,12 @@ _MEASUREMENTS = (
     f" FROM unnest({', '.join(f'${at}::{kind}[]' for at, kind in enumerate(_MEASURED.values(), 1))})"
     f" AS v({', '.join(_MEASURED)}) ON CONFLICT DO NOTHING"
 ).encode()
-_STATEMENTS = _Insertion("statement", {"id": "integer", "sql": "text", "notify": "json", "digest": "text"})
+_STATEMENTS = _Insertion(
+    "statement", {"id": "integer", "sql": "text", "notify": "json", "digest": "text", "tenant": "text"}
+)
 _GROUP = (
-    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify)"
-    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7, $8::text::json)"
+    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify, tenant)"
+    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7, $8::text::json, $9)"
 )
 _UPDATES = (
     b"UPDATE prosem.subscription s"
@@ -192,13 +197,14 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[C
     if batch.dropped is not None:
         made.append((catalog.drop(batch.dropped).as_bytes(), []))
         made.append((b"DELETE FROM prosem.tenant_table WHERE id = $1", [batch.dropped.id]))
-        made.append((b"DELETE FROM prosem.group_ WHERE $1 = ANY(tables)", [batch.dropped.name]))
+        owned = [batch.dropped.name, batch.dropped.tenant]
+        made.append((b"DELETE FROM prosem.group_ WHERE $1 = ANY(tables) AND tenant = $2", owned))
         known.pop(batch.dropped.id, None)
     for table_id, rows in batch.rows.items():
         made += _row_commands(batch.tables[table_id], rows, known)
     for g in batch.groups:
         notify = None if g.sample_notify is None else msgspec.json.encode(g.sample_notify).decode()
-        values = [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify]
+        values = [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify, g.tenant]
         made.append((_GROUP, values))
     if batch.unused_statements:
         unused = pack("integer", batch.unused_statements)
@@ -271,9 +277,11 @@ def _item_commands(items: dict[tuple[int, bytes], bytes | None]) -> list[Command
     return [*made, _ITEMS(kept)] if kept else made
 
 
-def _statement(statement: Statement) -> tuple[int, str, bytes | None, str]:
+def _statement(statement: Statement) -> tuple[int, str, bytes | None, str, str]:
     notify = None if statement.notify is None else msgspec.json.encode(statement.notify)
     digest = hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
     if notify is not None:
         digest += "/" + hashlib.md5(notify, usedforsecurity=False).hexdigest()
-    return statement.id, statement.sql, notify, digest
+    if statement.tenant != DEFAULT_TENANT:
+        digest += "@" + statement.tenant
+    return statement.id, statement.sql, notify, digest, statement.tenant

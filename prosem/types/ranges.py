@@ -186,8 +186,8 @@ def _short_way(shape: Ranges, query: Query) -> list[tuple[str, int, bool, int]] 
     found = []
     for atom in query.where[0]:
         at = shape.table.position[atom.column.name]
-        (term,) = atom.args
         is_integer = shape.table.columns[at].type.name in ("integer", "bigint")
+        term = atom.args[0]
         if atom.op not in _SHIFTS or not isinstance(term, Parameter) or not is_integer:
             return None
         found += [(term.name, at, *side) for side in _SHIFTS[atom.op]]
@@ -231,8 +231,11 @@ def recognise_ranges(query: Query, table: Table) -> Ranges:
         )
     ranged: set[int] = set()
     equal: set[int] = set()
+    fixed = {atom.column.name for atom in query.where[0] if atom.op == "="}
     for atom in query.where[0]:
         at = table.position[column(query, table, atom.column).name]
+        if atom.op == "in" and atom.column.name in fixed:
+            continue  # it only says which value the equality may have
         if atom.op not in _RANGE and atom.op != "=":
             raise LanguageError(
                 f"{atom.op.upper()} is supported in SELECT * | columns, not in an aggregate; "

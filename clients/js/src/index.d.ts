@@ -85,6 +85,8 @@ export type Params = Record<string, Sendable | PinnedVariable<any>>;
 export type State = "connecting" | "connected" | "disconnected" | "closed";
 
 export interface ClientOptions {
+  /** The key, if the server needs one. */
+  apiKey?: string;
   /** Sent with every call. A browser's WebSocket cannot send headers. */
   headers?: Record<string, string>;
   /** How long one attempt may take (30 s). */

@@ -1,7 +1,7 @@
 /**
  * Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
  *
- * A call is repeated when the server was busy (503 with Retry-After: nothing was applied) and after a lost
+ * A call is repeated when the server was busy (503 or 429 with Retry-After: nothing was applied) and after a lost
  * connection if carrying it out twice equals once. `patienceMs` bounds all attempts.
  */
 
@@ -15,11 +15,12 @@ export const path = (...parts) => ["/v1", ...parts.map(encodeURIComponent)].join
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 export class Transport {
-  constructor(url, { headers = {}, timeoutMs = 30_000, patienceMs = 10_000, fetch, WebSocket } = {}) {
+  constructor(url, { apiKey = "", headers = {}, timeoutMs = 30_000, patienceMs = 10_000, fetch, WebSocket } = {}) {
     this.url = url.replace(/\/+$/, "");
     this.timeoutMs = timeoutMs;
     this.patienceMs = patienceMs;
-    this._headers = headers;
+    this._apiKey = apiKey;
+    this._headers = apiKey ? { ...headers, Authorization: `Bearer ${apiKey}` } : headers;
     this._fetch = fetch ?? globalThis.fetch.bind(globalThis);
     this._WebSocket = WebSocket;
   }
@@ -73,6 +74,8 @@ export class Transport {
       }, this.timeoutMs);
       socket.onopen = () => {
         clearTimeout(timer);
+        // A browser's WebSocket sends no headers, and an address is kept in logs: the key goes first.
+        if (this._apiKey) socket.send(encode({ op: "authenticate", key: this._apiKey }));
         done(socket);
       };
       socket.onerror = () => refuse("the connection failed");
@@ -100,7 +103,7 @@ function read(text, response) {
 
 function retryAfterMs(response) {
   const wait = response.headers.get("retry-after") ?? "";
-  return response.status === 503 && /^[\d.]+$/.test(wait) ? 1000 * Number(wait) : undefined;
+  return (response.status === 503 || response.status === 429) && /^[\d.]+$/.test(wait) ? 1000 * Number(wait) : undefined;
 }
 
 function reason(error) {

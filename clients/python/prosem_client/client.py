@@ -40,6 +40,7 @@ class AsyncClient:
         self,
         url: str = DEFAULT_URL,
         *,
+        api_key: str = "",
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
         patience_s: float = 10.0,
@@ -49,6 +50,7 @@ class AsyncClient:
     ) -> None:
         self._transport = Transport(
             url,
+            api_key=api_key,
             headers=headers,
             timeout_s=timeout_s,
             patience_s=patience_s,

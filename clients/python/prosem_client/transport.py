@@ -1,6 +1,6 @@
 """Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
 
-A call is repeated while it cannot have been carried out (no connection, or 503 with Retry-After: nothing of a
+A call is repeated while it cannot have been carried out (no connection, or 429 or 503 with Retry-After: nothing of a
 refused request is applied), and after a lost connection if carrying it out twice equals once. `patience_s`
 bounds all attempts. Of several addresses (brokers of one server) the next one is tried when one does not answer.
 """
@@ -8,6 +8,8 @@ bounds all attempts. Of several addresses (brokers of one server) the next one i
 from __future__ import annotations
 
 import asyncio
+import json
+import ssl
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +30,7 @@ class Transport:
         self,
         url: str,
         *,
+        api_key: str = "",
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
         patience_s: float = 10.0,
@@ -39,6 +42,8 @@ class Transport:
         self.timeout_s = timeout_s
         self.patience_s = patience_s
         self._headers = dict(headers or {})
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
         self._proxy = proxy
         self._http = httpx.AsyncClient(
             base_url=self.url,
@@ -48,6 +53,7 @@ class Transport:
             trust_env=False,
             limits=httpx.Limits(keepalive_expiry=2.0),  # well before a server gives an idle connection up
             transport=http_transport,
+            verify=ssl.create_default_context() if self.url.startswith("https:") else True,
         )
 
     def _fail_over(self) -> None:
@@ -124,12 +130,12 @@ class Transport:
         except InvalidStatus as error:
             if not 400 <= error.response.status_code < 500:
                 raise
-            body = (error.response.body or b"").decode(errors="replace")
-            raise ProsemError(
-                error.response.status_code,
-                f"http-{error.response.status_code}",
-                f"{path} was refused with {error.response.status_code}: {body[:300]}",
-            ) from None
+            refused, body = error.response, (error.response.body or b"").decode(errors="replace")
+            try:
+                raise ProsemError.of_problem(json.loads(body), refused.status_code) from None
+            except ValueError:
+                detail = f"{path} was refused with {refused.status_code}: {body[:300]}"
+            raise ProsemError(refused.status_code, f"http-{refused.status_code}", detail) from None
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -148,7 +154,7 @@ def _problem(response: httpx.Response) -> ProsemError | None:
 def _retry_after_s(response: httpx.Response) -> float | None:
     """The wait a busy server asks for, or None if the answer stands."""
     wait = response.headers.get("Retry-After", "")
-    return float(wait) if response.status_code == 503 and wait.replace(".", "", 1).isdigit() else None
+    return float(wait) if response.status_code in (429, 503) and wait.replace(".", "", 1).isdigit() else None
 
 
 def _reason(error: Exception) -> str:

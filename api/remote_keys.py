@@ -1,0 +1,72 @@
+"""Keys at a broker: it knows none, and asks the server whose a key is. The answer holds for a few seconds.
+
+What it keeps is a digest and the caller. A key with open sockets is asked for again and again, so that they are closed
+soon after it was revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+
+from api.forward import Forwarder
+from api.keyring import Usage, refusal
+from prosem.access import EVERYBODY, Caller
+from prosem.errors import RecoveringError, UnauthorizedError
+from prosem.store.keys import digest_of
+
+HOLDS_S = 3.0
+MOST_KEPT = 100_000
+
+
+class RemoteKeys:
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+        self.usage = Usage()
+        self.is_open = False
+        self._known: dict[bytes, tuple[Caller, float]] = {}
+        self._tokens: dict[int, str] = {}  # of keys with sockets
+
+    async def caller(self, token: str | None) -> Caller:
+        if token is None and self.is_open:
+            return EVERYBODY
+        digest = digest_of(token or "")
+        caller, until = self._known.get(digest, (None, 0.0))
+        if caller is None or until < time.monotonic():
+            caller = await self._ask(token)
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[digest] = caller, time.monotonic() + HOLDS_S
+        if token is not None:
+            self._tokens[caller.key] = token
+        return caller
+
+    async def _ask(self, token: str | None) -> Caller:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        try:
+            answer = await self._forwarder.ask("GET", "/v1/whoami", headers=headers)
+        except (httpx.HTTPError, UnicodeError, ValueError) as error:
+            raise RecoveringError("the server does not answer") from error
+        if answer.status_code == 401:
+            raise refusal(token)
+        if answer.status_code != 200:
+            raise RecoveringError(f"the server answers {answer.status_code}; try again after a second")
+        shown = answer.json()
+        self.is_open = shown["open"]
+        return Caller.read(shown)
+
+    async def watch(self) -> None:
+        """Close the sockets of keys that were revoked; runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(HOLDS_S)
+            present = self.usage.open_keys()
+            self._tokens = {key: token for key, token in self._tokens.items() if key in present}
+            for key, token in list(self._tokens.items()):
+                try:
+                    await self._ask(token)
+                except UnauthorizedError:
+                    self.usage.close_all([key])
+                except RecoveringError:
+                    break
