@@ -201,8 +201,8 @@ def test_commands_take_effect_in_the_order_they_came(url: str, seed: int) -> Non
     again = State(chooser("auto"), Metrics())
     recover(url, again, lambda *_: None)
     assert again.seq == alone.seq
-    assert {name: again.rows[table.id] for name, table in again.tables.items()} == {
-        name: alone.rows[table.id] for name, table in alone.tables.items()
+    assert {name: again.rows[table.id] for name, table in again.tables().items()} == {
+        name: alone.rows[table.id] for name, table in alone.tables().items()
     }
     assert [again.registry.id(sid) for sid in again.registry.sids()] == [
         alone.registry.id(sid) for sid in alone.registry.sids()
