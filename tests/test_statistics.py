@@ -290,6 +290,7 @@ def test_it_reads_in_parts_and_archives_them(world: World, first: Outcome) -> No
     assert tuple(rows[0]) == (first.rows["event_log"],) * 2
 
 
+@pytest.mark.slow
 def test_both_ways_of_reading_give_the_same(world: World, first: Outcome) -> None:
     layout, query = TABLES["event_log"]
     queries = [
@@ -343,6 +344,7 @@ def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World,
     assert longest[0] < 2_000
 
 
+@pytest.mark.slow
 def test_since_counts_later_events_only(world: World, first: Outcome) -> None:
     since = NOW - timedelta(days=2)
     if len(list((world.folder / "archive").glob("*/event_log/*"))) == 1:
@@ -412,6 +414,7 @@ def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) 
         ]
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_half_archived_is_not_read(world: World, first: Outcome) -> None:
     rows = world.session.spark.range(3)
     archive = Archive(world.session.spark, str(world.folder / "half"), "database")
@@ -437,6 +440,7 @@ def test_an_archive_ahead_of_its_database_is_refused(world: World, first: Outcom
         world.refresh("ahead")
 
 
+@pytest.mark.slow
 def test_the_bench_in_miniature(world: World, tmp_path: Path) -> None:
     with spark.log_database(50) as (url, folder):
         figures = spark.measure(world.session, url, folder, (300, 3_000))
