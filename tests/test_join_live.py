@@ -460,6 +460,7 @@ def test_another_decomposition_leaves_no_gap() -> None:
                 assert len(listener.of(id, "snapshot")) == 1, "nobody was given a snapshot again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plan",
     ["ref-j+", *(pytest.param(plan, marks=pytest.mark.slow) for plan in ("random:5", "enum-j", "rel-sel"))],
