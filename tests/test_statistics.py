@@ -379,6 +379,7 @@ def test_runs_are_kept_and_can_be_switched_back_to(world: World, first: Outcome)
     assert "there is no run 123456" in refused.stderr
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) -> None:
     """By spark-submit, as it stands; killed while it writes its run, with half of its rows sent."""
     before = world.ask("SELECT id, active FROM prosem.statistics_run ORDER BY id")
