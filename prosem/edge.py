@@ -88,9 +88,10 @@ class Stream:
         """The replay is complete: hand over what was put aside."""
         if self.is_closed:
             return  # it was attached again meanwhile, and another replay brings the rest
-        aside, self._aside = self._aside or [], None
-        for seq, body in aside:
-            self.give("change", seq, body)
+        for seq, body in self._aside or ():
+            if not self.give("change", seq, body):
+                return  # it still stands in the past, and is attached again there
+        self._aside = None
         self.sink.attached(self)
 
 
