@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.bodies import decode
 from api.keyring import Keys, is_loopback
 from api.problems import response
-from prosem.access import Caller
+from prosem.access import Caller, Role
 from prosem.errors import ForbiddenError, ProsemError, RecoveringError, TooLargeError, UnauthorizedError
 
 PUBLIC = frozenset({"/", "/healthz", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
@@ -136,6 +136,21 @@ async def admitted(socket: WebSocket, keys: Keys) -> Caller | None:
         return None
     await dismiss(socket, error)
     return None
+
+
+async def attend(
+    socket: WebSocket, keys: Keys, role: Role, serve: Callable[[Caller], Awaitable[None]]
+) -> None:
+    """Serve a socket whose key has the role, within the key's limits; others are told why not."""
+    caller = await admitted(socket, keys)
+    if caller is None:
+        return
+    try:
+        caller.check(role)
+        with keys.usage.socket(caller, closer(socket)):
+            await serve(caller)
+    except ProsemError as error:
+        await dismiss(socket, error)
 
 
 async def dismiss(socket: WebSocket, error: ProsemError) -> None:

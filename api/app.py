@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
-
 from fastapi import FastAPI
 
 from api import VERSION, problems
 from api.access import Gate
+from api.lifespan import lifespan_of
 from api.routes import (
     console,
     events,
@@ -26,20 +24,11 @@ from api.wiring import Server
 
 def make_app(made: Server) -> FastAPI:
     """The routes over one server, which starts and stops with the application."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        made.start()
-        try:
-            yield
-        finally:
-            await made.close()
-
     app = FastAPI(
         title="ProSem",
         version=VERSION,
         summary="Live SQL subscriptions by the million",
-        lifespan=lifespan,
+        lifespan=lifespan_of(made),
     )
     app.state.server = made
     problems.install(app)

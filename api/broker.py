@@ -7,7 +7,7 @@ import contextlib
 import logging
 import resource
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -20,6 +20,7 @@ from api import VERSION, problems
 from api.access import Gate, caller_of
 from api.forward import Forwarder
 from api.keyring import is_loopback
+from api.lifespan import lifespan_of
 from api.metrics import links
 from api.remote_keys import RemoteKeys
 from api.renewal import Renewal
@@ -264,16 +265,9 @@ class Broker:
 
 def make_broker_app(made: Broker) -> FastAPI:
     """Sockets and the broker's own health; the rest is the server's."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        made.start()
-        try:
-            yield
-        finally:
-            await made.close()
-
-    app = FastAPI(title="ProSem broker", version=VERSION, lifespan=lifespan, docs_url=None, openapi_url=None)
+    app = FastAPI(
+        title="ProSem broker", version=VERSION, lifespan=lifespan_of(made), docs_url=None, openapi_url=None
+    )
     app.state.server = made
     problems.install(app)
     app.add_middleware(Gate, keys=made.keys, forwards=True)

@@ -233,7 +233,8 @@ def stats_refresh(
     data_dir: DataDir = "",
 ) -> None:
     """Compute the statistics anew with Spark; a running server takes them over at once."""
-    from api.statistics import address, refresh
+    from api.database import address
+    from api.statistics import refresh
 
     folder = Settings(data_dir=data_dir).folder
     raise typer.Exit(
@@ -244,7 +245,8 @@ def stats_refresh(
 @stats.command("list")
 def stats_list(database: Database = "", data_dir: DataDir = "") -> None:
     """The runs of the job, and which one is active."""
-    from api.statistics import address, show_runs
+    from api.database import address
+    from api.statistics import show_runs
 
     raise typer.Exit(show_runs(address(database, Settings(data_dir=data_dir).folder)))
 
@@ -256,7 +258,8 @@ def stats_use(
     data_dir: DataDir = "",
 ) -> None:
     """Make another run the active one, such as the one before."""
-    from api.statistics import address, use_run
+    from api.database import address
+    from api.statistics import use_run
 
     raise typer.Exit(use_run(address(database, Settings(data_dir=data_dir).folder), run))
 
@@ -285,7 +288,8 @@ def keys_create(
     data_dir: DataDir = "",
 ) -> None:
     """Make a key and print it; it is stored nowhere and cannot be shown again."""
-    from api.keys import create, database_of
+    from api.database import database_of
+    from api.keys import create
 
     with database_of(database, Settings(data_dir=data_dir).folder) as url:
         raise typer.Exit(create(url, name, tenant, role, rows, limit, json_output))
@@ -298,7 +302,8 @@ def keys_list(
     data_dir: DataDir = "",
 ) -> None:
     """All keys, with what they may do; not the keys themselves."""
-    from api.keys import database_of, show
+    from api.database import database_of
+    from api.keys import show
 
     with database_of(database, Settings(data_dir=data_dir).folder) as url:
         raise typer.Exit(show(url, json_output))
@@ -311,7 +316,8 @@ def keys_revoke(
     data_dir: DataDir = "",
 ) -> None:
     """End a key; sockets that were opened with it are closed."""
-    from api.keys import database_of, revoke
+    from api.database import database_of
+    from api.keys import revoke
 
     with database_of(database, Settings(data_dir=data_dir).folder) as url:
         raise typer.Exit(revoke(url, key))

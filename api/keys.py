@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from api.statistics import address
 from api.wanted import wanted_key
-from prosem.errors import InputError, SetupError
+from prosem.errors import InputError
 from prosem.model import DEFAULT_TENANT
-from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.keys import create_key, load_keys, revoke_key
-from prosem.store.schema import migrate
-
-
-@contextmanager
-def database_of(database: str, folder: Path) -> Iterator[str]:
-    """The database's address; the embedded PostgreSQL is started for the moment if no server runs it."""
-    if database:
-        yield database
-        return
-    try:
-        running = address("", folder)
-    except SetupError:
-        postgres = EmbeddedPostgres(folder)
-        url = postgres.start()
-        try:
-            migrate(url)
-            yield url
-        finally:
-            postgres.stop()
-    else:
-        yield running
 
 
 def create(

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import psycopg
 from rich.console import Console
 from rich.table import Table
 
 from optimizer.statistics import StatisticsError
 from prosem.errors import SetupError
-
-
-def address(database: str, folder: Path) -> str:
-    """The database's address: the one given, or that of the embedded PostgreSQL that runs in the folder."""
-    if database:
-        return database
-    try:
-        password, port = (folder / "password").read_text().strip(), int((folder / "port").read_text())
-        url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem?sslmode=disable&gssencmode=disable"
-        psycopg.connect(url, connect_timeout=5).close()
-    except (OSError, ValueError, psycopg.OperationalError):
-        raise SetupError(
-            f"no PostgreSQL runs in {folder}: start prosem serve, or give --data-dir or --database"
-        ) from None
-    return url
 
 
 def refresh(url: str, archive: str, since: str, master: str, training: int) -> int:

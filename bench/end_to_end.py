@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import httpx
 import numpy as np
 
+from api.database import address
 from api.process import free_port, start_server, wait_ready
 from bench.common import Report, fail, progress
 from bench.listener import Listener
@@ -221,10 +222,7 @@ class Served:
         """Rows a second of COPY in transactions of 2000, with the same content as the event log."""
         import psycopg
 
-        port = (self.folder / "data" / "cluster" / "postmaster.pid").read_text().splitlines()[3]
-        password = (self.folder / "data" / "password").read_text().strip()
-        url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem"
-        with psycopg.connect(url) as connection:
+        with psycopg.connect(address("", self.folder / "data")) as connection:
             connection.execute(
                 "CREATE TABLE raw (seq bigint PRIMARY KEY, table_id integer, old text, new text)"
             )

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cn.geometry import BOTTOM, TOP, Box, Extent, Filters, Point
-from cn.message import Message
+from cn.message import Message, Sent
 from cn.networks.base import Place, Space
 
 Route = tuple[str, ...]  # the brokers still to pass, the last one hosts
 
 
-class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
+class Data(Sent, frozen=True, tag="data"):
     """A message. `route` is what a network needs to carry it on, if its content alone does not say it."""
 
     position: int
@@ -26,7 +26,7 @@ class Data(msgspec.Struct, frozen=True, array_like=True, tag="data"):
     source: str = ""  # the broker that has put in the content, or left it out, if it remembers contents
 
 
-class Placed(msgspec.Struct, frozen=True, array_like=True, tag="place"):
+class Placed(Sent, frozen=True, tag="place"):
     """An id stands at a place from this position on, hosted by the last broker of the route; or it is nowhere.
 
     A broker takes itself off the route before it passes the frame on: with an empty route it has arrived.
@@ -45,7 +45,7 @@ class Placed(msgspec.Struct, frozen=True, array_like=True, tag="place"):
         return self.filters if self.point is None else self.point
 
 
-class Left(msgspec.Struct, frozen=True, array_like=True, tag="left"):
+class Left(Sent, frozen=True, tag="left"):
     """An id is no longer hosted by the last broker of the route."""
 
     position: int
@@ -53,7 +53,7 @@ class Left(msgspec.Struct, frozen=True, array_like=True, tag="left"):
     id: int
 
 
-class Direct(msgspec.Struct, frozen=True, array_like=True, tag="direct"):
+class Direct(Sent, frozen=True, tag="direct"):
     """Something opaque for the edge of the last broker of the route, in order with the messages."""
 
     position: int
@@ -61,14 +61,14 @@ class Direct(msgspec.Struct, frozen=True, array_like=True, tag="direct"):
     body: bytes
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True, tag="mark"):
+class Mark(Sent, frozen=True, tag="mark"):
     """Everything up to this position, and so every message up to `seq`, has been sent on this link."""
 
     position: int
     seq: int
 
 
-class Join(msgspec.Struct, frozen=True, array_like=True, tag="join"):
+class Join(Sent, frozen=True, tag="join"):
     """The last broker of the route (the server, if there is none) has a new neighbour below it."""
 
     position: int
@@ -76,7 +76,7 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag="join"):
     broker: str
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+class Leave(Sent, frozen=True, tag="leave"):
     """The last broker of the route has lost the first of these neighbours, and with it all of them."""
 
     position: int
@@ -84,14 +84,14 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
     brokers: tuple[str, ...]
 
 
-class Summary(msgspec.Struct, frozen=True, array_like=True, tag="summary"):
+class Summary(Sent, frozen=True, tag="summary"):
     """What is asked for at and below the sender, in these spaces, as of a position it has come to."""
 
     position: int
     spaces: tuple[tuple[int, tuple[dict[int, Extent], ...]], ...]
 
 
-class Staged(msgspec.Struct, frozen=True, array_like=True, tag="staged"):
+class Staged(Sent, frozen=True, tag="staged"):
     """A message whose attributes are sealed one by one: a stage opens only those that it filters on.
 
     A column holds what all boxes of a region (or all vectors of attributes) say of one dimension, in the order from the
@@ -110,19 +110,19 @@ class Staged(msgspec.Struct, frozen=True, array_like=True, tag="staged"):
         return self.head
 
 
-class Lease(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
+class Lease(Sent, frozen=True, tag="lease"):
     """The sender is there, and still asks for everything it has asked for."""
 
     broker: str
 
 
-class Lost(msgspec.Struct, frozen=True, array_like=True, tag="lost"):
+class Lost(Sent, frozen=True, tag="lost"):
     """A broker has not renewed its lease; on the way up to the server."""
 
     broker: str
 
 
-class Seek(msgspec.Struct, frozen=True, array_like=True, tag="seek"):
+class Seek(Sent, frozen=True, tag="seek"):
     """Where is a place to be hosted, so that like subscriptions are together? On the way down."""
 
     number: int
@@ -136,20 +136,20 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag="seek"):
         return self.filters if self.point is None else self.point
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True, tag="found"):
+class Found(Sent, frozen=True, tag="found"):
     """The broker that is to host what was sought; on the way up to the server."""
 
     number: int
     broker: str
 
 
-class Advertise(msgspec.Struct, frozen=True, array_like=True, tag="advertise"):
+class Advertise(Sent, frozen=True, tag="advertise"):
     """Events of this space come from where this frame comes from."""
 
     space: int
 
 
-class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag="subscribe"):
+class Subscribe(Sent, frozen=True, tag="subscribe"):
     """The sender asks for what a filter holds, under a key of its own: the variable that it may update."""
 
     number: int
@@ -158,7 +158,7 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag="subscribe"):
     filter: dict[int, Extent]
 
 
-class Update(msgspec.Struct, frozen=True, array_like=True, tag="update"):
+class Update(Sent, frozen=True, tag="update"):
     """Some attributes of a filter that the sender has asked for are others now; None: not constrained."""
 
     number: int
@@ -167,7 +167,7 @@ class Update(msgspec.Struct, frozen=True, array_like=True, tag="update"):
     changes: dict[int, Extent | None]
 
 
-class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag="unsubscribe"):
+class Unsubscribe(Sent, frozen=True, tag="unsubscribe"):
     """The sender no longer asks for this."""
 
     number: int
@@ -175,7 +175,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag="unsubscribe
     key: int
 
 
-class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
+class Ack(Sent, frozen=True, tag="ack"):
     """A request is in force up to the publishers; `complete` is False if a broker on the way did not answer in time."""
 
     number: int
@@ -183,7 +183,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
     client: str = ""  # whose request it was; empty between brokers
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True, tag="told"):
+class Told(Sent, frozen=True, tag="told"):
     """A message for these clients of a broker."""
 
     message: Message
@@ -207,7 +207,7 @@ class Zone(NamedTuple):
     bordering: tuple[Bordering, ...]
 
 
-class Zones(msgspec.Struct, frozen=True, array_like=True, tag="zones"):
+class Zones(Sent, frozen=True, tag="zones"):
     """The zones that a broker keeps from this epoch on; nobody is at the brokers that are lost."""
 
     position: int
@@ -216,7 +216,7 @@ class Zones(msgspec.Struct, frozen=True, array_like=True, tag="zones"):
     lost: tuple[str, ...] = ()
 
 
-class Stands(msgspec.Struct, frozen=True, array_like=True, tag="stands"):
+class Stands(Sent, frozen=True, tag="stands"):
     """Somebody hosted by a broker stands at a point of a zone from this position on; `number` says which standing."""
 
     position: int
@@ -228,45 +228,45 @@ class Stands(msgspec.Struct, frozen=True, array_like=True, tag="stands"):
     point: Point
 
 
-class Stood(msgspec.Struct, frozen=True, array_like=True, tag="stood"):
+class Stood(Sent, frozen=True, tag="stood"):
     """A standing has ended at this position."""
 
     position: int
     number: int
 
 
-class Known(msgspec.Struct, frozen=True, array_like=True, tag="known"):
+class Known(Sent, frozen=True, tag="known"):
     """Everything about standings up to this position has been told."""
 
     position: int
 
 
-class Covered(msgspec.Struct, frozen=True, array_like=True, tag="covered"):
+class Covered(Sent, frozen=True, tag="covered"):
     """A message has been brought wherever the frame of this route was to bring it."""
 
     position: int
     route: bytes
 
 
-class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
+class Load(Sent, frozen=True, tag="load"):
     """How many messages have passed each of these zones since this was last told."""
 
     visits: tuple[tuple[int, int], ...]
 
 
-class Have(msgspec.Struct, frozen=True, array_like=True, tag="have"):
+class Have(Sent, frozen=True, tag="have"):
     """The sender has the content of this digest now, and understands the digest in its place."""
 
     digest: bytes
 
 
-class Fetch(msgspec.Struct, frozen=True, array_like=True, tag="fetch"):
+class Fetch(Sent, frozen=True, tag="fetch"):
     """The sender needs the content of a digest that it was told without it."""
 
     digest: bytes
 
 
-class Content(msgspec.Struct, frozen=True, array_like=True, tag="content"):
+class Content(Sent, frozen=True, tag="content"):
     """The content of a digest."""
 
     digest: bytes

@@ -9,7 +9,11 @@ import msgspec
 from cn.geometry import Region
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """Whatever is sent: never changed, and written as an array, without the names of its fields."""
+
+
+class Message(Sent, frozen=True):
     """One reformulated message.
 
     It concerns the points of `space` under `topic` (the encoded equality values, b"" without any) that lie in

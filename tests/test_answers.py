@@ -14,7 +14,7 @@ import pytest
 
 from prosem.columns import column_type
 from prosem.wire import encode
-from tests.conftest import ServerProcess
+from tests.asked import Served, serving
 from tests.live import Api, Json, in_any_order
 
 Chance = random.Random
@@ -163,21 +163,11 @@ def told(answer: Json | None) -> Any:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Api, psycopg.Connection[Any]]]:
-    made = ServerProcess()
-    with Api(made.start()) as api:
-        data = made.folder / "data"
-        port = (data / "cluster" / "postmaster.pid").read_text().splitlines()[3]
-        password = (data / "password").read_text().strip()
-        url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem"
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET search_path TO tenant_default")
-            connection.execute("SET timezone TO 'UTC'")
-            yield api, connection
-    made.remove()
+def served() -> Iterator[Served]:
+    yield from serving()
 
 
-def check(served: tuple[Api, psycopg.Connection[Any]], seed: int, rounds: int, subscriptions: int) -> None:
+def check(served: Served, seed: int, rounds: int, subscriptions: int) -> None:
     api, connection = served
     some = Population(api, connection, Chance(seed))
     some.publish(10)
@@ -197,18 +187,18 @@ def check(served: tuple[Api, psycopg.Connection[Any]], seed: int, rounds: int, s
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_answers_are_those_of_postgresql(served: tuple[Api, psycopg.Connection[Any]], seed: int) -> None:
+def test_answers_are_those_of_postgresql(served: Served, seed: int) -> None:
     check(served, seed, rounds=5, subscriptions=15)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_more_answers(served: tuple[Api, psycopg.Connection[Any]], seed: int) -> None:
+def test_more_answers(served: Served, seed: int) -> None:
     check(served, seed, rounds=20, subscriptions=60)
 
 
 @pytest.mark.parametrize("kind", ORDERED)
-def test_ranges_and_extremes_of_every_type(served: tuple[Api, psycopg.Connection[Any]], kind: str) -> None:
+def test_ranges_and_extremes_of_every_type(served: Served, kind: str) -> None:
     """x and y both of one type, over parameters instead of constants in the text."""
     api, connection = served
     chance = Chance(kind)

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
-import psycopg
 import pytest
 
+from tests.asked import Served, serving
 from tests.conftest import ServerProcess
 from tests.live import Api, Json, Refused, Socket, delete, in_any_order, insert, update, upsert
 from tests.test_answers import VALUES, literal, plain
 
-Served = tuple[Api, psycopg.Connection[Any]]
 KEYS = 6  # rows of a table
 _numbers = count(1)
 
@@ -204,20 +203,6 @@ def sql_literal(kind: str, value: Any) -> str:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     yield from serving()
-
-
-def serving(*options: str) -> Iterator[Served]:
-    made = ServerProcess(*options)
-    with Api(made.start()) as api:
-        data = made.folder / "data"
-        port = (data / "cluster" / "postmaster.pid").read_text().splitlines()[3]
-        password = (data / "password").read_text().strip()
-        url = f"postgresql://prosem:{password}@127.0.0.1:{port}/prosem"
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET search_path TO tenant_default")
-            connection.execute("SET timezone TO 'UTC'")
-            yield api, connection
-    made.remove()
 
 
 def changes(listener: Socket, id: str) -> list[tuple[int, list[str], list[str]]]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 
-from api.access import Disconnected, admitted, caller_of, closer, dismiss, received
+from api.access import Disconnected, attend, caller_of, received
 from api.answers import answer, server
 from api.bodies import body, body_limit, decode, lines
 from api.documents import EVENTS, TRANSACTION, documented
@@ -214,15 +214,7 @@ def _number(error: ProsemError) -> int:
 async def publish_stream(socket: WebSocket) -> None:
     """A publisher's stream: many requests may be under way, the answers come in their order."""
     made: Server = socket.app.state.server
-    caller = await admitted(socket, made.keys)
-    if caller is None:
-        return
-    try:
-        caller.check(Role.PUBLISHER)
-        with made.keys.usage.socket(caller, closer(socket)):
-            await _publish_all(made, caller, socket)
-    except ProsemError as error:
-        await dismiss(socket, error)
+    await attend(socket, made.keys, Role.PUBLISHER, lambda caller: _publish_all(made, caller, socket))
 
 
 async def _publish_all(made: Server, caller: Caller, socket: WebSocket) -> None:

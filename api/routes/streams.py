@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import StreamingResponse
 
-from api.access import Disconnected, admitted, caller_of, closer, dismiss, received
+from api.access import Disconnected, attend, caller_of, received
 from api.bodies import decode
 from api.documents import documented
 from api.frames import send_all
@@ -50,15 +50,7 @@ def frame(item: Item) -> bytes:
 @router.websocket("/v1/stream")
 async def stream(socket: WebSocket) -> None:
     made: Listening = socket.app.state.server
-    caller = await admitted(socket, made.keys)
-    if caller is None:
-        return
-    try:
-        caller.check(Role.SUBSCRIBER)
-        with made.keys.usage.socket(caller, closer(socket)):
-            await _serve(made, caller, socket)
-    except ProsemError as error:
-        await dismiss(socket, error)
+    await attend(socket, made.keys, Role.SUBSCRIBER, lambda caller: _serve(made, caller, socket))
 
 
 async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:

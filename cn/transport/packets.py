@@ -12,11 +12,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cn.message import Sent
+
 WINDOW = 64  # packets under way
 PACKET_BYTES = 256 << 10
 
 
-class Packet(msgspec.Struct, frozen=True, array_like=True):
+class Packet(Sent, frozen=True):
     """`body` is a list of items in MessagePack, or a piece of one; the last piece says so."""
 
     sender: str

@@ -7,9 +7,10 @@ from collections import deque
 import msgspec
 
 from cn.frames import Frame
+from cn.message import Sent
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
+class Segment(Sent, frozen=True, tag="segment"):
     """A frame with its number on this link in this session."""
 
     session: int
@@ -17,7 +18,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
     frame: Frame
 
 
-class Acknowledgement(msgspec.Struct, frozen=True, array_like=True, tag="ack"):
+class Acknowledgement(Sent, frozen=True, tag="ack"):
     """Every segment up to this number has come."""
 
     session: int

@@ -14,6 +14,7 @@ import msgspec
 
 from cn.frames import read_extreme, write_extreme
 from cn.geometry import Extent
+from cn.message import Sent
 from cn.networks.base import Space
 from prosem import commands as c
 from prosem import errors
@@ -27,7 +28,7 @@ from prosem.types.registry import recognise
 
 
 # -- up ------------------------------------------------------------------------------------------------------------
-class Attach(msgspec.Struct, frozen=True, array_like=True, tag="attach"):
+class Attach(Sent, frozen=True, tag="attach"):
     """Start a stream after this seq (None: with a snapshot). The token is never used again by this broker.
 
     The last three are the scope of the key that the listener came with: the broker has asked the server whose it is.
@@ -41,7 +42,7 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag="attach"):
     own: bool
 
 
-class Leave(msgspec.Struct, frozen=True, array_like=True, tag="leave"):
+class Leave(Sent, frozen=True, tag="leave"):
     """Nobody listens to a subscription here; it had last been hosted by the answer to this token."""
 
     sid: int
@@ -56,7 +57,7 @@ def attach(token: int, command: c.Attach) -> Attach:
 
 
 # -- down ----------------------------------------------------------------------------------------------------------
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class Place(Sent, frozen=True):
     """A `Bound`: a point, filters, or neither."""
 
     topic: bytes
@@ -64,7 +65,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     filters: tuple[dict[int, Extent], ...] | None = None
 
 
-class Stated(msgspec.Struct, frozen=True, array_like=True, tag="stated"):
+class Stated(Sent, frozen=True, tag="stated"):
     """A statement and the tables it names, each after the one it extends: (id, tenant, definition)."""
 
     statement: int
@@ -73,7 +74,7 @@ class Stated(msgspec.Struct, frozen=True, array_like=True, tag="stated"):
     tables: tuple[tuple[int, str, JsonObject], ...]
 
 
-class Hosted(msgspec.Struct, frozen=True, array_like=True, tag="hosted"):
+class Hosted(Sent, frozen=True, tag="hosted"):
     """The answer to an Attach: see `prosem.commands.Hosted`."""
 
     token: int
@@ -90,23 +91,23 @@ class Hosted(msgspec.Struct, frozen=True, array_like=True, tag="hosted"):
     state: bytes | None
 
 
-class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
+class Moved(Sent, frozen=True, tag="moved"):
     sid: int
     place: Place | None
     state: bytes | None
 
 
-class Rearranged(msgspec.Struct, frozen=True, array_like=True, tag="rearranged"):
+class Rearranged(Sent, frozen=True, tag="rearranged"):
     """What edges hold of a space is of no use any more: its streams are attached again."""
 
     space: int
 
 
-class Gone(msgspec.Struct, frozen=True, array_like=True, tag="gone"):
+class Gone(Sent, frozen=True, tag="gone"):
     sid: int
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+class Refused(Sent, frozen=True, tag="refused"):
     """An Attach failed."""
 
     token: int
@@ -114,7 +115,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
     detail: str
 
 
-class Replayed(msgspec.Struct, frozen=True, array_like=True, tag="replayed"):
+class Replayed(Sent, frozen=True, tag="replayed"):
     """Changes of the past for the stream of this token. After the last ones it has reached the present (`done`), or must be
     attached again where it stands (`lags`)."""
 

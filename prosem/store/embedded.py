@@ -54,6 +54,12 @@ _PAUSE_S = 0.05
 _AGAIN = ("pre-existing shared memory block", "already exists", "Address already in use", "could not bind")
 
 
+def url_of(data_dir: Path, port: int) -> str:
+    """The address of the PostgreSQL of a data folder, with the password in it: not for logs."""
+    password = (data_dir / "password").read_text().strip()
+    return f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}?sslmode=disable&gssencmode=disable"
+
+
 class EmbeddedPostgres:
     """Starts, adopts, watches and stops the PostgreSQL of one data folder. Used by one thread at a time."""
 
@@ -126,8 +132,7 @@ class EmbeddedPostgres:
         """The address for psycopg, with the password in it: not for logs."""
         if self.port is None:
             raise SetupError("the embedded PostgreSQL is not running")
-        password = (self.data_dir / "password").read_text().strip()
-        return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{DATABASE}?sslmode=disable&gssencmode=disable"
+        return url_of(self.data_dir, self.port)
 
     @property
     def pid(self) -> int | None:

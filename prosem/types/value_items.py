@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,6 +21,20 @@ from prosem.types.value_measure import FINE, Measure, value_of
 from prosem.wire import decode, is_same
 
 Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
+
+
+@contextmanager
+def on_a_copy(items: dict[bytes, Any], topic: bytes) -> Iterator[None]:
+    """What happens to an item meanwhile happens to a copy of it: an event back would tell others something."""
+    item = items.get(topic)
+    if item is not None:
+        items[topic] = deepcopy(item)
+    try:
+        yield
+    finally:
+        items.pop(topic, None)
+        if item is not None:
+            items[topic] = item
 
 
 class Plain:

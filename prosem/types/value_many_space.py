@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple
 
 from cn.geometry import EVERYTHING, Box, Interval, Region
@@ -18,7 +17,7 @@ from prosem.index.radius_pairs import RadiusPairs
 from prosem.model import Delta, JsonObject, Mark
 from prosem.types.base import Bound, Draft, Rows
 from prosem.types.sketched import Sketched
-from prosem.types.value_items import Items
+from prosem.types.value_items import Items, on_a_copy
 from prosem.types.value_many_places import ALL, Place, Selected, read, written
 from prosem.wire import decode, encode, is_same
 
@@ -259,18 +258,13 @@ class ManySpace(Sketched):
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Told | None]:
-        """What an event would do to a copy of what is known of the item; an event back would tell others something."""
-        topic, changed = self._kind.topic(delta.key), dict(self._changed)
-        item = self._items.get(topic)
-        if item is not None:
-            self._items[topic] = deepcopy(item)
+        """What an event would do to what is known of the item."""
+        changed = dict(self._changed)
         try:
-            yield self.step(delta)
+            with on_a_copy(self._items, self._kind.topic(delta.key)):
+                yield self.step(delta)
         finally:
             self._changed = changed
-            self._items.pop(topic, None)
-            if item is not None:
-                self._items[topic] = item
 
     def regions(self, description: Told) -> list[tuple[bytes, Region]]:
         return [(topic, region) for _, region in description.before for topic in (ALL, description.topic)]

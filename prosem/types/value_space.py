@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, cast
 
 import msgspec
@@ -22,7 +21,7 @@ from prosem.index.labels import Label
 from prosem.model import Delta, Mark
 from prosem.types.base import LOGGED_ONLY, SENT_ONLY, Bound, Draft, Rows
 from prosem.types.point_space import PointSpace
-from prosem.types.value_items import Fired, Items, Plain
+from prosem.types.value_items import Fired, Items, Plain, on_a_copy
 from prosem.wire import encode
 
 
@@ -178,16 +177,9 @@ class ValueSpace(PointSpace):
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Told | None]:
-        """What an event would do to a copy of the item's tree; an event back would tell others something."""
-        topic = self._kind.topic(delta.key)
-        item = self._items.get(topic)
-        if item is not None:
-            self._items[topic] = deepcopy(item)
-        try:
+        """What an event would do to the item's tree."""
+        with on_a_copy(self._items, self._kind.topic(delta.key)):
             yield self.step(delta)
-        finally:
-            if item is not None:
-                self._items[topic] = item
 
     def regions(self, description: Told) -> list[tuple[bytes, Region]]:
         return [(description.topic, description.region)]
