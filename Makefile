@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url
 
 .PHONY: install tools demo serve test check format stress bench acceptance lock clean
@@ -30,7 +31,7 @@ tools: $(DEV)            ## what the tests need beside Python: a browser, Node.j
 	@tests/tools.sh $(BIN)/python
 
 test: tools              ## everything that must hold, on real parts
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(DEV)            ## style, types and layers
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -41,7 +42,7 @@ format: $(DEV)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 stress: tools            ## the long checks, seeds printed
-	$(BIN)/python -m pytest -m "slow or not slow" --stress
+	$(PYTEST) --stress
 
 bench: $(DEV)            ## every benchmark at full size
 	$(BIN)/prosem bench all

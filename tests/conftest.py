@@ -20,6 +20,7 @@ from api.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
 
 BOOT_S = 90.0
+LONGEST = {"test_statistics", "test_acceptance", "test_value_live", "test_value_recovery", "test_attach"}  # begin first
 # No test asserts a time; a busy machine must not fail one either.
 hypothesis.settings.register_profile(
     "prosem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -32,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     if not config.getoption("--stress"):
         skip = pytest.mark.skip(reason="long; run by make stress")
         for item in items:

@@ -153,7 +153,7 @@ def test_a_standby_gives_up_when_cancelled(server: EmbeddedPostgres) -> None:
         EmbeddedPostgres(server.data_dir).start(standby=True, cancelled=lambda: next(answers))
 
 
-@pytest.mark.parametrize("pid", [2**22 + 12345, os.getpid(), -5])
+@pytest.mark.parametrize("pid", [2**22 + 12345, os.getpid(), -5], ids=["none", "this", "wrong"])
 def test_a_stale_pid_file_is_nobody(server: EmbeddedPostgres, pid: int) -> None:
     """No such process, a process that is something else by now, and nonsense."""
     (server.cluster / "postmaster.pid").write_text(
