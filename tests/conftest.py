@@ -20,7 +20,13 @@ from api.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
 
 BOOT_S = 90.0
-LONGEST = {"test_statistics", "test_acceptance", "test_value_live", "test_value_recovery", "test_attach"}  # begin first
+LONGEST = {
+    "test_statistics",
+    "test_acceptance",
+    "test_value_live",
+    "test_value_recovery",
+    "test_attach",
+}  # begin first
 # No test asserts a time; a busy machine must not fail one either.
 hypothesis.settings.register_profile(
     "prosem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
