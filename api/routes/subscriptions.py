@@ -20,8 +20,8 @@ from prosem.language.notify import check_notify
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.model import JsonObject
-from prosem.state import MAX_ID_LENGTH
 from prosem.store.replay import ListedSubscription
+from prosem.subscribing import MAX_ID_LENGTH
 from prosem.types.registry import TYPES
 
 router = APIRouter(prefix="/v1", tags=["subscriptions"])
