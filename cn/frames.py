@@ -206,21 +206,55 @@ class Zone(NamedTuple):
     box: Box
     bordering: tuple[Bordering, ...]
 
+    def holds(self, point: Point) -> bool:
+        return all(code in side for side, code in zip(self.box, point, strict=True))
+
 
 class Zones(Sent, frozen=True, tag="zones"):
     """The zones that a broker keeps from this epoch on; nobody is at the brokers that are lost."""
 
     position: int
     epoch: int
-    zones: tuple[Zone, ...]
+    parts: tuple[Zone, ...]
+    lost: tuple[str, ...] = ()
+
+
+class Branch(NamedTuple):
+    """A page below another: its number, who keeps it, and its keys, from `low` up to before `high`."""
+
+    number: int
+    owners: tuple[str, ...]
+    low: Point | None
+    high: Point | None
+
+
+class Page(NamedTuple):
+    """A page of a distributed B-tree, with those below it; a leaf has none."""
+
+    number: int
+    space: int
+    low: Point | None
+    high: Point | None
+    branches: tuple[Branch, ...]
+
+    def holds(self, point: Point) -> bool:
+        return not (self.low is not None and point < self.low) and (self.high is None or point < self.high)
+
+
+class Pages(Sent, frozen=True, tag="pages"):
+    """The pages that a broker keeps from this epoch on; nobody is at the brokers that are lost."""
+
+    position: int
+    epoch: int
+    parts: tuple[Page, ...]
     lost: tuple[str, ...] = ()
 
 
 class Stands(Sent, frozen=True, tag="stands"):
-    """Somebody hosted by a broker stands at a point of a zone from this position on; `number` says which standing."""
+    """Somebody hosted by a broker stands at a point of a part from this position on; `number` says which standing."""
 
     position: int
-    zone: int
+    part: int
     number: int
     host: str
     space: Space
@@ -249,7 +283,7 @@ class Covered(Sent, frozen=True, tag="covered"):
 
 
 class Load(Sent, frozen=True, tag="load"):
-    """How many messages have passed each of these zones since this was last told."""
+    """How many messages have passed each of these zones or pages since this was last told."""
 
     visits: tuple[tuple[int, int], ...]
 
@@ -289,6 +323,7 @@ Frame = (
     | Seek
     | Found
     | Zones
+    | Pages
     | Stands
     | Stood
     | Known
@@ -304,6 +339,7 @@ FromServer = (
     Data | Placed | Left | Direct | Mark | Join | Leave
 )  # what comes down a tree, each with a position
 Carrier = Data | Staged  # what carries a message
+Parts = Zones | Pages  # what brokers keep of spaces
 
 _EXTREMES = {0: BOTTOM, 1: TOP}  # by the code of their extension type
 

@@ -14,12 +14,14 @@ CASES = {
     **{name: (name, {"fan_out": 3}) for name in SCHEMES},
     "cbn-lub": ("cbn", {"fan_out": 3, "lub": True, "threshold": 2}),
     "cbn-disjunction": ("cbn", {"fan_out": 3, "lub": True, "threshold": 10**6}),
-    "can-routed": ("can", {"zone": 2, "routed": True}),
+    "can-routed": ("can", {"least": 2, "routed": True}),
+    "range-tree-deep": ("range-tree", {"least": 2, "fan_out": 2}),
     "multicast-star": ("multicast", {"fan_out": 2, "repository": 2, "directory": 3}),
     "cbn-star": ("cbn", {"fan_out": 2, "repository": 0}),
     "cbn-star-mixed": ("cbn", {"fan_out": 2, "repository": 1, "plain": ("b0", "b3", "b7")}),
     "stages-star": ("stages", {"fan_out": 2, "repository": 1}),
-    "can-star": ("can", {"zone": 2, "repository": 1, "plain": ("b2",)}),
+    "range-tree-star": ("range-tree", {"least": 2, "fan_out": 3, "repository": 1, "plain": ("b2",)}),
+    "can-star": ("can", {"least": 2, "repository": 1, "plain": ("b2",)}),
 }
 BAD = {"drop": 0.15, "duplicate": 0.15, "delay": 5.0}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cn.geometry import Box, Interval
 from cn.message import Message
 from cn.networks.base import Space
-from cn.networks.can_root import CanRoot
+from cn.networks.can import CanRoot
 from cn.networks.registry import make_simulated
 from cn.networks.zones import ZoneMap, holds, meets, spreads, towards
 

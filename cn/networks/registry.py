@@ -6,18 +6,19 @@ from typing import Any
 
 from cn.networks.base import Deliver, Factory, Network, Release
 from cn.networks.bloom import BLOOM
-from cn.networks.can_root import CAN
+from cn.networks.can import CAN
 from cn.networks.cbn import CBN
 from cn.networks.local import LocalNetwork
 from cn.networks.multicast import MULTICAST
 from cn.networks.node import Scheme
+from cn.networks.range_tree import RANGE_TREE
 from cn.networks.simulated import Simulated
 from cn.networks.stages import STAGES
 from cn.networks.unicast import UNICAST
 from cn.payload import remembering
 
 SCHEMES: dict[str, Scheme] = {
-    scheme.name: remembering(scheme) for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN, BLOOM)
+    scheme.name: remembering(scheme) for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN, RANGE_TREE, BLOOM)
 }
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 

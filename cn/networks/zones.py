@@ -59,6 +59,9 @@ class ZoneMap:
             at = at.below if low is None or low < at.at else at.above
         return at
 
+    def numbers(self) -> Iterable[int]:
+        return self.boxes
+
     def bordering(self, zone: int) -> list[int]:
         return sorted(self._bordering[zone])
 
