@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import re
 import struct
+import sys
 import time
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
@@ -73,6 +74,8 @@ class Listener:
     def _wait(self, condition: Any, seconds: float, text: str) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
+            if not self._process.is_alive():
+                raise ChildProcessError("the listener has ended")
             if time.monotonic() > deadline:
                 raise TimeoutError(text)
             time.sleep(0.001)
@@ -109,8 +112,11 @@ class Frames(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         key = base64.b64encode(os.urandom(16)).decode()
+        host = "{}:{}".format(
+            *transport.get_extra_info("peername")
+        )  # a server without keys is asked by its own name
         transport.write(
-            f"GET /v1/stream HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"GET /v1/stream HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
 
@@ -121,6 +127,8 @@ class Frames(asyncio.Protocol):
             if not separator:
                 self._buffer = head
                 return
+            if not head.startswith(b"HTTP/1.1 101 "):
+                sys.exit(f"the stream was refused: {head.splitlines()[0].decode()}")
             self._is_open = True
             for id in self._ids:
                 self._transport.write(_masked(json.dumps({"op": "attach", "id": id}).encode()))
