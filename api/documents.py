@@ -75,43 +75,32 @@ JOIN = {
     },
     "example": {"name": "broker-1", "url": "http://127.0.0.1:8081"},
 }
-EVENTS = {
-    "type": "object",
-    "required": ["events"],
-    "properties": {
-        "events": {
-            "type": "array",
-            "minItems": 1,
-            "items": _EVENT,
-        }
+
+
+def _events(one: dict[str, Any], *examples: dict[str, Any]) -> dict[str, Any]:
+    """A body with at least one event of this kind."""
+    return {
+        "type": "object",
+        "required": ["events"],
+        "properties": {"events": {"type": "array", "minItems": 1, "items": one}},
+        "example": {"events": list(examples)},
+    }
+
+
+EVENTS = _events(_EVENT, {"op": "upsert", "row": {"symbol": "IBM", "risk": 30, "per": 11.5}})
+TRANSACTION = _events(
+    {
+        "type": "object",
+        "required": ["table", "op"],
+        "properties": {
+            "table": {"type": "string"},
+            **_EVENT["properties"],
+            "op": {"enum": ["insert", "upsert", "update", "delete", "truncate"]},
+        },
     },
-    "example": {"events": [{"op": "upsert", "row": {"symbol": "IBM", "risk": 30, "per": 11.5}}]},
-}
-TRANSACTION = {
-    "type": "object",
-    "required": ["events"],
-    "properties": {
-        "events": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["table", "op"],
-                "properties": {
-                    "table": {"type": "string"},
-                    **_EVENT["properties"],
-                    "op": {"enum": ["insert", "upsert", "update", "delete", "truncate"]},
-                },
-            },
-        }
-    },
-    "example": {
-        "events": [
-            {"table": "accounts", "op": "update", "key": {"id": 1}, "set": {"balance": 90}},
-            {"table": "history", "op": "insert", "row": {"id": 7, "account": 1, "delta": -10}},
-        ]
-    },
-}
+    {"table": "accounts", "op": "update", "key": {"id": 1}, "set": {"balance": 90}},
+    {"table": "history", "op": "insert", "row": {"id": 7, "account": 1, "delta": -10}},
+)
 _PARAMS = {"type": "object", "example": {"lo": 20, "hi": 40}}
 SUBSCRIPTION = {
     "type": "object",

@@ -44,15 +44,16 @@ def errors() -> str:
     """Every class of the tree that has a code of its own, parents first."""
 
     def walk(kind: type[ProsemError], depth: int = 0) -> Rows:
-        yield [
-            "&emsp;" * depth + f"[`{kind.code}`](#{kind.code})",
-            str(kind.status),
-            kind.title,
-            code(kind.__name__),
-        ]
+        if "code" in vars(kind):  # else it only has something that its children share
+            yield [
+                "&emsp;" * depth + f"[`{kind.code}`](#{kind.code})",
+                str(kind.status),
+                kind.title,
+                code(kind.__name__),
+            ]
         for child in kind.__subclasses__():
             if child.__module__ == kind.__module__:
-                yield from walk(child, depth + 1)
+                yield from walk(child, depth + ("code" in vars(kind)))
 
     return table(["code", "status", "title", "class"], walk(ProsemError))
 

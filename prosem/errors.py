@@ -7,12 +7,13 @@
     │   └── TooLargeError           413  too-large            a limit of the configuration
     ├── UnauthorizedError           401  unauthorized         no key, or one that is not known
     ├── ForbiddenError              403  forbidden            the key has not the role for it
-    ├── LimitError                  429  limit                a limit of the key; try again after `retry_after_s`
     ├── NotFoundError               404  not-found
     ├── ConflictError               409  conflict             the present state forbids it
-    ├── BusyError                   503  busy                 try again after `retry_after_s`
-    │   ├── RecoveringError         503  recovering           indexes are being rebuilt
-    │   └── CommitError             503  commit-failed        PostgreSQL refused a batch; nothing of it was applied
+    ├── LaterError                                            try again after `retry_after_s`
+    │   ├── LimitError              429  limit                a limit of the key
+    │   └── BusyError               503  busy                 too much waits
+    │       ├── RecoveringError     503  recovering           indexes are being rebuilt
+    │       └── CommitError         503  commit-failed        PostgreSQL refused a batch; nothing of it was applied
     └── SetupError                  500  setup                the installation: wrong schema, taken database, no PostgreSQL
 
 A code never changes its meaning; `docs/errors.md` explains each one and a test compares the two.
@@ -96,12 +97,16 @@ class ForbiddenError(ProsemError):
     code, status, title = "forbidden", 403, "The key does not allow this"
 
 
-class LimitError(ProsemError):
-    code, status, title = "limit", 429, "A limit of the key is reached"
+class LaterError(ProsemError):
+    """The same request may be taken after `retry_after_s`."""
 
     def __init__(self, detail: str, at: str | None = None, retry_after_s: int = 1) -> None:
         super().__init__(detail, at)
         self.retry_after_s = retry_after_s
+
+
+class LimitError(LaterError):
+    code, status, title = "limit", 429, "A limit of the key is reached"
 
 
 class NotFoundError(ProsemError):
@@ -112,12 +117,8 @@ class ConflictError(ProsemError):
     code, status, title = "conflict", 409, "The present state does not allow this"
 
 
-class BusyError(ProsemError):
+class BusyError(LaterError):
     code, status, title = "busy", 503, "The server is busy"
-
-    def __init__(self, detail: str, at: str | None = None, retry_after_s: int = 1) -> None:
-        super().__init__(detail, at)
-        self.retry_after_s = retry_after_s
 
 
 class RecoveringError(BusyError):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,15 +14,15 @@ from psycopg import sql
 from api.attach.slot import connect
 from prosem.columns import column_type
 from prosem.wire import decode_exact
+from tests.conftest import CommandProcess
 
 WAIT_S = 60.0
 
 
-class Attacher:
+class Attacher(CommandProcess):
     def __init__(self, source: str, server: str, tables: str, log: Path, *options: str) -> None:
         self.source, self.log = source, log
         self.arguments = [source, "--url", server, "--tables", tables, "--report", "1", *options]
-        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def said(self) -> str:
@@ -34,9 +30,7 @@ class Attacher:
         return self.log.read_text(errors="replace")
 
     def start(self, *options: str) -> None:
-        command = [sys.executable, "-m", "api.cli", "attach", *self.arguments, *options]
-        with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self.launch(self.log, "attach", *self.arguments, *options)
 
     def begin(self) -> None:
         """Start it and wait until it has copied what it must, and follows."""
@@ -47,16 +41,6 @@ class Attacher:
             assert self.process.poll() is None, self.said[-3000:]
             assert time.monotonic() < deadline, self.said[-3000:]
             time.sleep(0.05)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(40)
 
     def catch_up(self, *options: str) -> None:
         """Follow until the source's log as of now is applied."""

@@ -18,6 +18,7 @@ import pytest
 
 from api.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
+from tests.live import Api
 
 BOOT_S = 90.0
 LONGEST = {
@@ -64,15 +65,38 @@ def postgres() -> Iterator[EmbeddedPostgres]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-class ServerProcess:
-    """`prosem serve` (or `prosem broker`) as a user starts it, in a process group of its own."""
+class CommandProcess:
+    """A command of ours as a user starts it, in a process group of its own; what it says goes to a file."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, said: Path, *arguments: str) -> None:
+        with open(said, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "api.cli", *arguments], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it as Ctrl-C does; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(40)
+
+
+class ServerProcess(CommandProcess):
+    """`prosem serve` or `prosem broker`."""
 
     def __init__(
         self, *options: str, folder: Path | None = None, command: str = "serve", port: int | None = None
     ) -> None:
         self.options, self.command, self.port = options, command, port
         self.folder = folder or open_folder("prosem-server-")
-        self.process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     @property
@@ -82,11 +106,10 @@ class ServerProcess:
     def start(self, wait: bool = True) -> str:
         port = self.port or free_port()
         self.url = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "api.cli", self.command, "--port", str(port), *self.options]
+        arguments = [self.command, "--port", str(port), *self.options]
         if self.command == "serve" and "--database" not in self.options:
-            command += ["--data-dir", str(self.folder / "data")]
-        with open(self.folder / "server.log", "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            arguments += ["--data-dir", str(self.folder / "data")]
+        self.launch(self.folder / "server.log", *arguments)
         if wait:
             self.wait_ready()
         return self.url
@@ -103,18 +126,6 @@ class ServerProcess:
             time.sleep(0.05)
         raise AssertionError(f"the server did not become ready:\n{self.log[-3000:]}")
 
-    def kill(self) -> None:
-        assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        """End it as Ctrl-C does; its exit code."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(40)
-
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -126,6 +137,12 @@ def server() -> Iterator[str]:
     made = ServerProcess()
     yield made.start()
     made.remove()
+
+
+@pytest.fixture
+def api(server: str) -> Iterator[Api]:
+    with Api(server) as made:
+        yield made
 
 
 @pytest.fixture

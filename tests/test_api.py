@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -19,12 +18,6 @@ from tests.live import Api, Refused, insert
 from tests.test_store_support import empty_database
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "double precision"}
-
-
-@pytest.fixture
-def api(server: str) -> Iterator[Api]:
-    with Api(server) as api:
-        yield api
 
 
 # -- operating ---------------------------------------------------------------------------------------------

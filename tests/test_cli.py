@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ def run(*arguments: str, stdin: str | None = None, timeout_s: float = 90, **vari
         check=False,
         env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | variables,
     )
-
-
-@pytest.fixture
-def api(server: str) -> Iterator[Api]:
-    with Api(server) as api:
-        yield api
 
 
 @pytest.fixture

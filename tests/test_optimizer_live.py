@@ -212,12 +212,6 @@ def test_measurements_are_bounded(url: str, writer: Writer) -> None:
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------
-@pytest.fixture
-def api(server: str) -> Any:
-    with Api(server) as api:
-        yield api
-
-
 def test_explain_weights_statistics_and_decisions_over_http(api: Api, server: str, tmp_path: Any) -> None:
     table = api.table({"k": "integer", "x": "integer", "y": "integer"}, ["k"])
     group = api.subscribe(f"SELECT MIN(y) FROM {table} WHERE x BETWEEN 0 AND 100")["group"]

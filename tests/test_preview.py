@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.live import Api, Json, Refused
-
-
-@pytest.fixture
-def api(server: str) -> Iterator[Api]:
-    with Api(server) as made:
-        yield made
 
 
 def described(api: Api, sql: str, params: Json | None = None, **rest: Any) -> Json:

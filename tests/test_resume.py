@@ -15,12 +15,6 @@ LONG = "n" * 20_000
 
 
 @pytest.fixture
-def api(server: str) -> Iterator[Api]:
-    with Api(server) as api:
-        yield api
-
-
-@pytest.fixture
 def table(api: Api) -> str:
     return api.table(COLUMNS, ["k"])
 

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
-
-import pytest
 
 from tests.conftest import ServerProcess
 from tests.live import Api, Json, delete, insert, update, upsert
 
 COLUMNS = {"k": "integer", "y": "integer"}
 VALUE = "SELECT y FROM {} WHERE k = :k"
-
-
-@pytest.fixture
-def api(server: str) -> Iterator[Api]:
-    with Api(server) as api:
-        yield api
 
 
 def value(api: Api, table: str, k: int, **rest: Any) -> str:
