@@ -125,7 +125,8 @@ def test_exactly_the_matching_places_each_once_in_order(script: tuple[list[Step]
         network = make_network(name, record.deliver, record.release)
         for call, *arguments in steps:
             getattr(network, call)(*arguments)
-            getattr(network, "check", lambda: None)()
+            if call == "watermark":
+                getattr(network, "check", lambda: None)()
         assert record.told == expected, name
 
 

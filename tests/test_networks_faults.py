@@ -15,6 +15,7 @@ CASES = {
     "cbn-lub": ("cbn", {"fan_out": 3, "lub": True, "threshold": 2}),
     "cbn-disjunction": ("cbn", {"fan_out": 3, "lub": True, "threshold": 10**6}),
     "can-routed": ("can", {"least": 2, "routed": True}),
+    "cut-off-small": ("cut-off", {"least": 2}),
     "range-tree-deep": ("range-tree", {"least": 2, "fan_out": 2}),
     "multicast-star": ("multicast", {"fan_out": 2, "repository": 2, "directory": 3}),
     "cbn-star": ("cbn", {"fan_out": 2, "repository": 0}),

@@ -23,7 +23,7 @@ class CanNode(KeeperNode[Zone]):
     """A broker with zones: spreads a message over them and their neighbours, and knows only the zones that touch them."""
 
     def spread(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
-        box = self.wanted(frame.message, course.box)
+        box = full_box(frame.message, course.box)
         if not course.spreading:
             at = self.parts[course.part]
             borders = {border.number: border for border in at.bordering}
@@ -41,6 +41,8 @@ class CanNode(KeeperNode[Zone]):
         for number in zones:
             zone = self.parts[number]
             self.count(number)
+            course = self.refine(frame.message, course)
+            box = self.wanted(frame.message, course)
             for border in zone.bordering:
                 if not spreads(zone.box, border.box, box):
                     continue
@@ -50,9 +52,13 @@ class CanNode(KeeperNode[Zone]):
                     onward = course._replace(part=border.number, spreading=True)
                     yield border.owners[frame.position % len(border.owners)], on_course(frame, onward)
 
-    def wanted(self, message: Message, box: int) -> Box:
+    def wanted(self, message: Message, course: Course) -> Box:
         """Where a message is to spread."""
-        return full_box(message, box)
+        return full_box(message, course.box)
+
+    def refine(self, message: Message, course: Course) -> Course:
+        """What is learned in a zone of how far a message has to go."""
+        return course
 
     def told(self, frame: Parts) -> Iterable[Zone]:
         assert isinstance(frame, Zones)
@@ -74,14 +80,10 @@ class CanRoot(KeeperRoot[ZoneMap]):
         """To the zone where each box of the region begins to spread."""
         zones, is_routed = self.maps[frame.message.space], self.options.get("routed", False)
         for at in range(len(frame.message.region)):
-            zone = next(iter(zones.boxes)) if is_routed else zones.entry(self.wanted(frame.message, at))
+            zone = next(iter(zones.boxes)) if is_routed else zones.entry(full_box(frame.message, at))
             owner = self.keeper(zone, frame.position)
             if owner:
                 yield owner, on_course(frame, self.course(at, zone, spreading=not is_routed))
-
-    def wanted(self, message: Message, box: int) -> Box:
-        """Where a message is to spread."""
-        return full_box(message, box)
 
     def told_parts(self, position: int, kept: list[int], lost: tuple[str, ...]) -> Zones:
         return Zones(position, self.epoch, tuple([self._zone(number) for number in kept]), lost)

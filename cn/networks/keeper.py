@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from cn.frames import Covered, Data, Frame, Known, Load, Mark, Parts, Stands, Stood
-from cn.geometry import Point
+from cn.geometry import Box, Point
+from cn.message import Message
 from cn.networks.node import Options, Out, TreeNode
 from cn.networks.place_table import PlaceTable
 
@@ -37,6 +38,7 @@ class Course(NamedTuple):
     part: int
     spreading: bool  # else it is on the way to the part where it begins to spread
     known: int  # what must be known of standings before it is matched
+    cut: Box | None = None  # how far it is to spread, where that is found out on the way
 
 
 HOST = -1  # in the place of a part: to a broker that hosts somebody, no further
@@ -76,7 +78,7 @@ class KeeperNode(TreeNode, Generic[P]):
         self.parts: dict[int, P] = {}
         self.epoch = self.known = 0
         self.visits: dict[int, int] = {}  # messages through a part, since it was last told
-        self._standings: dict[int, tuple[int, str, Point]] = {}  # number → part, host, full point
+        self.standings: dict[int, tuple[int, str, Point]] = {}  # number → part, host, full point
         self._ended: list[Stood] = []
         self._asked: dict[tuple[str, int, bytes], Visit] = {}  # (to, position, route)
         self._matched: set[int] = set()  # positions that were sent to their hosts, in this epoch
@@ -90,6 +92,10 @@ class KeeperNode(TreeNode, Generic[P]):
     def told(self, frame: Parts) -> Iterable[P]:
         """The parts to keep, out of a frame of this network."""
         raise NotImplementedError
+
+    def hosts(self, message: Message) -> list[str]:
+        """The brokers that a message is for, of those that host somebody who stands here."""
+        return self.table.owners(message)
 
     # -- messages ----------------------------------------------------------------------------------------------
     def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
@@ -123,8 +129,8 @@ class KeeperNode(TreeNode, Generic[P]):
         if frame.position in self._matched:
             return
         self._matched.add(frame.position)
-        for host in self.table.owners(frame.message):
-            yield host, frame if host == self.name else on_course(frame, course._replace(part=HOST))
+        for host in self.hosts(frame.message):
+            yield host, frame if host == self.name else on_course(frame, course._replace(part=HOST, cut=None))
 
     def _covered(self, sender: str, frame: Covered) -> Iterable[Out]:
         visit = self._asked.pop((sender, frame.position, frame.route), None)
@@ -162,17 +168,17 @@ class KeeperNode(TreeNode, Generic[P]):
         self._asked.clear()
         self._matched.clear()
         self._held = [one for one in self._held if _courses.decode(one[1].route).epoch >= self.epoch]
-        for number, (part, host, point) in [*self._standings.items()]:
+        for number, (part, host, point) in [*self.standings.items()]:
             kept = self.parts.get(part)
             if kept is None or host in frame.lost or not kept.holds(point):
                 self._end(number)
 
     def _stand(self, frame: Stands) -> None:
-        self._standings[frame.number] = frame.part, frame.host, (frame.topic, *frame.point)
+        self.standings[frame.number] = frame.part, frame.host, (frame.topic, *frame.point)
         self.table.put(frame.host, frame.host, frame.space, frame.number, frame.topic, frame.point)
 
     def _end(self, number: int) -> None:
-        known = self._standings.pop(number, None)
+        known = self.standings.pop(number, None)
         if known is not None:
             self.table.take(known[1], number)
 
@@ -198,6 +204,6 @@ class KeeperNode(TreeNode, Generic[P]):
 
     def check(self) -> None:
         self.table.check()
-        assert len(self._standings) == len(self.table)
-        for part, _, point in self._standings.values():
+        assert len(self.standings) == len(self.table)
+        for part, _, point in self.standings.values():
             assert self.parts[part].holds(point)

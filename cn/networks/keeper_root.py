@@ -105,6 +105,10 @@ class KeeperRoot(TreeRoot, Generic[M]):
         """Whether a broker is to keep a part, and not the server."""
         return True
 
+    def covers(self, message: Message) -> bool:
+        """Whether it is worth injecting a message (thesis 3.2.3)."""
+        return self.table.covers(message)
+
     # -- messages ----------------------------------------------------------------------------------------------
     def inject(self, message: Message) -> Iterable[Out]:
         frame = Data(self._next(), message)
@@ -114,7 +118,7 @@ class KeeperRoot(TreeRoot, Generic[M]):
     def _send(self, frame: Data, *, first: bool) -> list[Out]:
         message = frame.message
         if self._is_spread(message):
-            if not self.table.covers(message) and self.options.get("check", True) and first:
+            if first and self.options.get("check", True) and not self.covers(message):
                 return []
             sent = [*self.entries(frame)]
         else:

@@ -12,13 +12,15 @@ from cn.networks.local import LocalNetwork
 from cn.networks.multicast import MULTICAST
 from cn.networks.node import Scheme
 from cn.networks.range_tree import RANGE_TREE
+from cn.networks.relaxed import CUT_OFF, RELAXED
 from cn.networks.simulated import Simulated
 from cn.networks.stages import STAGES
 from cn.networks.unicast import UNICAST
 from cn.payload import remembering
 
 SCHEMES: dict[str, Scheme] = {
-    scheme.name: remembering(scheme) for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN, RANGE_TREE, BLOOM)
+    scheme.name: remembering(scheme)
+    for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN, RANGE_TREE, BLOOM, RELAXED, CUT_OFF)
 }
 """Those of brokers: nodes for a simulator, or for processes of their own."""
 

@@ -1,0 +1,112 @@
+"""Networks without a server that reformulates: CN, which relaxes, and CN+, which cuts off (thesis 2.3.2, 3.1.2).
+
+They are the thesis's points of comparison. A message is sent as if only the low corner of its region were known: to all of
+the quadrant above that corner. In the space (-lo, hi) of ranges that is Meghdoot's: all ranges that hold the event.
+Edges match again, so everybody is told exactly what concerns him all the same; `spurious` counts who was woken for nothing.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cn.geometry import Box, Interval, contains
+from cn.message import Message
+from cn.networks.can import CanNode, CanRoot, full_box
+from cn.networks.keeper import Course
+from cn.networks.node import Options, Scheme, star
+
+
+def quadrant(box: Box) -> Box:
+    """Everything above the low corner of a box.
+
+    >>> quadrant((Interval(3, 5, low_open=True),))
+    (Interval(low=3, high=None, low_open=True, high_open=False),)
+    """
+    return tuple(Interval(side.low, None, side.low_open) for side in box)
+
+
+def cut(wide: Box, box: Box, point: tuple[object, ...]) -> Box:
+    """What is left of a box around another one when a point is known to lie outside of that one.
+
+    >>> cut((Interval(3), Interval(3)), (Interval(3, 5), Interval(3, 5)), (9, 4))
+    (Interval(low=3, high=9, low_open=False, high_open=True), Interval(low=3, high=None, low_open=False, high_open=False))
+    """
+    return tuple(
+        side if code in inner else side & Interval(None, code, high_open=True)
+        for side, inner, code in zip(wide, box, point, strict=True)
+    )
+
+
+def relaxed(message: Message) -> Message:
+    """A message as it goes to all quadrants of its region."""
+    if message.targets is not None or message.attributes is not None:
+        return message
+    return replace(message, region=tuple([quadrant(box) for box in message.region]))
+
+
+class RelaxedNode(CanNode):
+    """A broker with zones that passes a message on to the ends of its quadrants, and to everybody there."""
+
+    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
+        super().__init__(name, options, since)
+        self.spurious = 0  # standings that were told what does not concern them
+
+    def wanted(self, message: Message, course: Course) -> Box:
+        box = full_box(message, course.box)
+        return (box[0], *quadrant(box[1:]))
+
+    def hosts(self, message: Message) -> list[str]:
+        wide = relaxed(message)
+        self.spurious += len(self.table.ids(wide)) - len(self.table.ids(message))
+        return self.table.owners(wide)
+
+
+class CutOffNode(CanNode):
+    """A broker with zones that knows of everybody there whether a message concerns him, and where it need not go on.
+
+    Whoever stands in the quadrant, but not in the region, shows that the region ends before him: nothing beyond him, in a
+    dimension in which he is outside, can be concerned (the cut-off property). What is known of it travels with the message.
+    """
+
+    def wanted(self, message: Message, course: Course) -> Box:
+        if course.cut is not None:
+            return course.cut
+        box = full_box(message, course.box)
+        return (box[0], *quadrant(box[1:]))
+
+    def refine(self, message: Message, course: Course) -> Course:
+        box, wide = full_box(message, course.box), self.wanted(message, course)
+        for number in self.table.ids(replace(message, region=(wide[1:],))):
+            point = self.standings[number][2]
+            if not contains((box,), point):
+                wide = cut(wide, box, point)
+        return course._replace(cut=wide)
+
+
+class RelaxedRoot(CanRoot):
+    """A message goes to all points above the low corner of its region, and edges find out whom it concerns: the thesis's CN.
+
+    It loses by all it sends for nothing.
+    """
+
+    def covers(self, message: Message) -> bool:
+        return self.table.covers(relaxed(message))
+
+
+class CutOffRoot(RelaxedRoot):
+    """Like `relaxed`, but brokers cut a message off where they see that it concerns nobody beyond: the thesis's CN+.
+
+    It loses by what lies between the region and the first who stands outside of it, and by a search in every zone.
+    """
+
+
+def relaxed_node(name: str, options: Options, since: int) -> RelaxedNode:
+    return RelaxedNode(name, options, since)
+
+
+def cut_off_node(name: str, options: Options, since: int) -> CutOffNode:
+    return CutOffNode(name, options, since)
+
+
+RELAXED = Scheme("relaxed", RelaxedRoot, relaxed_node, star, exact=False)
+CUT_OFF = Scheme("cut-off", CutOffRoot, cut_off_node, star, exact=False)
