@@ -19,6 +19,7 @@ from cn.networks.base import Network
 from prosem import commands as c
 from prosem.metrics import Metrics
 from prosem.types.base import Bound
+from prosem.wire import encode
 
 log = logging.getLogger("prosem.edge")
 MAX_PUT_ASIDE = 10_000
@@ -48,12 +49,13 @@ class Sink(Protocol):
 class Stream:
     """One subscription on one sink. `seq`: everything up to it has been given to the sink (None: nothing yet)."""
 
-    __slots__ = ("_aside", "host", "id", "is_closed", "seq", "sink")
+    __slots__ = ("_aside", "host", "id", "is_closed", "is_raw", "seq", "sink")
 
     def __init__(self, id: str, sink: Sink, host: Host, seq: int | None) -> None:
         self.id, self.sink, self.host, self.seq = id, sink, host, seq
         self._aside: list[tuple[int, bytes]] | None = None
         self.is_closed = False
+        self.is_raw = False  # it is told messages instead of changes; the sink says so when it accepts it
 
     def replay(self) -> None:
         """From now on what comes live waits until `catch_up`."""
@@ -98,13 +100,24 @@ class Stream:
 class Host:
     """A subscription that somebody listens to."""
 
-    __slots__ = ("bound", "durable", "form", "sid", "space", "state", "streams")
+    __slots__ = ("bound", "durable", "form", "is_raw", "sid", "space", "state", "streams")
 
     def __init__(self, frame: c.Hosted) -> None:
         self.sid, self.form, self.space, self.durable = frame.sid, frame.form, frame.space, frame.durable
         self.bound: Bound | None = frame.bound
         self.state: Any = frame.state
         self.streams: list[Stream] = []
+        self.is_raw = False  # some stream is, or was
+
+    def tell_raw(self, seq: int, messages: Sequence[Message], change: bytes | None) -> None:
+        """Each stream is told what it wants to hear: the messages, or the change they amount to."""
+        told = self.form.raw(messages, self.bound or NOWHERE, change)
+        for stream in self.streams:
+            if not stream.is_raw:
+                if change is not None:
+                    stream.live(seq, change)
+            elif told:
+                stream.give("raw", seq, encode(told))
 
 
 class Edge:
@@ -178,6 +191,9 @@ class Edge:
             if host is not None:
                 host.bound, host.state = frame.bound, frame.state
                 self._place(host)
+                for stream in list(host.streams):
+                    if stream.is_raw:  # what it holds is of another place: it begins anew
+                        stream.sink.renew(stream)
         elif isinstance(frame, c.Rearranged):
             self._renew(frame.space)
         elif isinstance(frame, c.Gone):
@@ -217,12 +233,16 @@ class Edge:
             self._leave_if_empty(host)
             return
         host.streams.append(stream)
+        host.is_raw |= stream.is_raw
         if frame.after is not None and frame.after < frame.seq:
             stream.seq = frame.after
             stream.replay()
             self.replay(stream, frame)
             return
-        if frame.after is None:
+        if stream.is_raw:
+            opening = frame.form.opening(frame.snapshot, frame.state)
+            stream.give("raw", frame.seq, encode([opening]))
+        elif frame.after is None:
             stream.give("snapshot", frame.seq, frame.snapshot)
         sink.attached(stream)
 
@@ -267,6 +287,10 @@ class Edge:
             if host is None:
                 continue
             body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
+            if host.is_raw:
+                host.tell_raw(seq, messages, body)
+                self._metrics.changes += body is not None
+                continue
             if body is None:
                 continue
             self._metrics.changes += 1

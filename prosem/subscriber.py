@@ -48,6 +48,7 @@ class Subscriber:
         self._scope = scope
         self._queue: deque[Item] = deque()
         self._streams: dict[str, Stream] = {}
+        self._raw: set[str] = set()  # ids whose streams are told messages
         self._waiting: dict[str, int] = {}  # id → token of the attach under way
         self._tokens = 0
         self._held_pongs = 0
@@ -58,8 +59,13 @@ class Subscriber:
         edge.open(self)
 
     # -- what the client asks for --------------------------------------------------------------------------------
-    def attach(self, id: str, after: int | None) -> None:
-        """Start a stream; the outcome comes as frames."""
+    def attach(self, id: str, after: int | None, *, raw: bool = False) -> None:
+        """Start a stream; the outcome comes as frames. A raw one is told messages, and always begins with its state."""
+        (self._raw.add if raw else self._raw.discard)(id)
+        self._start(id, after)
+
+    def _start(self, id: str, after: int | None) -> None:
+        after = None if id in self._raw else after
         self._tokens += 1
         token = self._waiting[id] = self._tokens
         try:
@@ -84,7 +90,7 @@ class Subscriber:
     def _retry_later(self, id: str, after: int | None, token: int, error: BusyError) -> None:
         def again() -> None:
             if not self._is_closed and self._waiting.get(id) == token:
-                self.attach(id, after)
+                self._start(id, after)
 
         asyncio.get_running_loop().call_later(error.retry_after_s, again)
 
@@ -133,6 +139,7 @@ class Subscriber:
         if self._is_closed or self._waiting.get(stream.id) != token:
             return False
         self._streams[stream.id] = stream
+        stream.is_raw = stream.id in self._raw
         return True
 
     def attached(self, stream: Stream) -> None:
@@ -159,7 +166,7 @@ class Subscriber:
     def renew(self, stream: Stream) -> None:
         if not self.is_lagging and self._streams.get(stream.id) is stream and not stream.is_closed:
             stream.rest(self._edge.seq)
-            self.attach(stream.id, stream.seq)
+            self._start(stream.id, stream.seq)
 
     def gone(self, stream: Stream) -> None:
         """The subscription was deleted."""
@@ -199,7 +206,7 @@ class Subscriber:
         for id, stream in list(self._streams.items()):
             if not stream.is_closed:  # else it is being attached already
                 stream.rest(floor)
-                self.attach(id, stream.seq)
+                self._start(id, stream.seq)
         self._settle()
 
     def close(self) -> None:

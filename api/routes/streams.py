@@ -40,7 +40,7 @@ class Listening(Protocol):
 def frame(item: Item) -> bytes:
     """An item as a frame of the socket."""
     kind, id, seq, body = item
-    if kind == "change" or kind == "snapshot":
+    if kind == "change" or kind == "snapshot" or kind == "raw":
         return b'{"id":%b,"seq":%d,"%b":%b}' % (_encode(id), seq, kind.encode(), body)
     if kind == "error":
         return b'{"error":%b%b}' % (body, b"" if id is None else b',"id":' + _encode(id))
@@ -88,11 +88,20 @@ def _handle(subscriber: Subscriber, given: Any) -> None:
     elif op == "authenticate":
         pass  # by a client that need not have
     elif op == "attach":
-        subscriber.attach(_id(given), _after(given.get("after")))
+        _attach(subscriber, given)
     elif op == "detach":
         subscriber.detach(_id(given))
     else:
         raise InputError(f"unknown op {op!r}; it is attach, detach or ping", "/op")
+
+
+def _attach(subscriber: Subscriber, given: dict[str, Any]) -> None:
+    after, raw = _after(given.get("after")), given.get("raw", False)
+    if not isinstance(raw, bool):
+        raise InputError("expected true or false", "/raw")
+    if raw and after is not None:
+        raise InputError('a raw stream always begins with its state; leave "after" out', "/after")
+    subscriber.attach(_id(given), after, raw=raw)
 
 
 def _id(given: dict[str, Any]) -> str:

@@ -104,6 +104,12 @@ class Form(Protocol):
     def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]:
         """All messages of one seq for one subscription: the change it is told (JSON) or None, and the state after."""
 
+    def opening(self, snapshot: bytes, state: Any) -> JsonObject:
+        """The message `state` with which a raw stream begins; of a suspended subscription only the answer is known."""
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        """The messages of one seq as a raw stream gets them, with the change they amount to."""
+
 
 @runtime_checkable
 class PackedForm(Protocol):

@@ -20,10 +20,11 @@ from prosem.index.positions import Positions
 from prosem.language.resolve import column
 from prosem.language.syntax import Distinct, Query
 from prosem.model import Delta, JsonObject, Row, Table
+from prosem.types import rules
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, RangeForm, Ranges, recognise_ranges
-from prosem.wire import encode
+from prosem.wire import decode, encode
 
 _NULL = (1, 0)  # the sort key of NULL: after all values
 
@@ -81,6 +82,24 @@ class DistinctForm(RangeForm):
             return messages[-1].payload, None
         parts = {kind: b",".join(m.payload for m in messages if m.kind == kind) for kind in ("add", "remove")}
         return b'{"add":[%b],"remove":[%b]}' % (parts["add"], parts["remove"]), None
+
+    def opening(self, snapshot: bytes, state: None) -> JsonObject:
+        return {"message": "state", "values": list(map(self._ranked, decode(snapshot)["values"]))}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        told = {} if change is None else decode(change)
+        return [
+            {"message": kind, **self._ranked(value)}
+            for kind in ("remove", "add")
+            for value in told.get(kind, ())
+        ]
+
+    def _ranked(self, value: Any) -> JsonObject:
+        """A value with its place in the order; text and bytes without the mark that their codes have at the end."""
+        kind = self.shape.table.columns[self.y].type
+        rank = None if value is None else kind.code(kind.read(value))
+        is_marked = kind.name in ("text", "bytea")
+        return {"value": value, "rank": rank[:-2] if is_marked and isinstance(rank, str) else rank}
 
     def placer(self) -> Callable[[Row | None], Placed | None]:
         """A function that gives topic, position and rank of a row; NULL in a range column: it is in no range."""
@@ -220,4 +239,5 @@ class DistinctType:
             ],
             "update": "put the value in, or take it out",
             "transform": "the values in order, NULL last",
+            "rules": rules.DISTINCT.document(),
         }

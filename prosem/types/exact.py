@@ -81,6 +81,25 @@ def _leading(units_: int, scale: int) -> tuple[int, int]:
     return count - 1 - places, int(digits[: len(digits) - (count - 1) * _BASE_DIGITS])
 
 
+def exact_text(kind: ColumnType, total: int) -> str:
+    """Units as the decimal number they are, with every digit.
+
+    >>> from prosem.columns import column_type
+    >>> exact_text(column_type("numeric(6,2)"), 1250)
+    '12.50'
+    >>> double = column_type("double precision")
+    >>> exact_text(double, units(double, 0.1))
+    '0.1000000000000000055511151231257827021181583404541015625'
+    """
+    if kind.name != "double precision":
+        return str(_decimal(total, kind.scale))
+    if not total:
+        return "0"
+    zeros = min((total & -total).bit_length() - 1, _DOUBLE_UNIT)
+    places = _DOUBLE_UNIT - zeros
+    return str(_decimal((total >> zeros) * 5**places, places))
+
+
 # -- on the wire ---------------------------------------------------------------------------------------------------
 def pack_units(total: int) -> str:
     """A short text for an integer that may have a thousand bits, most of them zero at the end.

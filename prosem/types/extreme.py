@@ -19,10 +19,12 @@ from prosem.index.order import Descending
 from prosem.language.resolve import column
 from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Key, Row, Table
+from prosem.types import rules
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.types.extreme_rule import Piece, step
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
+from prosem.types.rules import fields
 from prosem.wire import encode
 
 _Description = list[tuple[bytes, Piece]]
@@ -69,6 +71,12 @@ class ExtremeForm(RangeForm):
 
     def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
         return messages[-1].payload, None
+
+    def opening(self, snapshot: bytes, state: None) -> JsonObject:
+        return {"message": "state", **fields(snapshot)}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        return [] if change is None else [{"message": "change", **fields(change)}]
 
     def placer(self) -> Callable[[Row | None], tuple[bytes, Codes, Any] | None]:
         """A function that gives topic, coordinates and height of a row; None if a NULL keeps it out."""
@@ -206,4 +214,5 @@ class ExtremeType:
             ],
             "update": "replace the value and the row by the message's",
             "transform": "the value and the row",
+            "rules": rules.EXTREME.document(),
         }

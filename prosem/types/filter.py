@@ -23,6 +23,7 @@ from prosem.errors import LanguageError
 from prosem.language.resolve import column, normal_form
 from prosem.language.syntax import Columns, Query, Star
 from prosem.model import Delta, JsonObject, Key, Row, Table
+from prosem.types import rules
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
 from prosem.wire import encode, is_same
 
@@ -85,6 +86,21 @@ class FilterForm:
         assert message.attributes is not None
         was, now = (vector is not None and holds(bound.place, vector) for vector in message.attributes)
         return _row_change(message.payload, was, now, self.table, self.columns), None
+
+    def opening(self, snapshot: bytes, state: None) -> JsonObject:
+        rows = rules.listed(snapshot)["rows"]
+        return {"message": "state", "rows": [{"key": self._identity(row), "row": row} for row in rows]}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        told = {} if change is None else rules.listed(change)
+        return [
+            {"message": "row", "key": self._identity(row), "row": None if kind == "remove" else row}
+            for kind in ("remove", "update", "add")
+            for row in told.get(kind, ())
+        ]
+
+    def _identity(self, row: Mapping[str, msgspec.Raw]) -> str:
+        return rules.identity(self.table, row)
 
 
 @lru_cache(maxsize=512)
@@ -244,4 +260,5 @@ class FilterType:
             ],
             "update": "add, replace or drop the row with the key of the message's row",
             "transform": "the selected columns of the rows held",
+            "rules": rules.FILTER.document(),
         }

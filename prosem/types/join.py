@@ -21,9 +21,11 @@ from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Star
 from prosem.model import JsonObject, Table
+from prosem.types import rules
 from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.join_decomposition import first_decomposition
 from prosem.types.join_message import Joined
+from prosem.types.join_raw import JoinTelling
 from prosem.types.join_shape import JoinShape, mode_of
 from prosem.types.join_space import JoinSpace
 from prosem.types.join_state import JoinFold, JoinState
@@ -134,6 +136,16 @@ class JoinForm:
             added, removed = state.apply(self.fold.effects(messages, bound.place, state))
         return self.told(added, removed), state
 
+    def opening(self, snapshot: bytes, state: JoinState | None) -> JsonObject:
+        return self.telling.opening(snapshot, state)
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        return [] if bound.place is None else self.telling.raw(messages, bound.place, change)
+
+    @cached_property
+    def telling(self) -> JoinTelling:
+        return JoinTelling(self.fold)
+
     def pack_state(self, state: JoinState) -> bytes:
         return encode([list(rows.values()) for rows in state.rows])
 
@@ -206,6 +218,7 @@ class JoinType:
             ],
             "update": "hold the rows of each table: upsert replaces a row, drop and lose take rows away",
             "transform": "the natural join of the rows held; a change is its difference before and after",
+            "rules": rules.JOIN.document(),
         }
 
 

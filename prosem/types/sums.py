@@ -18,18 +18,25 @@ import msgspec
 
 from cn.geometry import Box, Interval, Region, difference
 from cn.message import Message
+from prosem.columns import ColumnType, column_type
 from prosem.errors import LanguageError
 from prosem.index.kd_tree import SumKdTree
 from prosem.index.sum_tree import SumTree
 from prosem.language.resolve import column
 from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Row, Table
+from prosem.types import rules
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
-from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units
+from prosem.types.exact import average_value, exact_text, pack_units, sum_value, units, unpack_units
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, RangeForm, Ranges, aggregated, around, recognise_ranges
 from prosem.wire import encode
 
+_ANSWERS = {  # of a client, in its SQL
+    "COUNT": "count",
+    "SUM": "CASE WHEN count > 0 THEN exact_sum(sum, type) ELSE 'null' END",
+    "AVG": "CASE WHEN count > 0 THEN exact_average(sum, count, type) ELSE 'null' END",
+}
 _read_delta = msgspec.json.Decoder(tuple[int, str]).decode
 
 
@@ -125,6 +132,24 @@ class SumForm(RangeForm):
             number += sign * more
             total += sign * unpack_units(units_)
         return State(number, total)
+
+    def opening(self, snapshot: bytes, state: State | None) -> JsonObject:
+        begun = {"message": "state", "type": self._kind.name}
+        if state is None:
+            return begun | {"count": None, "sum": None, "frozen": msgspec.Raw(snapshot)}
+        return begun | {"count": state.number, "sum": exact_text(self._kind, state.total), "frozen": None}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        deltas = [_read_delta(message.payload) for message in messages if message.kind == "delta"]
+        return [
+            {"message": "delta", "count": count, "sum": exact_text(self._kind, unpack_units(total))}
+            for count, total in deltas
+        ]
+
+    @property
+    def _kind(self) -> ColumnType:
+        """Of the values that are summed up; those of COUNT(*) are none, and their sum stays 0."""
+        return column_type("integer") if self.y is None else self.shape.table.columns[self.y].type
 
     def pack_state(self, state: State) -> bytes:
         return encode((state.number, pack_units(state.total)))
@@ -268,4 +293,5 @@ class SumType:
             "transform": {"COUNT": "the count", "SUM": "the sum, NULL of nothing", "AVG": "sum / count"}[
                 self.function
             ],
+            "rules": rules.sums(_ANSWERS[self.function]).document(),
         }

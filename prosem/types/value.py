@@ -20,6 +20,7 @@ from prosem.errors import LanguageError
 from prosem.language.resolve import column, conjunction
 from prosem.language.syntax import Columns, Parameter, Query
 from prosem.model import JsonObject, Table
+from prosem.types import rules
 from prosem.types.base import SENT_ONLY, Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
 from prosem.types.value_items import ItemForm, Items
@@ -99,6 +100,12 @@ class ValueForm(ItemForm):
         if message.kind == SENT_ONLY and not self._is_told(state, message.payload):
             return None, state
         return b'{"value":%b,"previous":%b}' % (message.payload, state), message.payload
+
+    def opening(self, snapshot: bytes, state: bytes | None) -> JsonObject:
+        return {"message": "state", **rules.fields(snapshot)}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        return [] if change is None else [{"message": "value", "value": rules.fields(change)["value"]}]
 
     def _is_told(self, before: bytes, now: bytes) -> bool:
         """Whether a relaxed message concerns a subscription that was told this."""
@@ -183,4 +190,5 @@ class ValueType:
             ],
             "update": "replace the value by the message's",
             "transform": "the value, and the one told before",
+            "rules": rules.VALUE.document(),
         }

@@ -17,6 +17,7 @@ from cn.message import Message
 from prosem.errors import LanguageError
 from prosem.language.resolve import conjunction
 from prosem.model import JsonObject
+from prosem.types import rules
 from prosem.types.base import Bound, Rows, Space, Surroundings
 from prosem.types.ranges import topic_of
 from prosem.types.value_items import ItemForm
@@ -83,3 +84,9 @@ class ManyForm(ItemForm):
 
     def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
         return messages[-1].payload, None
+
+    def opening(self, snapshot: bytes, state: None) -> JsonObject:
+        return {"message": "state", **rules.fields(snapshot)}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        return [] if change is None else [{"message": "item", **rules.fields(change)}]

@@ -14,6 +14,8 @@ from prosem_client.monitor import UpdateMonitor
 from prosem_client.monitored import MonitoredSubscription
 from prosem_client.pinned import PinnedVariable, release
 from prosem_client.publisher import Publisher
+from prosem_client.raw import RawSubscription
+from prosem_client.rules import LocalState
 from prosem_client.subscription import Subscription
 from prosem_client.sync import Client, SyncPublisher, SyncSubscription
 from prosem_client.values import Batch, Change, Published, Result
@@ -25,6 +27,7 @@ __all__ = [
     "Client",
     "Closed",
     "ConnectionLost",
+    "LocalState",
     "MonitoredSubscription",
     "NotMonitorable",
     "OutOfStep",
@@ -33,6 +36,7 @@ __all__ = [
     "ProsemError",
     "Published",
     "Publisher",
+    "RawSubscription",
     "Result",
     "Subscription",
     "SyncPublisher",

@@ -10,7 +10,7 @@ from prosem_client.errors import ProsemError
 from prosem_client.query import Shape, outline
 from prosem_client.subscription import Opening
 from prosem_client.transport import Transport
-from prosem_client.values import JsonObject, Result
+from prosem_client.values import JsonObject, Result, listing
 
 
 def path(*parts: str) -> str:
@@ -28,13 +28,14 @@ class SubscriptionCalls:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._definitions: dict[str, JsonObject] = {}
+        self._rules: dict[str, JsonObject] = {}
 
     async def create(self, request: JsonObject, params: JsonObject) -> Opening:
         """Make a subscription. Not repeated after a lost connection: it may be there, under an unknown id."""
         body = {**request, "params": params} if params else request
         answer = await self._transport.call("POST", "/v1/subscriptions", body, repeatable=False)
         shape = await self._shape(request["sql"], answer["result"])
-        return Opening(answer["id"], answer["seq"], answer["result"], params, shape)
+        return Opening(answer["id"], answer["seq"], answer["result"], params, shape, answer.get("type", ""))
 
     async def find(self, id: str, after: int | None, result: JsonObject | None, _: JsonObject) -> Opening:
         """Find a subscription: with its present answer, or with the one given, as it was at `after`."""
@@ -43,7 +44,7 @@ class SubscriptionCalls:
             present = await self.result(id)
             after, result = present.seq, present.result
         shape = await self._shape(about.get("sql", ""), result)
-        return Opening(id, after, result, dict(about.get("params") or {}), shape)
+        return Opening(id, after, result, dict(about.get("params") or {}), shape, about.get("type", ""))
 
     async def result(self, id: str) -> Result:
         """The present answer."""
@@ -55,6 +56,15 @@ class SubscriptionCalls:
 
     async def delete(self, id: str) -> None:
         await self._transport.call("DELETE", path("subscriptions", id))
+
+    async def rules(self, type: str) -> JsonObject:
+        """The update and transformation rules of a type, asked of the server once."""
+        if type not in self._rules:
+            types = listing(await self._transport.call("GET", "/v1/types"))
+            self._rules = {one["name"]: one["rules"] for one in types if "rules" in one}
+        if type not in self._rules:
+            raise ProsemError(0, "raw", f"the server gives no rules for subscriptions of the type {type!r}")
+        return self._rules[type]
 
     def forget_table(self, name: str) -> None:
         """The definition may have changed."""

@@ -18,6 +18,7 @@ from prosem_client.monitor import UpdateMonitor
 from prosem_client.monitored import MonitoredSubscription
 from prosem_client.pinned import PinnedVariable
 from prosem_client.publisher import Publisher
+from prosem_client.raw import RawSubscription
 from prosem_client.stream import Stream
 from prosem_client.subscription import Opening, Subscription
 from prosem_client.transport import Transport
@@ -137,16 +138,20 @@ class AsyncClient:
         durable: bool = True,
         snapshot: bool = False,
         monitor: UpdateMonitor | None = None,
+        raw: bool | str = False,
     ) -> Subscription:
         """A new subscription: await it for its first answer, iterate over it for its changes.
 
         With `snapshot` the first item of the iteration is the first answer. A parameter may be given as a
-        variable of `pin()`. With a `monitor`, parameters that move often cost few requests.
+        variable of `pin()`. With a `monitor`, parameters that move often cost few requests. With `raw` the
+        answer is kept by the server's rules in a local SQLite, in memory or in the file named.
         """
         request = {"sql": sql, "notify": notify, "id": id, "durable": durable}
         body = {name: value for name, value in request.items() if value is not None}
-        kind: Callable[..., Subscription] = Subscription
+        kind = self._kind(raw)
         if monitor is not None:
+            if raw:
+                raise NotMonitorable("the update monitor folds rows itself; it has no raw mode")
             if notify is not None:
                 raise NotMonitorable("the update monitor needs rows, not a value notification")
             kind = partial(
@@ -170,13 +175,24 @@ class AsyncClient:
         *,
         result: JsonObject | None = None,
         snapshot: bool = False,
+        raw: bool | str = False,
     ) -> Subscription:
         """A subscription that is there: from its present answer on, or with everything after the seq `after`.
 
-        To have a resumed answer folded, give the `result` it had at `after`.
+        To have a resumed answer folded, give the `result` it had at `after`. One that is `raw` begins with its
+        present state.
         """
+        if raw and after is not None:
+            raise ValueError("a raw subscription begins with its present state: leave `after` out")
         found = partial(self._calls.find, id, after, result)
-        return self._subscription(found, {}, Subscription, snapshot=snapshot, renewable=False)
+        return self._subscription(found, {}, self._kind(raw), snapshot=snapshot, renewable=False)
+
+    def _kind(self, raw: bool | str) -> Callable[..., Subscription]:
+        if not raw:
+            return Subscription
+        return partial(
+            RawSubscription, rules=self._calls.rules, path=raw if isinstance(raw, str) else ":memory:"
+        )
 
     async def subscribe_many(
         self, sql: str, rows: Iterable[Mapping[str, Any]], *, notify: Mapping[str, Any] | None = None

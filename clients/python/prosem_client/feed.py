@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from itertools import pairwise
-from typing import NamedTuple
-
-from prosem_client.values import JsonObject
+from typing import Any, NamedTuple
 
 
 class Frame(NamedTuple):
-    """A change or a snapshot as the server sends it."""
+    """A change, a snapshot or raw messages as the server sends them."""
 
     seq: int
-    payload: JsonObject
+    payload: Any
     is_snapshot: bool
 
 
@@ -31,8 +29,9 @@ class Feed:
     another one.
     """
 
-    def __init__(self, id: str, received: int | None, limit: int) -> None:
+    def __init__(self, id: str, received: int | None, limit: int, *, is_raw: bool = False) -> None:
         self.id = id
+        self.is_raw = is_raw
         self.received = received
         self.limit = limit
         self.is_wanted = False  # the consumer wants to be told; the stream attaches it when it can
@@ -115,7 +114,7 @@ class Feed:
         assert not seqs or (self.received is not None and seqs[-1] <= self.received)
 
     def _is_seen(self, frame: Frame) -> bool:
-        if self.received is None:
+        if self.received is None or self.is_raw:  # a raw stream is not resumed: nothing comes twice
             return False
         if frame.is_snapshot:  # a smaller seq means that the server was set back: its word counts
             return frame.seq == self.received

@@ -140,7 +140,9 @@ class Stream:
     # -- frames out ------------------------------------------------------------------------------------------
     def _attach(self, feed: Feed) -> None:
         frame: JsonObject = {"op": "attach", "id": feed.id}
-        if feed.received is not None:
+        if feed.is_raw:
+            frame["raw"] = True
+        elif feed.received is not None:
             frame["after"] = feed.received
         feed.is_listening = True
         self._sending.put_nowait(frame)
@@ -179,6 +181,11 @@ class Stream:
             payload = frame["snapshot" if is_snapshot else "change"]
             feed = self._feeds.get(frame["id"])
             if feed is not None and not feed.take(Frame(frame["seq"], payload, is_snapshot)):
+                self._detach(feed)
+        elif "raw" in frame:
+            is_state = frame["raw"][0]["message"] == "state"
+            feed = self._feeds.get(frame["id"])
+            if feed is not None and not feed.take(Frame(frame["seq"], frame["raw"], is_state)):
                 self._detach(feed)
         elif "progress" in frame:
             self.progress = max(self.progress, frame["progress"])

@@ -25,6 +25,7 @@ class Opening(NamedTuple):
     result: JsonObject | None
     params: JsonObject
     shape: Shape
+    type: str = ""
 
 
 class Calls(Protocol):
@@ -189,8 +190,11 @@ class Subscription:
             self._stream.leave(self._feed)
         self._adopt(began)
         self._updates.opened(began.params)
-        self._feed = Feed(began.id, began.seq, self._queue_limit)
+        self._feed = self._feed_of(began)
         self._stream.listen(self._feed)
+
+    def _feed_of(self, began: Opening) -> Feed:
+        return Feed(began.id, began.seq, self._queue_limit)
 
     def _adopt(self, began: Opening) -> None:
         self._began = began

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -15,6 +16,7 @@ from prosem_client.monitor import UpdateMonitor
 from prosem_client.parameters import Parameters
 from prosem_client.pinned import PinnedVariable
 from prosem_client.publisher import Publisher
+from prosem_client.raw import RawSubscription
 from prosem_client.subscription import Subscription
 from prosem_client.upload import Line, Progress, batches
 from prosem_client.values import Batch, Change, Event, JsonObject, Published, Result
@@ -88,6 +90,13 @@ class SyncSubscription:
     @property
     def result(self) -> JsonObject | None:
         return self._subscription.result
+
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The local state of a raw subscription."""
+        if not isinstance(self._subscription, RawSubscription):
+            raise ValueError("only a raw subscription has a database: subscribe(..., raw=True)")
+        return self._subscription.database
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -216,11 +225,19 @@ class Client:
         durable: bool = True,
         snapshot: bool = False,
         monitor: UpdateMonitor | None = None,
+        raw: bool | str = False,
     ) -> SyncSubscription:
         return self._portal.call(
             self._opened(
                 lambda: self._client.subscribe(
-                    sql, params, notify=notify, id=id, durable=durable, snapshot=snapshot, monitor=monitor
+                    sql,
+                    params,
+                    notify=notify,
+                    id=id,
+                    durable=durable,
+                    snapshot=snapshot,
+                    monitor=monitor,
+                    raw=raw,
                 )
             )
         )
@@ -230,10 +247,16 @@ class Client:
         return PinnedVariable(value, self._portal.run)
 
     def attach(
-        self, id: str, after: int | None = None, *, result: JsonObject | None = None, snapshot: bool = False
+        self,
+        id: str,
+        after: int | None = None,
+        *,
+        result: JsonObject | None = None,
+        snapshot: bool = False,
+        raw: bool | str = False,
     ) -> SyncSubscription:
         return self._portal.call(
-            self._opened(lambda: self._client.attach(id, after, result=result, snapshot=snapshot))
+            self._opened(lambda: self._client.attach(id, after, result=result, snapshot=snapshot, raw=raw))
         )
 
     def subscribe_many(

@@ -48,7 +48,7 @@ class Change:
 
     A `snapshot` stands for everything up to its `seq`: then `change` is None and `result` replaces what was
     known. `result` is None only while the answer is unknown: attached with `after` and without a result to
-    fold into.
+    fold into. In raw mode `messages` are what the server sent, and `change` is None.
     """
 
     id: str
@@ -56,6 +56,7 @@ class Change:
     change: JsonObject | None
     result: JsonObject | None
     snapshot: bool = False
+    messages: tuple[JsonObject, ...] = ()
 
 
 def encode(value: Any) -> str:
