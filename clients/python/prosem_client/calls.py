@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from prosem_client.errors import ProsemError
-from prosem_client.query import Shape, outline
+from prosem_client.frames import Column, columns_of
+from prosem_client.query import Shape, outline, selection
 from prosem_client.subscription import Opening
 from prosem_client.transport import Transport
 from prosem_client.values import JsonObject, Result, listing
@@ -35,7 +36,15 @@ class SubscriptionCalls:
         body = {**request, "params": params} if params else request
         answer = await self._transport.call("POST", "/v1/subscriptions", body, repeatable=False)
         shape = await self._shape(request["sql"], answer["result"])
-        return Opening(answer["id"], answer["seq"], answer["result"], params, shape, answer.get("type", ""))
+        return Opening(
+            answer["id"],
+            answer["seq"],
+            answer["result"],
+            params,
+            shape,
+            answer.get("type", ""),
+            request["sql"],
+        )
 
     async def find(self, id: str, after: int | None, result: JsonObject | None, _: JsonObject) -> Opening:
         """Find a subscription: with its present answer, or with the one given, as it was at `after`."""
@@ -44,7 +53,15 @@ class SubscriptionCalls:
             present = await self.result(id)
             after, result = present.seq, present.result
         shape = await self._shape(about.get("sql", ""), result)
-        return Opening(id, after, result, dict(about.get("params") or {}), shape, about.get("type", ""))
+        return Opening(
+            id,
+            after,
+            result,
+            dict(about.get("params") or {}),
+            shape,
+            about.get("type", ""),
+            about.get("sql", ""),
+        )
 
     async def result(self, id: str) -> Result:
         """The present answer."""
@@ -83,6 +100,11 @@ class SubscriptionCalls:
             if error.status != 404:
                 raise
             return Shape()
+
+    async def columns(self, sql: str, result: JsonObject) -> list[Column]:
+        """An answer of this query, column by column."""
+        chosen = selection(sql)
+        return columns_of(result, chosen, {name: await self.definition(name) for name in chosen.tables})
 
     async def definition(self, table: str) -> JsonObject:
         """The definition of a table, asked of the server once."""

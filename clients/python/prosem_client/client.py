@@ -96,9 +96,18 @@ class AsyncClient:
         self, table: str, events: Sequence[Event], idempotency_key: str | None = None
     ) -> Published:
         """Commit events as one transaction, all or none, and once even if the connection breaks."""
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
-        body = {"events": list(events)}
-        answer = await self._transport.call("POST", path("tables", table, "events"), body, headers=headers)
+        return await self._publish(path("tables", table, "events"), events, idempotency_key)
+
+    async def transact(self, events: Sequence[Event], idempotency_key: str | None = None) -> Published:
+        """Commit events of several tables as one transaction; each also names its `table`.
+
+        Here an update may set the key, and `{"table": …, "op": "truncate"}` deletes all rows.
+        """
+        return await self._publish("/v1/events", events, idempotency_key)
+
+    async def _publish(self, where: str, events: Sequence[Event], key: str | None) -> Published:
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        answer = await self._transport.call("POST", where, {"events": list(events)}, headers=headers)
         return Published(answer["first_seq"], answer["last_seq"], answer["count"])
 
     async def publish_ndjson(

@@ -38,6 +38,39 @@ class Outline:
         return Shape(tuple(definition["primary_key"]), types.get(self.distinct or ""))
 
 
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a query selects: its tables in order, the columns (none: all of them), and the aggregate over the one."""
+
+    tables: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    function: str | None = None
+
+
+def selection(sql: str) -> Selection:
+    """What the words before and after FROM name.
+
+    >>> selection("SELECT MIN(per) FROM stocks WHERE risk < 3")
+    Selection(tables=('stocks',), columns=('per',), function='min')
+    >>> selection('SELECT r."Id", b FROM "R" r JOIN s USING (b)')
+    Selection(tables=('R', 's'), columns=('Id', 'b'), function=None)
+    """
+    words = [_name(match) for match in _TOKEN.finditer(sql) if match.lastgroup != "skip"]
+    plain = [name for name, _ in words]
+    bare = [name if is_bare else "" for name, is_bare in words]
+    if "from" not in bare:
+        return Selection(())
+    start = bare.index("from")
+    begins = [at for at, word in enumerate(bare) if at == start or (at > start and word == "join")]
+    tables = tuple(name for at in begins if (name := _qualified(plain, at + 1)) is not None)
+    chosen = plain[1:start][bare[1:start].count("distinct") :]
+    function = chosen[0] if chosen[1:2] == ["("] else None
+    inner = chosen[2:-1] if function is not None else chosen
+    starts = [at for at in range(len(inner)) if at == 0 or inner[at - 1] == ","]
+    columns = tuple(name for at in starts if (name := _qualified(inner, at)) is not None)
+    return Selection(tables, () if columns == ("*",) else columns, function)
+
+
 def outline(sql: str) -> Outline:
     """What the words around FROM say, in one pass over the text.
 

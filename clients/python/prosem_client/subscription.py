@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from prosem_client.errors import Closed, ProsemError
 from prosem_client.feed import Feed, Frame
 from prosem_client.folding import Answer, answer_of, whole_result
+from prosem_client.frames import Column, to_arrow, to_pandas
 from prosem_client.parameters import Parameters, Updates
 from prosem_client.pinned import PinnedVariable, Pins
 from prosem_client.query import Shape
@@ -26,6 +27,7 @@ class Opening(NamedTuple):
     params: JsonObject
     shape: Shape
     type: str = ""
+    sql: str = ""
 
 
 class Calls(Protocol):
@@ -34,6 +36,8 @@ class Calls(Protocol):
     async def patch(self, id: str, body: JsonObject) -> Result: ...
 
     async def delete(self, id: str) -> None: ...
+
+    async def columns(self, sql: str, result: JsonObject) -> list[Column]: ...
 
 
 class Subscription:
@@ -91,6 +95,14 @@ class Subscription:
         """The answer as of `seq`; None while it is unknown, after an `attach` with `after` alone."""
         self._opened()
         return self._result
+
+    async def to_pandas(self) -> Any:
+        """The answer as of `seq` as a pandas.DataFrame."""
+        return to_pandas(await self._columns())
+
+    async def to_arrow(self) -> Any:
+        """The answer as of `seq` as a pyarrow.Table, with the types of the columns."""
+        return to_arrow(await self._columns())
 
     # -- the stream ------------------------------------------------------------------------------------------
     def __await__(self) -> Generator[Any, None, Self]:
@@ -171,6 +183,12 @@ class Subscription:
         await self.close()
 
     # -- inside ----------------------------------------------------------------------------------------------
+    async def _columns(self) -> list[Column]:
+        began = (await self._ready())._opened()
+        if self._result is None:
+            raise ValueError("the answer is not known: attach without `after`, or give its `result`")
+        return await self._calls.columns(began.sql, self._result)
+
     def _opened(self) -> Opening:
         if self._began is None:
             raise RuntimeError("the subscription is not open yet: await it, or iterate over it, first")

@@ -110,6 +110,12 @@ class SyncSubscription:
     def next(self, timeout_s: float | None = None) -> Change:
         return self._portal.call(self._subscription.next(timeout_s))
 
+    def to_pandas(self) -> Any:
+        return self._portal.call(self._subscription.to_pandas())
+
+    def to_arrow(self) -> Any:
+        return self._portal.call(self._subscription.to_arrow())
+
     def patch(self, **params: Any) -> Result:
         return self._portal.call(self._subscription.patch(**params))
 
@@ -195,6 +201,9 @@ class Client:
 
     def publish(self, table: str, events: Sequence[Event], idempotency_key: str | None = None) -> Published:
         return self._portal.call(self._client.publish(table, events, idempotency_key))
+
+    def transact(self, events: Sequence[Event], idempotency_key: str | None = None) -> Published:
+        return self._portal.call(self._client.transact(events, idempotency_key))
 
     def publish_ndjson(
         self,
