@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(__file__).parents[1] / "clients" / "js"
 
 
@@ -49,3 +51,30 @@ def test_the_package_holds_the_sources_and_nothing_else() -> None:
     assert "dependencies" not in definition
     for target in (definition["main"], definition["types"]):
         assert target.removeprefix("./") in packed
+
+
+@pytest.mark.slow
+def test_the_declarations_hold_for_typescript(tmp_path: Path) -> None:
+    """The compiler comes from npm, so only where that can be reached."""
+    fetched = subprocess.run(
+        [
+            tool("npm"),
+            "install",
+            "--silent",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            str(tmp_path),
+            "typescript@5",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    if fetched.returncode:
+        pytest.skip(f"npm has no TypeScript to offer: {fetched.stderr[-300:]}")
+    compiler = tmp_path / "node_modules" / ".bin" / "tsc"
+    done = subprocess.run(
+        [str(compiler), "--project", str(FOLDER / "test")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout

@@ -65,6 +65,12 @@ export class Client {
     return this._transport.call("POST", path("tables", table, "events"), { events }, { headers });
   }
 
+  /** Commit events of several tables as one transaction; each also names its `table`. */
+  transact(events, { idempotencyKey = randomKey() } = {}) {
+    const headers = { "Idempotency-Key": idempotencyKey };
+    return this._transport.call("POST", "/v1/events", { events }, { headers });
+  }
+
   /** Commit any number of events in batches; `errors` of the answer holds the first that was refused. */
   publishMany(table, events, { idempotencyKey = randomKey() } = {}) {
     const headers = { "Idempotency-Key": idempotencyKey };

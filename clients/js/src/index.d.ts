@@ -12,6 +12,9 @@ export type Event =
   | { op: "update"; key: Record<string, Sendable>; set: Record<string, Sendable> }
   | { op: "delete"; key: Record<string, Sendable> };
 
+/** An event of a transaction over several tables; here an update may set the key, and a truncate deletes all rows. */
+export type TableEvent = { table: string } & (Event | { op: "truncate" });
+
 export interface Column {
   name: string;
   type: string;
@@ -113,6 +116,7 @@ export class Client {
   table(name: string): Promise<Table>;
   dropTable(name: string): Promise<void>;
   publish(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
+  transact(events: TableEvent[], options?: { idempotencyKey?: string }): Promise<Published>;
   publishMany(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
   publisher(options?: { inFlight?: number }): Publisher;
   subscribe(

@@ -103,7 +103,9 @@ function read(text, response) {
 
 function retryAfterMs(response) {
   const wait = response.headers.get("retry-after") ?? "";
-  return (response.status === 503 || response.status === 429) && /^[\d.]+$/.test(wait) ? 1000 * Number(wait) : undefined;
+  return (response.status === 503 || response.status === 429) && /^[\d.]+$/.test(wait)
+    ? 1000 * Number(wait)
+    : undefined;
 }
 
 function reason(error) {

@@ -255,3 +255,26 @@ test("pinned variables move every subscription that follows them, when released"
   assert.deepEqual([(await near.next()).value.result.value, (await wide.next()).value.result.value], [5, 7]);
   assert.deepEqual(wide.params, { at: 5, reach: 3 });
 });
+
+test("a transaction over several tables is told as a whole, once", options, async () => {
+  const client = made();
+  const [one, other] = [await table(client), await table(client)];
+  const joined = await client.subscribe(`SELECT * FROM ${one} JOIN ${other} USING (x)`);
+  const events = [one, other].map((name, k) => ({ table: name, ...upsert({ k, x: 5, y: 1, s: "a" }) }));
+  const done = await client.transact(events, { idempotencyKey: `js-${one}` });
+  assert.equal(done.count, 2);
+  assert.deepEqual(await client.transact(events, { idempotencyKey: `js-${one}` }), done);
+  const told = await until(joined, ({ seq }) => seq === done.last_seq);
+  assert.deepEqual(Object.keys(told.result.rows[0]).sort(), [one, other].sort());
+  await assert.rejects(
+    client.transact([
+      { table: one, op: "truncate" },
+      { table: "nowhere", op: "truncate" },
+    ]),
+    {
+      name: "ProsemError",
+      status: 404,
+    },
+  );
+  assert.equal((await client.result(joined.id)).result.rows.length, 1, "nothing of it was applied");
+});
