@@ -18,6 +18,7 @@ from api.routes import (
     streams,
     subscriptions,
     tables,
+    webhooks,
 )
 from api.wiring import Server
 
@@ -44,6 +45,7 @@ def make_app(made: Server) -> FastAPI:
         subscriptions.router,
         tables.router,
         keys.router,
+        webhooks.router,
     ):
         app.include_router(router)
     return app

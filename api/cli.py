@@ -281,7 +281,9 @@ def keys_create(
     ] = [],  # noqa: B006
     limit: Annotated[
         list[str],
-        typer.Option(help="name=number: subscriptions, events_per_second, sockets, frame_bytes, comparisons"),
+        typer.Option(
+            help="name=number: subscriptions, events_per_second, sockets, frame_bytes, comparisons, webhooks"
+        ),
     ] = [],  # noqa: B006
     json_output: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
     database: Database = "",

@@ -181,11 +181,51 @@ KEY = {
             "type": "object",
             "properties": {
                 name: {"type": "integer", "minimum": 0}
-                for name in ("subscriptions", "events_per_second", "sockets", "frame_bytes", "comparisons")
+                for name in (
+                    "subscriptions",
+                    "events_per_second",
+                    "sockets",
+                    "frame_bytes",
+                    "comparisons",
+                    "webhooks",
+                )
             },
         },
     },
     "example": {"name": "the tech desk", "roles": ["subscriber"], "rows": {"stocks": "sector = 'tech'"}},
+}
+
+
+WEBHOOK = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string", "maxLength": 2000, "description": "https://… that changes are posted to"},
+        "subscriptions": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 10_000,
+            "items": {"type": "string", "minLength": 1},
+        },
+        "id": {"type": "string", "minLength": 1, "description": "one subscription, instead of a list"},
+        "secret": {
+            "type": "string",
+            "pattern": "^[!-~]{16,200}$",
+            "description": "what deliveries are signed with (default: one that the answer shows, this once)",
+        },
+    },
+    "example": {"url": "https://example.org/hook", "subscriptions": ["my-dashboard"]},
+}
+REDELIVERY = {
+    "type": "object",
+    "properties": {
+        "deliveries": {
+            "type": "array",
+            "maxItems": 1_000,
+            "items": {"type": "string", "format": "uuid"},
+            "description": "which ones (default: all)",
+        }
+    },
 }
 
 

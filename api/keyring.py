@@ -34,17 +34,23 @@ class Keyring:
         self.usage = Usage()
         self._callers: dict[bytes, Caller] | None = None
         self._ever = False
+        self._revoked: frozenset[int] = frozenset()
 
     def replace(self, keys: Iterable[StoredKey]) -> None:
         """The keys as they are now; whoever came with one that is revoked is shown the door."""
         keys = list(keys)
         self._ever = bool(keys)
         self._callers = {key.digest: key.caller for key in keys if key.revoked is None}
-        self.usage.close_all(key.caller.key for key in keys if key.revoked is not None)
+        self._revoked = frozenset(key.caller.key for key in keys if key.revoked is not None)
+        self.usage.close_all(self._revoked)
 
     @property
     def is_open(self) -> bool:
         return self._callers is not None and not self._ever
+
+    def is_revoked(self, number: int) -> bool:
+        """Whether there was a key of this number and is no more."""
+        return number in self._revoked
 
     @property
     def is_loaded(self) -> bool:

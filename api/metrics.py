@@ -78,9 +78,20 @@ class _Reader:
         for table in list(state.table_store):
             rows.add_metric([table.tenant, table.name], len(state.rows[table.id]))
         yield from (subscriptions, rows)
+        yield from self._webhooks(engine.committed_seq)
         network = self._made.brokers()
         yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))
         yield from links(network["links"])
+
+    def _webhooks(self, seq: int) -> Iterator[Metric]:
+        webhooks = self._made.webhooks
+        yield _gauge("prosem_webhooks", "webhooks that are served", webhooks.size)
+        yield _gauge("prosem_webhook_lag", "seqs that the slowest receiver is behind", webhooks.lag(seq))
+        yield _counter("prosem_webhook_frames", "frames that receivers have taken", webhooks.counts.frames)
+        counts = webhooks.counts
+        yield _counter("prosem_webhook_delivered", "deliveries that receivers have taken", counts.delivered)
+        yield _counter("prosem_webhook_failed", "attempts to deliver that failed", counts.failed)
+        yield _counter("prosem_webhook_dead", "deliveries that were given up", counts.dead)
 
 
 def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -60,6 +60,16 @@ class Settings:
     admin_key: str = setting("", "a key of at least 24 characters that is made an admin's at the start")  # type: ignore[assignment]
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
+    webhook_hosts: str = setting(
+        "",
+        "where webhooks may lead: hosts, *.suffixes, networks and public, with commas (default: public addresses;"
+        " for a server without keys also private ones and this machine)",
+    )  # type: ignore[assignment]
+    webhook_attempts: int = setting(12, "attempts to deliver to a webhook before it is a dead letter")  # type: ignore[assignment]
+    webhook_timeout_s: int = setting(10, "seconds that a webhook's receiver has for its answer")  # type: ignore[assignment]
+    webhook_wait_ms: int = setting(
+        1_000, "wait before the second attempt; it doubles with each one, up to five minutes"
+    )  # type: ignore[assignment]
     otlp: str = setting("", "http://… of an OpenTelemetry collector that takes traces (OTLP over HTTP)")  # type: ignore[assignment]
     nats: str = setting(
         "", "nats://… of a NATS server with JetStream, or embedded for one of our own: brokers may join"

@@ -14,6 +14,9 @@ from api.deployment import Deployment
 from api.keyring import Keyring, is_loopback
 from api.settings import Settings
 from api.tracing import tracer
+from api.webhooks.courier import Patience
+from api.webhooks.office import Webhooks
+from api.webhooks.targets import Targets
 from cn.networks.registry import make_network
 from optimizer.choose import chooser
 from optimizer.cost import Weights
@@ -37,6 +40,7 @@ from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
 from prosem.store.statistics import Listener, Statistics, active_run, load_statistics
+from prosem.store.webhooks import WebhookStore
 from prosem.subscriber import Subscriber
 
 log = logging.getLogger("prosem")
@@ -66,6 +70,7 @@ class Server:
         self._stop_tracing: Callable[[], None] = lambda: None
         self._listeners: list[Listener] = []
         self.keys = Keyring()
+        self.webhooks = self._make_webhooks()
         self.deployment: Deployment | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
@@ -108,6 +113,7 @@ class Server:
             ]
             for listener in self._listeners:
                 listener.start()
+            self.webhooks.start(lambda: self.is_ready)
         except ProsemError as error:
             self.failure = error.detail
             log.error("cannot start: %s", error.detail)
@@ -116,6 +122,18 @@ class Server:
             self.failure = f"{type(error).__name__}: {error}"
             log.exception("cannot start")
             self.on_failure()
+
+    def _make_webhooks(self) -> Webhooks:
+        settings = self.settings
+        return Webhooks(
+            WebhookStore(lambda: self.database),
+            Targets(settings.webhook_hosts, lambda: self.keys.is_open),
+            self.subscriber,
+            self.keys.is_revoked,
+            Patience(settings.webhook_attempts, settings.webhook_wait_ms / 1000),
+            settings.webhook_timeout_s,
+            settings.max_body_mb << 20,
+        )
 
     async def _deploy(self, url: str) -> Outlet:
         """Brokers may join: what follows a commit goes to the network, and to our own edge as ever."""
@@ -166,6 +184,7 @@ class Server:
     async def reload_keys(self) -> None:
         """Take keys over as they are stored now."""
         self.keys.replace(await asyncio.to_thread(load_keys, self.database))
+        await self.webhooks.review()
 
     def _recover(self) -> State:
         assert self._writer is not None
@@ -237,6 +256,7 @@ class Server:
             await asyncio.gather(self._starting, return_exceptions=True)
         for listener in self._listeners:
             await listener.close()
+        await self.webhooks.close()
         if self._engine is not None:
             await asyncio.to_thread(self._engine.close)
         await asyncio.to_thread(self._stop_tracing)

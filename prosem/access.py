@@ -50,6 +50,7 @@ class Limits:
     sockets: int | None = None
     frame_bytes: int | None = None
     comparisons: int | None = None
+    webhooks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,8 @@ SUBSCRIBES = {
     ("POST", "/v1/subscriptions"), ("POST", "/v1/subscriptions/batch"), ("GET", "/v1/subscriptions"),
     ("GET", "/v1/subscriptions/i"), ("DELETE", "/v1/subscriptions/i"), ("PATCH", "/v1/subscriptions/i"),
     ("GET", "/v1/subscriptions/i/result"), ("GET", "/v1/subscriptions/i/stream"),
+    ("GET", "/v1/webhooks"), ("POST", "/v1/webhooks"), ("GET", "/v1/webhooks/i"), ("DELETE", "/v1/webhooks/i"),
+    ("GET", "/v1/webhooks/i/dead-letters"), ("POST", "/v1/webhooks/i/dead-letters/redeliver"),
 }  # fmt: skip
 ADMINISTERS = {("GET", "/v1/keys"), ("POST", "/v1/keys"), ("DELETE", "/v1/keys/0")}
 OPERATES = {

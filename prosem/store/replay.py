@@ -51,6 +51,10 @@ _ONE = (
     f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED} WHERE s.tenant = %(tenant)s AND s.id = %(id)s"
     " AND (%(key)s::integer IS NULL OR s.key_id = %(key)s)"
 )
+_DURABILITY = (
+    "SELECT id, durable FROM prosem.subscription WHERE tenant = %(tenant)s AND id = ANY(%(ids)s::text[])"
+    " AND (%(key)s::integer IS NULL OR key_id = %(key)s)"
+)
 # A page of each group by its own index, then the first of all: no scan past subscriptions of other groups.
 _FILTERED_PAGE = (
     f"SELECT {_FIELDS} FROM prosem.group_ w CROSS JOIN LATERAL (SELECT * FROM prosem.subscription"
@@ -191,6 +195,11 @@ class Replay:
         """The subscription of this id, if the scope holds it."""
         (rows,) = await self._fetch((_ONE, {"id": id, **_reached(scope)}))
         return ListedSubscription._make(rows[0]) if rows else None
+
+    async def durability(self, ids: Sequence[str], scope: Scope = WHOLE) -> dict[str, bool]:
+        """Of those of these subscriptions that the scope holds: whether they are durable."""
+        (rows,) = await self._fetch((_DURABILITY, {"ids": list(ids), **_reached(scope)}))
+        return dict(rows)
 
     async def idempotency(
         self, key_hash: str, age_s: float = IDEMPOTENCY_S

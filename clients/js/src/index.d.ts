@@ -178,6 +178,24 @@ export function release(...variables: PinnedVariable<any>[]): Promise<void>;
 /** The result after a change; `key` tells rows apart, `type` orders the values of a DISTINCT. */
 export function fold(result: Result, change: Change, options?: { key?: string[]; type?: string }): Result;
 
+/** What a webhook posts: frames as on the socket, in the order of their `seq`. `delivery` is the same when it is sent again. */
+export interface Delivery {
+  webhook: string;
+  delivery: string;
+  frames: { id: string; seq?: number; snapshot?: Result; change?: Change; error?: { status: number; detail: string } }[];
+}
+
+/** The delivery in the body of a request, if its header X-ProSem-Signature was made with the secret, and of late. */
+export function verifyWebhook(
+  body: string | Uint8Array | ArrayBuffer,
+  signature: string,
+  secret: string,
+  options?: { toleranceS?: number; now?: number },
+): Promise<Delivery>;
+export class BadSignature extends ProsemError {
+  constructor(detail: string);
+}
+
 /** JSON without lost digits. */
 export function parse(text: string): Value;
 export function encode(value: unknown): string;

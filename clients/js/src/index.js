@@ -5,5 +5,6 @@ export { Subscription } from "./subscription.js";
 export { Publisher } from "./publisher.js";
 export { PinnedVariable, release } from "./pinned.js";
 export { fold } from "./fold.js";
+export { BadSignature, verifyWebhook } from "./webhooks.js";
 export { encode, parse } from "./json.js";
 export { Closed, ConnectionLost, OutOfStep, ProsemError } from "./errors.js";
