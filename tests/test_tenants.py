@@ -90,6 +90,7 @@ SUBSCRIBES = {
     ("GET", "/v1/subscriptions/i/result"), ("GET", "/v1/subscriptions/i/stream"),
     ("GET", "/v1/webhooks"), ("POST", "/v1/webhooks"), ("GET", "/v1/webhooks/i"), ("DELETE", "/v1/webhooks/i"),
     ("GET", "/v1/webhooks/i/dead-letters"), ("POST", "/v1/webhooks/i/dead-letters/redeliver"),
+    ("GET", "/v1/webhooks/i/dead-letters/{delivery}"), ("DELETE", "/v1/webhooks/i/dead-letters/{delivery}"),
 }  # fmt: skip
 ADMINISTERS = {("GET", "/v1/keys"), ("POST", "/v1/keys"), ("DELETE", "/v1/keys/0")}
 OPERATES = {

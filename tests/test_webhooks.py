@@ -163,6 +163,8 @@ def test_a_slow_receiver_delays_nobody(api: Api, table: str) -> None:
 
     with Receiver(behave=behave) as slow, Receiver() as quick, api.socket() as socket:
         hooks = [hook(api, slow, id), hook(api, quick, id)]
+        for receiver in (slow, quick):
+            receiver.until(lambda receiver=receiver: receiver.frames)  # type: ignore[misc]
         socket.attach(id)
         socket.pong()
         last = 0
