@@ -21,7 +21,7 @@ from api.access import Gate, caller_of
 from api.forward import Forwarder
 from api.keyring import is_loopback
 from api.lifespan import lifespan_of
-from api.metrics import links
+from api.metrics import contents, links
 from api.remote_keys import RemoteKeys
 from api.renewal import Renewal
 from api.routes import streams
@@ -32,7 +32,7 @@ from cn.transport.nats import Link, NatsMissingError, NatsTransport
 from prosem.access import Caller, Scope
 from prosem.brokers.dispatcher import Carried
 from prosem.brokers.feed import Feed
-from prosem.brokers.membership import CONTROL
+from prosem.brokers.membership import CONTROL, contents_of
 from prosem.errors import NotFoundError, RecoveringError, SetupError
 from prosem.metrics import Metrics
 from prosem.subscriber import Subscriber
@@ -218,6 +218,7 @@ class Broker:
             "position": self.feed.position,
             "sockets": self.feed.edge.sinks,
             "links": [{"to": to, **carried.report()} for to, carried in list(life.carried.items())],
+            "contents": contents_of(self.feed.node),
         }
 
     # -- use -----------------------------------------------------------------------------------------------------
@@ -261,6 +262,7 @@ class Broker:
             yield GaugeMetricFamily(name, help, value=value)
         carried = self.life.carried if self.life is not None else {}
         yield from links([{"from": self.name, "to": to, **one.report()} for to, one in carried.items()])
+        yield from contents({self.name: contents_of(self.feed.node)})
 
 
 def make_broker_app(made: Broker) -> FastAPI:

@@ -82,6 +82,8 @@ class _Reader:
         network = self._made.brokers()
         yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))
         yield from links(network["links"])
+        brokers = {one["name"]: one.get("contents") for one in network["brokers"]}
+        yield from contents({"server": network.get("contents"), **brokers})
 
     def _webhooks(self, seq: int) -> Iterator[Metric]:
         webhooks = self._made.webhooks
@@ -105,6 +107,23 @@ def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         for link in report:
             family.add_metric([link["from"], link["to"]], link[name])
         yield family
+
+
+def contents(reports: Mapping[str, Mapping[str, int] | None]) -> Iterator[Metric]:
+    """What each node of a network that remembers contents (CN*) says of them; nothing where none does."""
+    known = {node: report for node, report in reports.items() if report}
+    for name, family, help in (
+        ("held", GaugeMetricFamily, "contents that a node remembers"),
+        ("bytes", GaugeMetricFamily, "bytes of the contents that a node remembers"),
+        ("hits", CounterMetricFamily, "contents that a reference stood for and the node had"),
+        ("misses", CounterMetricFamily, "contents that a reference stood for and the node had to fetch"),
+        ("spared", CounterMetricFamily, "contents that a node left out on a link"),
+    ):
+        made = family(f"prosem_contents_{name}", help, labels=["node"])
+        for node, report in known.items():
+            made.add_metric([node], report[name])
+        if known:
+            yield made
 
 
 def _counter(name: str, help: str, value: float) -> Metric:

@@ -55,7 +55,7 @@ def walk(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Walk:
         arrived = [_reached(space, draft) for draft in drafts]
         for part, (draft, ids) in enumerate(zip(drafts, arrived, strict=True)):
             out.wire_bytes += len(pack(Message(delta.seq, part, 1, *draft)))
-            out.delivered_bytes += len(ids) * (len(draft.payload) + len(draft.content))
+            out.delivered_bytes += len(ids) * (len(draft.payload) + sum(map(len, draft.contents)))
         out.messages += len(drafts)
         mode = space._mode
         if plan in FLAVOURS and isinstance(mode, SemijoinMode) and description is not None:

@@ -23,7 +23,8 @@ class Data(Sent, frozen=True, tag="data"):
     position: int
     message: Message
     route: bytes = b""
-    source: str = ""  # the broker that has put in the content, or left it out, if it remembers contents
+    source: str = ""  # the last broker on the way that remembers contents
+    holder: str = ""  # who has those that were left out, if that is not `source`
 
 
 class Placed(Sent, frozen=True, tag="place"):
@@ -104,6 +105,7 @@ class Staged(Sent, frozen=True, tag="staged"):
     present: tuple[bool, ...] | None
     payload: bytes
     source: str = ""
+    holder: str = ""
 
     @property
     def message(self) -> Message:
@@ -289,19 +291,19 @@ class Load(Sent, frozen=True, tag="load"):
 
 
 class Have(Sent, frozen=True, tag="have"):
-    """The sender has the content of this digest now, and understands the digest in its place."""
+    """The sender has the contents of these digests now, and understands a digest in its place."""
 
-    digest: bytes
+    digests: tuple[bytes, ...]
 
 
 class Fetch(Sent, frozen=True, tag="fetch"):
-    """The sender needs the content of a digest that it was told without it."""
+    """The sender needs the contents of digests that it was told without them."""
 
-    digest: bytes
+    digests: tuple[bytes, ...]
 
 
 class Content(Sent, frozen=True, tag="content"):
-    """The content of a digest."""
+    """The content of a digest; b"" from a broker that has forgotten it."""
 
     digest: bytes
     content: bytes

@@ -21,8 +21,8 @@ class Message(Sent, frozen=True):
     filters that hold one of these attribute vectors (the event is the point; None stands for no row). `part`
     numbers the messages of one `seq`. `payload` is opaque to the network.
 
-    `content` is the part of the payload that no condition looks at and that other messages may carry again, `digest` its
-    hash: a network that remembers contents may send the digest in its place.
+    `contents` are the parts of the payload that no condition looks at and that other messages may carry again, `digests`
+    their hashes: a network that remembers contents may send the digest alone, with b"" in the content's place.
     """
 
     seq: int
@@ -34,5 +34,5 @@ class Message(Sent, frozen=True):
     targets: tuple[int, ...] | None = None
     attributes: tuple[tuple[Any, ...] | None, ...] | None = None
     payload: bytes = b""
-    content: bytes = b""
-    digest: bytes = b""
+    contents: tuple[bytes, ...] = ()
+    digests: tuple[bytes, ...] = ()

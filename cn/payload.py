@@ -1,71 +1,51 @@
 """CN*: contents that brokers remember, and that pass a link once (thesis 5.5).
 
-Any node can be wrapped. What no condition looks at (`Message.content`) is left out on a link whose other end has said that
-it has it; who lacks it asks the broker above, in the end the server. A broker that does not remember contents never says
-so, and is always sent the whole message.
+Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
+it has it. Who lacks it asks the last broker on the way that had it (the thesis's `Source`), and if that has forgotten it
+meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has
+some, and is always sent the whole message.
+
+It loses where contents do not repeat: a digest and an acknowledgement more for each.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from cn.frames import Carrier, Content, Data, Fetch, Frame, Have, Join, Leave, Placed, Staged
+from cn.frames import Carrier, Content, Data, Fetch, Frame, Have, Join, Leave, Left, Placed, Staged
 from cn.message import Message
 from cn.networks.base import Place, Space
 from cn.networks.node import Node, Options, Out, Root, Scheme
+from cn.networks.place_table import PlaceTable
+from cn.payload_store import MOST_BYTES, Directory, Repository
 
 DIRECTORY = 20_000  # digests whose links are remembered
-Source = Callable[[bytes], bytes]
+PATIENCE_S = 1.0  # after which the server is asked, whoever was asked before
+Carrying = Data | Staged
 
 
-class Repository:
-    """The contents used last, at most so many; O(1)."""
+class Waiting:
+    """A frame that is to be sent when its contents are there, and not before those in front of it."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._contents: OrderedDict[bytes, bytes] = OrderedDict()
+    __slots__ = ("frame", "missing")
 
-    def __len__(self) -> int:
-        return len(self._contents)
-
-    def get(self, digest: bytes) -> bytes:
-        """The content of a digest; b"" if it is not here."""
-        content = self._contents.get(digest, b"")
-        if content:
-            self._contents.move_to_end(digest)
-        return content
-
-    def put(self, digest: bytes, content: bytes) -> None:
-        self._contents[digest] = content
-        self._contents.move_to_end(digest)
-        while len(self._contents) > self.size:
-            self._contents.popitem(last=False)
+    def __init__(self, frame: Frame, missing: Iterable[bytes]) -> None:
+        self.frame, self.missing = frame, set(missing)
 
 
-class Directory:
-    """The links beyond which a content is known, of the digests used last; O(1)."""
+class Wanted:
+    """A content that was asked for: from whom, since when, and what waits for it."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._links: OrderedDict[bytes, set[str]] = OrderedDict()
+    __slots__ = ("asked", "since", "waiting")
 
-    def knows(self, link: str, digest: bytes) -> bool:
-        return link in self._links.get(digest, ())
-
-    def put(self, link: str, digest: bytes) -> None:
-        self._links.setdefault(digest, set()).add(link)
-        self._links.move_to_end(digest)
-        while len(self._links) > self.size:
-            self._links.popitem(last=False)
-
-    def forget(self, link: str) -> None:
-        """A link starts anew: nothing is known beyond it."""
-        for links in self._links.values():
-            links.discard(link)
+    def __init__(self, asked: str) -> None:
+        self.asked = asked
+        self.since: float | None = None  # until the next tick says what time it is
+        self.waiting: list[tuple[str, Waiting]] = []
 
 
 class PayloadNode:
@@ -73,136 +53,220 @@ class PayloadNode:
 
     The inner node sees every frame at once and in order, since no network looks at contents. Only what is sent on waits:
     where a content is needed and not here, this frame and the later ones for that link (or for the own edge) wait for it.
-    Options: `repository` and `directory`, the numbers of entries; `plain`, brokers that do not remember.
+    The own edge needs contents of messages that concern somebody here, and no others. Options: `repository` and
+    `directory`, the numbers of entries; `contents_mb`, their size at the most; `plain`, brokers that do not remember.
     """
 
     def __init__(self, inner: Node, options: Options) -> None:
         self.inner, self.name = inner, inner.name
-        self.repository = Repository(options["repository"])
+        most_bytes = options["contents_mb"] << 20 if "contents_mb" in options else MOST_BYTES
+        self.repository = self._make_repository(options["repository"], most_bytes)
         self.directory = Directory(options.get("directory", DIRECTORY))
+        self.hits = self.misses = 0  # contents that a reference stood for: found here, or fetched
+        self.spared = 0  # contents left out on links
+        self._server: str = options.get("server", "server")
         self._remembering: set[str] = set()  # neighbours that have ever said that they have something
-        self._queues: dict[str, deque[Frame]] = {}  # what waits, by whom it is for
-        self._fetchers: dict[bytes, set[str]] = {}  # digests asked for: who else wants them
-        self._above = ""  # the nearest broker above that remembers, if that is not the parent
-        self._hosted: set[int] = set()  # whom the own edge hosts; without anybody it needs no content
+        self._queues: dict[str, deque[Waiting]] = {}  # what waits, by whom it is for
+        self._wanted: dict[bytes, Wanted] = {}
+        self._own = PlaceTable()  # whom the own edge hosts
 
+    def _make_repository(self, entries: int, most_bytes: int) -> Repository:
+        return Repository(entries, most_bytes)
+
+    # -- frames ------------------------------------------------------------------------------------------------
     def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
         if isinstance(frame, Have):
             self._remembering.add(sender)
-            self.directory.put(sender, frame.digest)
+            for digest in frame.digests:
+                self.directory.put(sender, digest)
             return ()
         if isinstance(frame, Fetch):
-            return self._fetched(sender, frame.digest)
+            return [(sender, Content(digest, self._find(sender, digest))) for digest in frame.digests]
         if isinstance(frame, Content):
             return self._arrived(frame)
         outs: list[Out] = []
         if isinstance(frame, Join | Leave):
             self._start_anew((frame.broker,) if isinstance(frame, Join) else frame.brokers)
-        elif isinstance(frame, Carrier) and frame.message.digest:
-            is_plain = frame.source != sender
-            if sender == getattr(self.inner, "parent", ""):
-                self._above = frame.source if is_plain else ""
-            if frame.message.content:
-                self._learn(frame.message)
-                outs += [] if is_plain else [(sender, Have(frame.message.digest))]
+        elif isinstance(frame, Carrier):
+            learnt = self._learn(frame.message)
+            outs += [(sender, Have(learnt))] if learnt and frame.source == sender else []
         return [*outs, *self.send(self.inner.receive(sender, frame))]
 
     def tick(self, now: float) -> Iterable[Out]:
-        return self.send(self.inner.tick(now))
+        """Ask the server for what nobody has answered."""
+        late = []
+        for digest, wanted in self._wanted.items():
+            if wanted.since is None:
+                wanted.since = now
+            elif now - wanted.since > PATIENCE_S:
+                wanted.since, wanted.asked = now, self._server
+                late.append(digest)
+        asked: list[Out] = [(self._server, Fetch(tuple(late)))] if late else []
+        return [*asked, *self.send(self.inner.tick(now))]
 
     def send(self, outs: Iterable[Out]) -> list[Out]:
         """What the inner node sends, with contents put in and left out."""
         sent: list[Out] = []
         for to, frame in outs:
-            if to == self.name and isinstance(frame, Placed):
-                self._hosted.add(frame.id)
+            if to == self.name:
+                self._host(frame)
+            ready, missing = self._ready(to, frame)
             queue = self._queues.get(to)
-            ready = frame if queue is None else None
-            if ready is not None:
-                ready = self._ready(to, frame)
-            if ready is not None:
+            if not missing and queue is None:
                 sent.append((to, ready))
                 continue
-            self._queues.setdefault(to, deque()).append(frame)
-            if queue is None and isinstance(frame, Carrier):
-                sent += self._ask(frame.message.digest)
+            waiting = Waiting(ready, missing)
+            self._queues.setdefault(to, deque()).append(waiting)
+            if missing:
+                sent += self._ask(missing, to, waiting, _holder(frame))
         return sent
 
-    def _ready(self, to: str, frame: Frame) -> Frame | None:
-        """A frame as it is to be sent; None if its content must be fetched first."""
-        if not isinstance(frame, Carrier) or not frame.message.digest:
-            return frame
-        message = frame.message
-        if to != self.name and self.directory.knows(to, message.digest):
-            return self._with(frame, b"")
-        content = message.content or self._find(message.digest)
-        if to == self.name and not self._hosted:
-            return frame
-        if content:
-            return frame if to == self.name and message.content else self._with(frame, content)
-        return self._with(frame, b"") if to != self.name and to in self._remembering else None
+    def _host(self, frame: Frame) -> None:
+        if isinstance(frame, Placed):
+            self._own.put(self.name, self.name, frame.space, frame.id, frame.topic, frame.place)
+        elif isinstance(frame, Left):
+            self._own.take(self.name, frame.id)
 
-    def _with(self, frame: Data | Staged, content: bytes) -> Frame:
-        message = replace(frame.message, content=content)
+    # -- contents put in and left out --------------------------------------------------------------------------
+    def _ready(self, to: str, frame: Frame) -> tuple[Frame, Sequence[bytes]]:
+        """A frame as it is to be sent, and the digests of contents that must be fetched first."""
+        if not isinstance(frame, Carrier) or not frame.message.digests:
+            return frame, ()
+        message, is_own = frame.message, to == self.name
+        if is_own and not self._concerns(message):
+            return frame, ()
+        filled, missing, spared = [], [], []
+        for digest, content in zip(message.digests, message.contents, strict=True):
+            if not is_own and self.directory.knows(to, digest):
+                filled.append(b"")
+                spared.append(digest)
+                continue
+            found = content or self.repository.get(digest)
+            self.hits += is_own and not content and bool(found)
+            filled.append(found)
+            if not found and (is_own or to not in self._remembering):
+                missing.append(digest)
+            elif not found:
+                spared.append(digest)
+        self.spared += len(spared)
+        has_all = all(digest in self.repository for digest in spared)
+        return self._with(frame, tuple(filled), "" if has_all else _holder(frame)), missing
+
+    def _concerns(self, message: Message) -> bool:
+        """Whether somebody here is concerned; where frames come in another order than positions, that is unknown."""
+        return not getattr(self.inner, "in_order", True) or self._own.covers(message)
+
+    def _with(self, frame: Carrying, contents: tuple[bytes, ...], holder: str) -> Carrying:
+        message = replace(frame.message, contents=contents)
         if isinstance(frame, Staged):
-            return replace(frame, head=message, source=self.name)
-        return replace(frame, message=message, source=self.name)
+            return replace(frame, head=message, source=self.name, holder=holder)
+        return replace(frame, message=message, source=self.name, holder=holder)
 
-    # -- contents ----------------------------------------------------------------------------------------------
-    def _learn(self, message: Message) -> None:
-        self.repository.put(message.digest, message.content)
+    def _learn(self, message: Message) -> tuple[bytes, ...]:
+        """Keep the contents that came with a message; their digests."""
+        came = [(digest, one) for digest, one in zip(message.digests, message.contents, strict=True) if one]
+        for digest, content in came:
+            self.repository.put(digest, content)
+        return tuple([digest for digest, _ in came])
 
-    def _find(self, digest: bytes) -> bytes:
+    # -- contents that are not here ----------------------------------------------------------------------------
+    def _ask(self, missing: Sequence[bytes], to: str, waiting: Waiting, holder: str) -> list[Out]:
+        if holder == self.name:  # it went by here, came back, and is forgotten meanwhile
+            holder = self._server
+        new = []
+        for digest in missing:
+            wanted = self._wanted.get(digest)
+            if wanted is None:
+                wanted = self._wanted[digest] = Wanted(holder)
+                self.misses += 1
+                new.append(digest)
+            wanted.waiting.append((to, waiting))
+        return [(holder, Fetch(tuple(new)))] if new else []
+
+    def _find(self, asker: str, digest: bytes) -> bytes:
+        """A content for another broker; b"" if it is to ask the server."""
         return self.repository.get(digest)
 
-    def _ask(self, digest: bytes, by: str = "") -> list[Out]:
-        is_asked = digest in self._fetchers
-        wanted = self._fetchers.setdefault(digest, set())
-        if by:
-            wanted.add(by)
-        above: str = self._above or getattr(self.inner, "parent", "")
-        return [] if is_asked else [(above, Fetch(digest))]
-
-    def _fetched(self, sender: str, digest: bytes) -> Iterable[Out]:
-        content = self._find(digest)
-        return [(sender, Content(digest, content))] if content else self._ask(digest, sender)
-
     def _arrived(self, frame: Content) -> list[Out]:
+        wanted = self._wanted.get(frame.digest)
+        if wanted is None:
+            return []
+        if not frame.content:
+            if wanted.asked == self._server:
+                return []
+            wanted.asked, wanted.since = self._server, None
+            return [(self._server, Fetch((frame.digest,)))]
+        del self._wanted[frame.digest]
         self.repository.put(frame.digest, frame.content)
-        outs: list[Out] = [(to, frame) for to in sorted(self._fetchers.pop(frame.digest, ()))]
-        for to, queue in [*self._queues.items()]:
-            first = queue[0]
-            if isinstance(first, Carrier) and first.message.digest == frame.digest:
-                outs.append((to, self._with(first, frame.content)))
-                queue.popleft()
-                del self._queues[to]
-                outs += self.send([(to, one) for one in queue])
-        return outs
+        for _, waiting in wanted.waiting:
+            waiting.frame = _filled(waiting.frame, frame)
+            waiting.missing.discard(frame.digest)
+        return [out for to in dict.fromkeys(to for to, _ in wanted.waiting) for out in self._flush(to)]
+
+    def _flush(self, to: str) -> Iterable[Out]:
+        queue = self._queues.get(to, deque())
+        while queue and not queue[0].missing:
+            yield to, queue.popleft().frame
+        if not queue:
+            self._queues.pop(to, None)
 
     def _start_anew(self, brokers: Iterable[str]) -> None:
         for broker in brokers:
             self.directory.forget(broker)
             self._remembering.discard(broker)
             self._queues.pop(broker, None)
-            for wanted in self._fetchers.values():
-                wanted.discard(broker)
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+    def report(self) -> dict[str, int]:
+        """For GET /v1/network."""
+        return {
+            "held": len(self.repository),
+            "bytes": self.repository.bytes,
+            "hits": self.hits,
+            "misses": self.misses,
+            "spared": self.spared,
+        }
 
     def check(self) -> None:
         getattr(self.inner, "check", lambda: None)()
-        assert len(self.repository) <= self.repository.size
-        assert all(self._queues.values())
-        heads = {queue[0].message.digest for queue in self._queues.values() if isinstance(queue[0], Carrier)}
-        assert len(heads) == 0 or heads <= self._fetchers.keys()
+        self.repository.check()
+        self._own.check()
+        assert len(self.directory) <= self.directory.size
+        assert all(queue and queue[0].missing for queue in self._queues.values())
+        waits = {digest for queue in self._queues.values() for one in queue for digest in one.missing}
+        assert waits <= self._wanted.keys()
+
+
+def _holder(frame: Frame) -> str:
+    """Who has what was left out of a frame."""
+    assert isinstance(frame, Carrier)
+    return frame.holder or frame.source
+
+
+def _filled(frame: Frame, content: Content) -> Frame:
+    assert isinstance(frame, Carrier)
+    message = frame.message
+    pairs = zip(message.digests, message.contents, strict=True)
+    contents = tuple([content.content if digest == content.digest else one for digest, one in pairs])
+    if isinstance(frame, Staged):
+        return replace(frame, head=replace(message, contents=contents))
+    return replace(frame, message=replace(message, contents=contents))
 
 
 class PayloadRoot(PayloadNode):
-    """The server's node: it has every content, from what it injects or from the option `source`."""
+    """The server's node: it remembers what it has injected last, by size alone.
+
+    What is asked for was mostly injected a moment ago. Who asks for what even the server has forgotten is told to the option
+    `forgotten`: such a broker has to start over, and what it missed is replayed.
+    """
 
     def __init__(self, inner: Root, options: Options) -> None:
         super().__init__(inner, options)
         self.root = inner
-        self._source: Source | None = options.get("source")
-        self._all: dict[bytes, bytes] = {}
+        self._forgotten: Callable[[str], None] = options.get("forgotten", _refuse)
+
+    def _make_repository(self, entries: int, most_bytes: int) -> Repository:
+        return Repository(None, most_bytes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.root, name)
@@ -233,19 +297,21 @@ class PayloadRoot(PayloadNode):
         return self.send(self.root.direct(host, body))
 
     def inject(self, message: Message) -> Iterable[Out]:
-        if message.digest:
-            self._learn(message)
+        self._learn(message)
         return self.send(self.root.inject(message))
 
     def mark(self, seq: int) -> Iterable[Out]:
         return self.send(self.root.mark(seq))
 
-    def _learn(self, message: Message) -> None:
-        if self._source is None:
-            self._all[message.digest] = message.content
+    def _find(self, asker: str, digest: bytes) -> bytes:
+        content = self.repository.get(digest)
+        if not content:
+            self._forgotten(asker)
+        return content
 
-    def _find(self, digest: bytes) -> bytes:
-        return self._all[digest] if self._source is None else self._source(digest)
+
+def _refuse(asker: str) -> None:
+    raise LookupError(f"{asker} asks for a content that the server has forgotten; give it more contents_mb")
 
 
 def remembering(scheme: Scheme) -> Scheme:

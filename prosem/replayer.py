@@ -27,7 +27,7 @@ from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
 from prosem.types.base import LOGGED_ONLY, Bound, LoggedForm, MarkedForm, StatefulForm
-from prosem.types.filter import codes
+from prosem.types.filter_message import row_draft
 from prosem.wire import decode_exact
 
 log = logging.getLogger("prosem.replay")
@@ -226,5 +226,4 @@ class Replay:
 
 
 def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:
-    vectors = (codes(table, old), codes(table, new))
-    return Message(seq, part, space, "row", attributes=vectors, payload=msgspec.json.encode((old, new)))
+    return Message(seq, part, space, *row_draft(table, old, new, range(len(table.columns))))

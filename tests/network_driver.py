@@ -193,16 +193,24 @@ class Driver:
         code = lambda: None if self.dice.random() < 0.1 else self.dice.randrange(WIDTH)
         return {"attributes": (tuple(code() for _ in range(3)), None)}
 
-    def _content(self) -> dict[str, bytes]:
+    def _content(self) -> dict[str, tuple[bytes, ...]]:
         if not self.has_contents or self.dice.random() < 0.2:
             return {}
         number = self.dice.randrange(6)
-        return {"content": b"content %d" % number * 9, "digest": bytes([number])}
+        numbers = [number, (number + 1) % 6] if self.dice.random() < 0.3 else [number]
+        return {
+            "contents": tuple([b"content %d" % one * 9 for one in numbers]),
+            "digests": tuple([bytes([one]) for one in numbers]),
+        }
 
     # -- the end -----------------------------------------------------------------------------------------------
     def finish(self) -> None:
         self.mark()
         self.network.settle()
+        for _ in range(3):  # who was asked for a content and died is not waited for any longer
+            self.network.memory.now += 2.0
+            self.network.memory.tick()
+            self.network.settle()
         self.network.check()
         assert self.told == [*self._heard()]
         if self.exact:

@@ -245,12 +245,13 @@ def test_messages_are_read_as_they_were_written() -> None:
     codec = JoinCodec(made.shape)
 
     def read(draft: Draft) -> Any:
-        return codec.read(draft.kind, draft.payload, draft.content)
+        return codec.read(draft.kind, draft.payload, draft.contents)
 
     draft = codec.upsert(0, row)
     assert read(draft) == Upsert(0, (1,), row)
-    assert (len(draft.digest), draft.content.count(b"AQID"), draft.payload.count(b"AQID")) == (12, 1, 0)
-    assert codec.upsert(0, (2, *row[1:])).digest == draft.digest, "the same payload has the same digest"
+    (content,), (digest,) = draft.contents, draft.digests
+    assert (len(digest), content.count(b"AQID"), draft.payload.count(b"AQID")) == (12, 1, 0)
+    assert codec.upsert(0, (2, *row[1:])).digests == draft.digests, "the same payload has the same digest"
     assert read(codec.upsert(1, other)) == Upsert(1, (5,), other)
     assert read(codec.remove(0, row)) == Remove(0, (1,))
     lost = read(codec.lose(1, (0,), (row[1],)))

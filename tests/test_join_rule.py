@@ -122,15 +122,17 @@ class Oracle:
         return [self.semijoin(number, point) if mode == "semijoin" else {} for number in numbers]
 
 
-def told(drafts: list[Draft], sid: int, point: Point) -> list[tuple[str, bytes, bytes]]:
+def told(drafts: list[Draft], sid: int, point: Point) -> list[tuple[str, bytes, tuple[bytes, ...]]]:
     return [
-        (draft.kind, draft.payload, draft.content)
+        (draft.kind, draft.payload, draft.contents)
         for draft in drafts
         if (sid in draft.targets if draft.targets is not None else contains(draft.region, point))
     ]
 
 
-def fold(codec: JoinCodec, held: Held, messages: list[tuple[str, bytes, bytes]], shape: JoinShape) -> None:
+def fold(
+    codec: JoinCodec, held: Held, messages: list[tuple[str, bytes, tuple[bytes, ...]]], shape: JoinShape
+) -> None:
     for message in messages:
         body = codec.read(*message)
         if isinstance(body, Upsert):
@@ -313,7 +315,7 @@ def test_an_event_that_nobody_sees_is_not_described() -> None:
     assert space.step(Delta(10, one, (1,), (1, 2, 0, 0), (1, 3, 0, 0))) is not None
     note = space.step(Delta(11, one, (1,), (1, 3, 0, 0), (1, 3, 0, 1)))
     (only,) = space.messages(note, "ref-sj-clu")
-    assert (only.kind, only.content) == ("upsert", b"[1]"), "only the payload changed"
+    assert (only.kind, only.contents) == ("upsert", (b"[1]",)), "only the payload changed"
     space.check()
 
 

@@ -30,7 +30,7 @@ async def network(request: Request) -> Response:
     made = server(request)
     found = made.brokers()
     links = [*made.edge.network.links(), *found["links"]]
-    return answer({"network": made.network, "brokers": found["brokers"], "links": links})
+    return answer({"network": made.network, **found, "links": links})
 
 
 @router.post("/brokers", status_code=201, **documented("Join as a broker", JOIN))

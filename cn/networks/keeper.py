@@ -74,6 +74,7 @@ class KeeperNode(TreeNode, Generic[P]):
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
         super().__init__(name, options, since)
+        self.in_order = False
         self.table = PlaceTable()
         self.parts: dict[int, P] = {}
         self.epoch = self.known = 0

@@ -72,6 +72,7 @@ class TreeNode:
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
         self.name, self.options = name, options or {}
+        self.in_order = True  # frames come here in the order of their positions
         self.since = since  # the position at which it joined; what is older was meant for a former life
         self.children: dict[str, None] = {}  # in the order in which they joined
         self.parent = ""  # known from the first frame; the server has none

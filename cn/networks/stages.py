@@ -232,7 +232,8 @@ def unseal(frame: Staged, order: Sequence[int] | None = None, most: int | None =
         count = len(next(iter(sides.values()), ())) or (1 if width else 0)
         open_side = [Interval()] * count
         region = tuple(zip(*(sides.get(at, open_side) for at in range(width)), strict=True))
-        return Data(frame.position, replace(frame.head, region=region, payload=frame.payload))
+        message = replace(frame.head, region=region, payload=frame.payload)
+        return Data(frame.position, message, source=frame.source, holder=frame.holder)
     values = {at: msgspec.msgpack.decode(column) for at, column in opened.items()}
     rows = iter(range(sum(frame.present)))
     attributes = tuple(
@@ -241,7 +242,8 @@ def unseal(frame: Staged, order: Sequence[int] | None = None, most: int | None =
         else None
         for there in frame.present
     )
-    return Data(frame.position, replace(frame.head, attributes=attributes, payload=frame.payload))
+    message = replace(frame.head, attributes=attributes, payload=frame.payload)
+    return Data(frame.position, message, source=frame.source, holder=frame.holder)
 
 
 def _all(order: Sequence[int] | None, width: int) -> list[int]:

@@ -85,6 +85,10 @@ class Feed:
         """How far everything was applied."""
         return self._buffer.position
 
+    @property
+    def node(self) -> Node | None:
+        return self._node
+
     # -- frames --------------------------------------------------------------------------------------------------
     async def receive(self, sender: str, body: bytes) -> None:
         """A list of frames from a neighbour; between two of them others may have their turn."""

@@ -17,7 +17,8 @@ from typing import Any
 
 from cn import frames as cn_frames
 from cn.frames import Frame
-from cn.networks.node import Options, Root, Scheme
+from cn.networks.node import Node, Options, Root, Scheme
+from cn.payload import PayloadNode
 from cn.transport.nats import Link, NatsTransport
 from prosem.brokers import control
 from prosem.brokers.dispatcher import Carried, Dispatcher
@@ -82,7 +83,16 @@ class Membership:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     def make_root(self) -> Root:
-        return self._scheme.root(SERVER, self._options)
+        return self._scheme.root(SERVER, {**self._options, "forgotten": self._forgotten})
+
+    def _forgotten(self, node: str) -> None:
+        """A broker asks for a content that is no longer in memory: the log tells it all when it has joined again."""
+        asyncio.get_running_loop().call_soon(self._drop_later, node)
+
+    def _drop_later(self, node: str) -> None:
+        member = self._dispatcher.members.get(node)
+        if member is not None:
+            self._drop(member, "it asks for a content that the server has forgotten")
 
     async def _open(self) -> None:
         """Make the stream of a new epoch, however long NATS takes to answer."""
@@ -259,8 +269,19 @@ class Membership:
                     "sockets": member.report.get("sockets", 0),
                     "backlog_bytes": member.backlog_bytes(),
                     "behind": self._dispatcher.position - int(member.report.get("position", 0)),
+                    **_contents(member.report.get("contents")),
                 }
                 for member in members
             ],
             "links": links,
+            **_contents(contents_of(self._dispatcher.root)),
         }
+
+
+def contents_of(node: Node | None) -> dict[str, int] | None:
+    """What a node that remembers contents (CN*) says of them."""
+    return node.report() if isinstance(node, PayloadNode) else None
+
+
+def _contents(report: Any) -> dict[str, Any]:
+    return {"contents": report} if report else {}

@@ -53,8 +53,8 @@ class Draft(NamedTuple):
     targets: tuple[int, ...] | None = None
     attributes: tuple[Any, ...] | None = None
     payload: bytes = b""
-    content: bytes = b""
-    digest: bytes = b""
+    contents: tuple[bytes, ...] = ()
+    digests: tuple[bytes, ...] = ()
 
 
 class Space(Protocol):

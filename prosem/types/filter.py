@@ -2,16 +2,17 @@
 
 Here the event is the point and the subscription the region: a message carries the codes of the row before and after the
 event, and the network finds the filters that hold one of them (Beretta's normal form, one `Extent` an attribute). All
-filters of a table share one space, so an event is one message however many templates there are.
+filters of a table share one space, so an event is one message however many templates there are. Columns that no condition
+looks at are the message's content, which a network may carry once for many events.
 
 It loses where a result is large and changes with nearly every event: then every subscriber is told nearly every event.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import msgspec
@@ -25,10 +26,10 @@ from prosem.language.syntax import Columns, Query, Star
 from prosem.model import Delta, JsonObject, Key, Row, Table
 from prosem.types import rules
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
+from prosem.types.filter_message import row_change, row_draft
 from prosem.wire import encode, is_same
 
 Filters = tuple[dict[int, Extent], ...]
-_decode_pair = msgspec.json.Decoder(list[list[Any] | None]).decode
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class FilterForm:
             return message.payload, None
         assert message.attributes is not None
         was, now = (vector is not None and holds(bound.place, vector) for vector in message.attributes)
-        return _row_change(message.payload, was, now, self.table, self.columns), None
+        return row_change(message.payload, message.contents, was, now, self.table, self.columns), None
 
     def opening(self, snapshot: bytes, state: None) -> JsonObject:
         rows = rules.listed(snapshot)["rows"]
@@ -103,45 +104,10 @@ class FilterForm:
         return rules.identity(self.table, row)
 
 
-@lru_cache(maxsize=512)
-def _row_change(payload: bytes, was: bool, now: bool, table: Table, columns: tuple[int, ...]) -> bytes | None:
-    """The change of one event, the same for all filters with these columns."""
-    old, new = _decode_pair(payload)
-    names = table.names
-    change: dict[str, list[Any]] = {"add": [], "remove": [], "update": []}
-    if was and now:
-        assert old is not None
-        assert new is not None
-        if is_same([old[at] for at in columns], [new[at] for at in columns]):
-            return None
-        change["update"] = [{names[at]: new[at] for at in columns}]
-    elif now:
-        assert new is not None
-        change["add"] = [{names[at]: new[at] for at in columns}]
-    elif was:
-        assert old is not None
-        change["remove"] = [{names[at]: old[at] for at in table.key_positions}]
-    else:
-        return None
-    return encode(change)
-
-
 def holds(filters: Filters | None, vector: Sequence[Any]) -> bool:
     """Whether one of the conjunctions admits the attribute vector."""
     return filters is not None and any(
         all(vector[at] in extent for at, extent in conjunction.items()) for conjunction in filters
-    )
-
-
-def codes(table: Table, row: Row | None) -> tuple[Any, ...] | None:
-    """The attribute vector of a row: a code a column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
-    if row is None:
-        return None
-    return tuple(
-        [
-            None if value is None else 0 if (encode := kind.type.encode) is None else encode(value)
-            for value, kind in zip(row, table.columns, strict=True)
-        ]
     )
 
 
@@ -190,24 +156,37 @@ class FilterSpace:
     def __init__(self, table: Table, space_id: int) -> None:
         self._table = table
         self._count = 0
+        self._conditions: Counter[int] = Counter()  # columns → conjunctions with a condition on them
         self.network = NetworkSpace(space_id, 0, False)
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         self._count += len(sids)
+        for bound in bounds:
+            self._conditions.update(_columns(bound))
 
     def move(self, sid: int, before: Bound, after: Bound) -> None:
-        pass
+        self._conditions.update(_columns(after))
+        self._forget(before)
 
     def remove(self, sid: int, bound: Bound) -> None:
         self._count -= 1
+        self._forget(bound)
+
+    def _forget(self, bound: Bound) -> None:
+        for at in _columns(bound):
+            self._conditions[at] -= 1
+            if not self._conditions[at]:
+                del self._conditions[at]
 
     def step(self, delta: Delta) -> Delta | None:
         return delta if self._count and not is_same(delta.old, delta.new) else None
 
     def messages(self, description: Delta, plan: str) -> list[Draft]:
-        old, new = description.old, description.new
-        vectors = (codes(self._table, old), codes(self._table, new))
-        return [Draft("row", attributes=vectors, payload=encode((old, new)))]
+        return [row_draft(self._table, description.old, description.new, self._conditions.keys())]
+
+
+def _columns(bound: Bound) -> list[int]:
+    return [at for conjunction in bound.place or () for at in conjunction]
 
 
 class FilterType:
@@ -255,7 +234,7 @@ class FilterType:
                 {
                     "name": "row",
                     "region": "filters that hold the row before or after the event",
-                    "payload": "the row before and after the event",
+                    "payload": "the row after the event and which columns changed; those no condition looks at apart",
                 }
             ],
             "update": "add, replace or drop the row with the key of the message's row",

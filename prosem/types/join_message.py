@@ -1,13 +1,14 @@
 """How the messages of a select-join are written and read.
 
-| kind | payload | content |
+| kind | payload | contents |
 | --- | --- | --- |
 | `upsert` | [table, values of its key, join and condition columns] | the values of its other columns |
 | `drop` | [table, primary key] | |
 | `lose` | [table, classes, their values]: every row with these values goes | |
-| `joined` | [rows added, rows removed], each a list of one row a table | |
+| `joined` | [rows added, rows removed], each a list of [values as above, its content] a table | of all rows, each once |
 
-Values travel as JSON, as in an answer. Contents have a digest: a network may send that where the content is known.
+Values travel as JSON, as in an answer. Contents have digests: a network may send those where the contents are known. A row
+that joins with many others travels once in whole, and then by its digest (thesis 5.5).
 """
 
 from __future__ import annotations
@@ -64,17 +65,15 @@ class JoinCodec:
         self._used = [shape.columns(table) for table in range(len(shape.tables))]
         self._payload = [shape.payload(table) for table in range(len(shape.tables))]
         self._readers = [[column.type.read for column in table.columns] for table in shape.tables]
-        self.read: Callable[[str, bytes, bytes], Content] = lru_cache(maxsize=256)(self._decode)
+        self.read: Callable[[str, bytes, tuple[bytes, ...]], Content] = lru_cache(maxsize=256)(self._decode)
 
     # -- writing -------------------------------------------------------------------------------------------------
     def upsert(
         self, table: int, row: Row, region: Region = (), targets: tuple[int, ...] | None = None
     ) -> Draft:
         payload = encode((table, [row[at] for at in self._used[table]]))
-        rest = self._payload[table]
-        content = encode([row[at] for at in rest]) if rest else b""
-        digest = blake2s(content, digest_size=DIGEST_SIZE).digest() if rest else b""
-        return Draft("upsert", b"", region, targets, None, payload, content, digest)
+        contents = (self._content(table, row),) if self._payload[table] else ()
+        return Draft("upsert", b"", region, targets, None, payload, contents, _digests(contents))
 
     def remove(
         self, table: int, row: Row, region: Region = (), targets: tuple[int, ...] | None = None
@@ -99,23 +98,33 @@ class JoinCodec:
         region: Region = (),
         targets: tuple[int, ...] | None = None,
     ) -> Draft:
-        return Draft("joined", b"", region, targets, None, encode((added, removed)))
+        numbers: dict[bytes, int] = {}  # of contents
+        payload = encode([[self._parts(joined, numbers) for joined in some] for some in (added, removed)])
+        contents = tuple(numbers)
+        return Draft("joined", b"", region, targets, None, payload, contents, _digests(contents))
+
+    def _parts(self, joined: Joined, numbers: dict[bytes, int]) -> list[tuple[list[Any], int | None]]:
+        parts = []
+        for table, row in enumerate(joined):
+            number = None
+            if self._payload[table]:
+                number = numbers.setdefault(self._content(table, row), len(numbers))
+            parts.append(([row[at] for at in self._used[table]], number))
+        return parts
+
+    def _content(self, table: int, row: Row) -> bytes:
+        return encode([row[at] for at in self._payload[table]])
 
     # -- reading -------------------------------------------------------------------------------------------------
-    def _decode(self, kind: str, payload: bytes, content: bytes) -> Content:
+    def _decode(self, kind: str, payload: bytes, contents: tuple[bytes, ...]) -> Content:
         body = _read(payload)
         if kind == "joined":
-            return JoinedRows(*(tuple(map(self._joined, some)) for some in body))
+            read = [_read(content) for content in contents]
+            return JoinedRows(*(tuple([self._joined(joined, read) for joined in some]) for some in body))
         table, values = body[0], body[-1]
         own = self._shape.tables[table]
         if kind == "upsert":
-            row: list[Any] = [None] * len(own.columns)
-            for at, value in zip(self._used[table], values, strict=True):
-                row[at] = self._value(table, at, value)
-            if content:
-                for at, value in zip(self._payload[table], _read(content), strict=True):
-                    row[at] = self._value(table, at, value)
-            whole = tuple(row)
+            whole = self._row(table, values, _read(contents[0]) if contents else ())
             return Upsert(table, own.key_of(whole), whole)
         if kind == "drop":
             return Remove(
@@ -139,11 +148,24 @@ class JoinCodec:
             return Decimal(value)
         return self._value(table, self._shape.classes[number][table], value)
 
-    def _joined(self, rows: list[list[Any]]) -> Joined:
+    def _joined(self, parts: list[tuple[list[Any], int | None]], contents: list[list[Any]]) -> Joined:
         return tuple(
-            tuple([self._value(table, at, value) for at, value in enumerate(row)])
-            for table, row in enumerate(rows)
+            [
+                self._row(table, values, () if number is None else contents[number])
+                for table, (values, number) in enumerate(parts)
+            ]
         )
+
+    def _row(self, table: int, values: Sequence[Any], rest: Sequence[Any]) -> Row:
+        row: list[Any] = [None] * len(self._readers[table])
+        for places, some in ((self._used[table], values), (self._payload[table], rest)):
+            for at, value in zip(places, some, strict=True):
+                row[at] = self._value(table, at, value)
+        return tuple(row)
 
     def _value(self, table: int, at: int, value: Any) -> Any:
         return None if value is None else self._readers[table][at](value)
+
+
+def _digests(contents: Sequence[bytes]) -> tuple[bytes, ...]:
+    return tuple([blake2s(content, digest_size=DIGEST_SIZE).digest() for content in contents])

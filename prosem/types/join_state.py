@@ -156,7 +156,7 @@ class JoinFold:
         """The rows after all messages of one event, which are taken in their order."""
         effects: Effects = {}
         for message in messages:
-            content = self.codec.read(message.kind, message.payload, message.content)
+            content = self.codec.read(message.kind, message.payload, message.contents)
             if isinstance(content, Upsert):
                 table, key, row = content
                 effects[table, key] = row if self.holds(table, point, row) else None
@@ -181,7 +181,7 @@ class JoinFold:
         before: Answer = {}
         after: Answer = {}
         for message in messages:
-            content = self.codec.read(message.kind, message.payload, message.content)
+            content = self.codec.read(message.kind, message.payload, message.contents)
             assert isinstance(content, JoinedRows), "an edge without a state gets joined rows"
             for row in content.removed:
                 if after.pop(keys := self._keys(row), None) is None and self._admits(row, point):

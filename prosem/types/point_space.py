@@ -83,7 +83,7 @@ class PointSpace(Sketched):
             if draft.targets is not None:
                 addressed.append(draft)
                 continue
-            kind, rest = draft.kind, (None, draft.payload, draft.content, draft.digest)
+            kind, rest = draft.kind, (None, draft.payload, draft.contents, draft.digests)
             addressed += [
                 _new(Draft, (kind, b"", (), (sid,), *rest))
                 for sid in self.points.find(draft.topic, draft.region).tolist()
