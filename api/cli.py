@@ -345,7 +345,12 @@ def bench(
     name: Annotated[str, typer.Argument(help="which one, or all; without a name they are listed")] = "",
     quick: Annotated[bool, typer.Option(help="small sizes, under a minute")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
-    plot: Annotated[str, typer.Option(help="also draw its curves into this file (png, svg or pdf)")] = "",
+    plot: Annotated[
+        str,
+        typer.Option(
+            help="also draw its curves: into this file (png, svg or pdf), or into a folder, one file each"
+        ),
+    ] = "",
     network: Annotated[str, typer.Option(help="in a simulated network of brokers (parametric: cbn)")] = "",
 ) -> None:
     """Measure the parts of the server and the whole, beside the papers' figures and the naive way."""

@@ -110,7 +110,7 @@ def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def contents(reports: Mapping[str, Mapping[str, int] | None]) -> Iterator[Metric]:
-    """What each node of a network that remembers contents (CN*) says of them; nothing where none does."""
+    """What each node of a network that remembers contents (CN*) says of them."""
     known = {node: report for node, report in reports.items() if report}
     for name, family, help in (
         ("held", GaugeMetricFamily, "contents that a node remembers"),
@@ -122,8 +122,7 @@ def contents(reports: Mapping[str, Mapping[str, int] | None]) -> Iterator[Metric
         made = family(f"prosem_contents_{name}", help, labels=["node"])
         for node, report in known.items():
             made.add_metric([node], report[name])
-        if known:
-            yield made
+        yield made
 
 
 def _counter(name: str, help: str, value: float) -> Metric:

@@ -27,6 +27,7 @@ class Curve:
     x: str
     y: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
+    logarithmic: str = ""  # the axes that are, of x and y
 
 
 @dataclass

@@ -1,267 +1,174 @@
-"""Networks of brokers on the thesis's workloads: range-min of table 3.1, joins of table 5.2.
+"""Networks of brokers on the thesis's workloads: its figures of chapters 3 and 5, beside what it says of them.
 
-An Internet-like topology; every subscription is hosted by the broker whose zone its point is in, in all networks alike, as
-the thesis has it (3.5.4). Messages come from the engine's own spaces. Every network sees the same events and must deliver
-the same. Only frames that carry messages count, and contents that are fetched; not those of places, marks and
-acknowledgements.
+An Internet-like topology of 20,000 nodes with 1000 brokers; every subscription is hosted by the broker whose zone its point
+is in, in all networks alike (thesis 3.5.4). Messages come from the engine's own spaces, and what concerns nobody is not
+sent (3.2.3). First some events go through the real nodes of every network, which must deliver to the same
+subscriptions; then the figures are taken from the ways of messages, which must have cost the same on those events. Frames
+of messages count, and contents with what asks for them; not those of places and marks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bench import range_min
+from bench import network_joins, network_minima
 from bench.common import Curve, Report, fail, progress
 from bench.join_workload import Workload, subscriptions
-from cn.frames import Content, Data, Frame, encode
-from cn.geometry import Interval
-from cn.match.point_index import PointIndex
-from cn.message import Message
-from cn.metrics import Meter
+from bench.network_joins import PLAN, STAR_PLANS
+from bench.network_nodes import Delivered, Events, compare
+from bench.network_routes import Costs, Ways
+from bench.network_setting import Ints, Setting
 from cn.networks.base import Space
-from cn.networks.registry import make_simulated
-from cn.networks.simulated import SERVER
-from cn.networks.zones import ZoneMap
-from cn.topology import Topology, cluster_tree
-from prosem.model import Row
-from prosem.types.extreme import ExtremeSpace
-from prosem.types.join_shape import MODES
 
-Events = list[list[Message]]
-Delivered = dict[tuple[int, int], list[int]]
-NETWORKS = ("unicast", "multicast", "cbn", "bloom", "can")
-THESIS_STRESS = {"one by one": 10_282, "multicast": 3, "can": 23, "can, relaxed": 8}  # table 3.4
-PLAN = "ref-sj-clu+"
-THESIS_STAR = {PLAN: 3.0}  # 5.7.3: server stress with 400 entries, so many times lower
-ENTRIES = (0, 40, 400)
-PAYLOAD = 1000
-
-
-class Setting:
-    """The topology, the brokers, and who hosts whom."""
-
-    def __init__(self, nodes: int, brokers: int) -> None:
-        topology = Topology(nodes, brokers + 1, seed=3)
-        self.brokers = [f"b{at}" for at in range(brokers)]
-        self._number = {SERVER: brokers, **{name: at for at, name in enumerate(self.brokers)}}
-        self._hops = topology.hops
-        self.parents = cluster_tree(SERVER, self.brokers, topology.coordinates()[:brokers])
-
-    def ip_hops(self, sender: str, to: str) -> int:
-        return int(self._hops[self._number[sender], self._number[to]])
-
-    def hosts(self, points: PointIndex) -> dict[int, str]:
-        """A zone for each broker, and the broker of its zone for each point."""
-        items = [(id, (topic, *point)) for id, topic, point in points.items()]
-        zones = ZoneMap(points.dimensions + 1, first=0)
-        members = {0: items}
-        while len(members) < len(self.brokers):
-            largest = max(members, key=lambda zone: len(members[zone]))
-            new = zones.split(largest, [point for _, point in members[largest]], len(members))
-            if new is None:
-                break
-            parts: dict[int, list[Any]] = {largest: [], new: []}
-            for item in members[largest]:
-                parts[zones.locate(item[1])].append(item)
-            members |= parts
-        return {id: self.brokers[zone] for zone, inside in members.items() for id, _ in inside}
+Figures = dict[str, list[dict[str, Any]]]
+SAID: dict[str, tuple[str, str]] = {
+    "3.6": ("bytes an event, by tuples", "flat; DS-CN, S-CN, CN in this order, far below unicast and multicast"),
+    "3.8": ("bytes an event, by subscriptions", "S-CN, DS-CN and CN flat and below 1 kB, the others grow"),
+    "3.9 hops": ("overlay hops, by ignorable updates", "CN does not care; DS-CN best, then multicast, then S-CN"),
+    "3.9 bytes": ("bytes an event, by ignorable updates", "CN does not care and is worst in the end; DS-CN best"),
+    "3.9 IP hops": ("IP hops, by ignorable updates", "as overlay hops"),
+    "3.10": ("bytes an event, by spikes", "unicast and multicast grow linearly, S-CN very slightly, DS-CN more; CN flat"),
+    "table 3.4": ("the most messages that a node sends for an event", "in the table"),
+    "3.11": ("share of events with fewer bytes", "none: DS-CN 87 %; below 1 kB: S-CN 97 %, CN 94 %; unicast up to 680 kB"),
+    "3.12": ("bytes an event, stocks", "S-CN and DS-CN below 100 bytes and flat; CN flat and bad; 11.7 % not ignorable"),
+    "5.7": ("overlay hops an event", "semijoins at least 10 times fewer than all others; all of them the same"),
+    "5.8": ("bytes an event", "Clu+ least, 10 times below simpler ones; Enum-J worst"),
+    "5.8 tree": ("the same messages down the tree of cbn, bytes an event", "not in the thesis"),
+    "5.9": ("bytes an event, by rows of R", "all grow slightly with R; Clu+ far below"),
+    "5.11": ("bytes an event, by rows of S", "Ref-J+ and Tup grow with S, Clu+ hardly"),
+    "5.12": ("bytes an event, by payload", "semijoins converge, the payload dominates"),
+    "5.13": ("bytes an event, by overlap of interests", "all fall but Rel-Sel, which grows"),
+    "5.14": ("bytes an event with the last hop to subscribers", "Enum-SJ least, Clu+ slightly more; both far below"),
+    "5.15": ("bytes an event, stocks and ratings", "Ref-J+ better than before; Clu+ 10 times below"),
+    "5.16": ("bytes an event, by entries of repositories", "CN* helps already at few entries, Ref-J+ most"),
+    "5.17": ("overlay hops to a broker, by entries", "a fetch costs little; Rel-Sel highest"),
+}  # fmt: skip
 
 
 def run(quick: bool) -> Report:
-    nodes, brokers, count, events = (1_000, 40, 2_000, 120) if quick else (20_000, 1000, 100_000, 1_000)
-    params = {"nodes": nodes, "brokers": brokers, "subscriptions": count, "events": events, "quick": quick}
-    report = Report("networks", params)
+    nodes, brokers = (1_000, 40) if quick else (20_000, 1000)
+    report = Report("networks", {"nodes": nodes, "brokers": brokers, "quick": quick})
     progress(f"networks: a topology of {nodes:,} nodes, {brokers:,} brokers")
     setting = Setting(nodes, brokers)
-    minima = _range_min(setting, count, events)
-    joins, star = _joins(setting, count, events)
-    report.figures = {"range_min": minima, "join": joins, "cn_star": star}
+    count, events = (500, 60) if quick else (3_000, 100)
+    minima, joins = sampled_minima(setting, count, events), sampled_joins(setting, count, events // 4)
+    figures: Figures = network_minima.series(setting, quick)
+    figures |= network_joins.series(setting, quick)
+    figures["5.15"] = network_joins.real(setting, quick)
+    star = network_joins.star(setting, quick)
+    figures |= {"5.16": _by_entries(star, "traffic_bytes"), "5.17": _by_entries(star, "hop_latency")}
+    figures = dict(sorted(figures.items(), key=lambda one: _place(one[0])))
+    report.figures = {"range_min": minima, "join": joins, "cn_star": star, "thesis": figures}
     report.tables = [
-        ("range-min, per event (thesis 3.5; its table 3.4 has the maximum node stress)", _beside(minima)),
-        ("joins by semijoin, per event (thesis 5.7)", _beside(joins)),
+        (f"range-min through real nodes, {count:,} subscriptions, per event", minima),
+        (f"joins by {PLAN} through real nodes, {count:,} subscriptions, per event", joins),
+        *((f"{_called(name)}: {SAID[name][0]} (thesis: {SAID[name][1]})", rows) for name, rows in figures.items()),
         ("CN*: bytes that leave the server, per event (thesis 5.7.3)", star),
-    ]
-    report.curves = [
-        Curve(
-            "CN*: joins",
-            "repository entries",
-            "bytes that leave the server, per event",
-            {
-                f"{plan}, {name}": [
-                    (row["entries"], row["server_bytes"])
-                    for row in star
-                    if (row["plan"], row["network"]) == (plan, name) and row["entries"] != "-"
-                ]
-                for plan in THESIS_STAR
-                for name in ("cbn", "can")
-            },
-        )
-    ]
+    ]  # fmt: skip
+    report.curves = [curve(name, rows) for name, rows in figures.items() if name != "table 3.4"]
     report.notes = [
-        "one by one: a message for each affected subscription; unicast: one for each broker that hosts some (2.3.1)",
-        "can, relaxed: every event goes to all whose range holds it, and they find out themselves (the thesis's CN)",
-        "a content has to be sent again to be saved: with few subscriptions (--quick) hardly any is",
-        "CN+, DS-CN, CN(lr) and CN(c) are not measured here",
+        "unicast: a message for each subscription; multicast: the subscriptions below as a list; S-CN: over zones of a CAN",
+        "DS-CN: along the diagonal, then as S-CN, without a server; CN: to all ranges that hold the event",
+        "of ours: one message for each broker (unicast, brokers), and down the cluster tree (cbn)",
+        "figures 3.12 and 5.15 are drawn anew: the thesis's stock data are not public",
     ]
     return report
 
 
-def _beside(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row | {"thesis stress": THESIS_STRESS.get(row["network"], "-")} for row in rows]
+# -- real nodes, and ways that cost the same ---------------------------------------------------------------------
+def sampled_minima(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
+    """Range-min through the nodes of every network."""
+    points = network_minima.ranges(count, (5000.0, 1500.0), (1000.0, 1000.0))
+    workload = network_minima.Workload(max(1000, count // 10), points)
+    some = network_minima.affecting(workload.events(), events)
+    sent = [event.messages for event in some]
+    return _checked("range-min", setting, workload.space.network, points, sent, [event.ids for event in some])
 
 
-def _range_min(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
-    random = np.random.default_rng(7)
-    state, xs, ys = range_min._state(max(1000, count // 10), random)
-    range_min._subscribe(state, count, random)
-    (space,) = state.spaces.values()
-    assert isinstance(space, ExtremeSpace)
-    moves = [*range_min._walk(xs, ys, events, random)]
-    walk = range_min.Walk(state, space, xs, ys)
-    told, _ = walk.take(moves, "reformulate")
-    walk.rewind(moves)
-    addressed, _ = walk.take(moves, "enumerate")
-    id = space.network.id
-    sent = [
-        [Message(seq, part, id, *draft) for part, draft in enumerate(drafts)]
-        for seq, drafts in enumerate(told, 1)
-    ]
-    hosts = setting.hosts(space.points)
-    rows = _compare("range-min", setting, space.network, space.points, hosts, sent)
-    alone = [
-        [len(encode(Data(seq, Message(seq, 0, id, *draft)))) for draft in drafts]
-        for seq, drafts in enumerate(addressed, 1)
-    ]
-    straight = [
-        setting.ip_hops(SERVER, hosts[at]) for drafts in addressed for d in drafts for at in d.targets or ()
-    ]
-    rows.insert(0, _one_by_one(alone) | {"ip_hops": round(sum(straight) / len(moves), 2)})
-    relaxed: Events = []
-    for seq, (key, y) in enumerate(moves, 1):
-        x = int(xs[key])
-        region = ((Interval(None, x), Interval(x, None)),)
-        relaxed.append([Message(seq, 0, id, "row", region=region, payload=b"%d" % y)])
-    row, _, _ = _measure("can", setting, space.network, space.points, hosts, relaxed, {"routed": True})
-    return [*rows, row | {"network": "can, relaxed"}]
+def sampled_joins(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
+    """Joins by semijoins through the nodes of every network."""
+    points = subscriptions(count)
+    workload = network_joins.distinct(Workload(500, 300 if count < 1_000 else 2_000))
+    space = workload.space("semijoin", points)
+    some = [one for one in network_joins.messages(space, workload, PLAN, events) if one]
+    sent = [[message for message, _ in one] for one in some]
+    return _checked("join", setting, space.network, points, sent, [[ids for _, ids in one] for one in some])
 
 
-def _joins(setting: Setting, count: int, events: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Contents of 1000 bytes, each row its own, and few rows in R: the setting of thesis 5.7.3."""
-    rows: list[dict[str, Any]] = []
-    star: list[dict[str, Any]] = []
-    for plan, thesis in THESIS_STAR.items():
-        workload = Workload(500, 5_100 if count > 10_000 else 300, PAYLOAD)
-        for table in (workload.r, workload.s):
-            table.update({key: _own_payload(row) for key, row in table.items()})
-        mode = next(mode for mode, plans in MODES.items() if plan in plans)
-        space = workload.space(mode, subscriptions(count))
-        sent: Events = []
-        for delta in workload.events(min(5 * events, 1_000)):
-            new = None if delta.new is None else _own_payload(delta.new)
-            description = space.step(delta._replace(new=new))
-            drafts = [] if description is None else space.messages(description, plan)
-            sent.append(
-                [Message(delta.seq, part, space.network.id, *draft) for part, draft in enumerate(drafts)]
-            )
-        hosts = setting.hosts(space.points)
-        if plan == PLAN:
-            rows = _compare("join", setting, space.network, space.points, hosts, sent)
-        for name in ("cbn", "can"):
-            progress(f"networks: {plan} over {name}, with and without repositories")
-            plain = 0.0
-            for entries in (None, *ENTRIES):
-                options = {} if entries is None else {"repository": entries}
-                _, _, leaving = _measure(name, setting, space.network, space.points, hosts, sent, options)
-                plain = plain or leaving
-                row = {"plan": plan, "network": name, "entries": "-" if entries is None else entries}
-                less = round(plain / max(1.0, leaving), 2)
-                star.append(row | {"server_bytes": round(leaving, 1), "times_less": less, "thesis": thesis})
-    return rows, star
-
-
-def _own_payload(row: Row) -> Row:
-    """A row whose payload no other row has."""
-    return (*row[:-1], f"{row[0]:09d}{str(row[-1])[9:]}")
-
-
-def _compare(
-    what: str, setting: Setting, space: Space, points: PointIndex, hosts: dict[int, str], sent: Events
+def _checked(
+    what: str, setting: Setting, space: Space, points: Ints, sent: Events, told: Sequence[Sequence[Ints]]
 ) -> list[dict[str, Any]]:
-    rows, first = [], None
-    for name in NETWORKS:
-        progress(f"networks: {what} over {name}")
-        options = {"routed": True} if name == "can" else {}
-        row, delivered, _ = _measure(name, setting, space, points, hosts, sent, options)
-        if first is not None and delivered != first:
-            fail(f"{name} and {NETWORKS[0]} deliver differently")
-        first = delivered
-        rows.append(row)
+    wanted: Delivered = {
+        (message.seq, message.part): np.sort(ids).tolist()
+        for messages, some in zip(sent, told, strict=True)
+        for message, ids in zip(messages, some, strict=True)
+    }
+    rows = compare(what, setting, space, points, sent, wanted)
+    ways = Ways(setting, setting.zones(points))
+    for row in rows:
+        way = {"unicast": ways.unicast, "multicast": ways.multicast, "cbn": ways.cbn}.get(row["network"])
+        if way is None:
+            continue
+        costs = Costs(setting)
+        for messages, some in zip(sent, told, strict=True):
+            costs.add([way(message, ids) for message, ids in zip(messages, some, strict=True)])
+        found = costs.figures()
+        same = ("overlay_hops", "max_node_stress", "hop_latency", "ip_hops")
+        if any(found[name] != row[name] for name in same):
+            fail(f"ways of {row['network']} cost {found}, its nodes {row}")
+        if (
+            abs(found["traffic_bytes"] / max(1.0, row["traffic_bytes"]) - 1) > 0.05
+        ):  # positions grow with places
+            fail(
+                f"ways of {row['network']} have {found['traffic_bytes']} bytes, its nodes {row['traffic_bytes']}"
+            )
     return rows
 
 
-def _one_by_one(sizes: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """A frame for each affected subscription, straight from the server."""
-    number = len(sizes)
-    return {
-        "network": "one by one",
-        "traffic_bytes": round(sum(map(sum, sizes)) / number, 1),
-        "overlay_hops": round(sum(map(len, sizes)) / number, 2),
-        "max_node_stress": max(map(len, sizes)),
-        "hop_latency": round(sum(map(bool, sizes)) / number, 2),
+# -- what is shown -----------------------------------------------------------------------------------------------
+def _by_entries(star: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:
+    """CN* over the CAN: a line for each size, a column for each plan; without repositories first."""
+    sizes = list(dict.fromkeys(row["entries"] for row in star))
+    return [
+        {"entries": size}
+        | {
+            plan: row[what]
+            for plan in STAR_PLANS
+            for row in star
+            if (row["plan"], row["network"], row["entries"]) == (plan, network_joins.SPREAD, size)
+        }
+        for size in sizes
+    ]
+
+
+def curve(name: str, rows: Sequence[Mapping[str, Any]]) -> Curve:
+    """A figure as lines, one for each scheme."""
+    by = next(iter(rows[0]))
+    names = [column for column in rows[0] if column != by and column not in ("affected", "not ignorable")]
+    lines = {
+        column: [
+            (float(row[by]), float(row[column]))
+            for row in rows
+            if isinstance(row[by], int | float) and isinstance(row[column], int | float)
+        ]
+        for column in names
     }
-
-
-def _measure(
-    name: str,
-    setting: Setting,
-    space: Space,
-    points: PointIndex,
-    hosts: dict[int, str],
-    sent: Events,
-    options: dict[str, Any],
-) -> tuple[dict[str, Any], Delivered, float]:
-    """Figures per event, what was delivered, and the bytes of messages and contents that left the server."""
-    delivered: Delivered = {}
-
-    def deliver(message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
-        delivered[message.seq, message.part] = sorted(int(id) for id in ids)
-
-    network = make_simulated(
-        name,
-        deliver,
-        lambda seq: None,
-        brokers=setting.brokers,
-        host_of=hosts.__getitem__,
-        options={"parents": setting.parents, "check": False, **options},
+    logarithmic = "" if name in ("3.11", "5.17") else "xy" if name == "5.12" else "y"
+    return Curve(
+        f"thesis {_called(name)}", by.replace("_", " "), SAID[name][0].split(", by")[0], lines, logarithmic
     )
-    for id, topic, point in points.items():
-        network.register(space, id, topic, point)
-    network.watermark(0)
-    meter = Meter(network.memory, setting.ip_hops)
-    fetched = [0]
 
-    def see(sender: str, to: str, frame: Frame) -> None:
-        meter.see(sender, to, frame)
-        if sender == SERVER and isinstance(frame, Content):
-            fetched[0] += len(encode(frame))
 
-    network.memory.watch = see
-    for seq, messages in enumerate(sent, 1):
-        for message in messages:
-            network.inject(message)
-        network.watermark(seq)
-    number, costs = len(sent), [*meter.events.values()]
-    leaving = sum(cost.byte_stress[SERVER] for cost in costs) + fetched[0]
-    row = {
-        "network": name,
-        "traffic_bytes": round(sum(cost.bytes for cost in costs) / number, 1),
-        "overlay_hops": round(sum(cost.overlay_hops for cost in costs) / number, 2),
-        "max_node_stress": max((cost.max_node_stress for cost in costs), default=0),
-        "hop_latency": round(sum(cost.hop_latency for cost in costs) / number, 2),
-        "ip_hops": round(sum(cost.ip_hops for cost in costs) / number, 2),
-    }
-    return row, delivered, leaving / number
+def _called(name: str) -> str:
+    return name if name.startswith("table") else f"figure {name}"
+
+
+def _place(name: str) -> tuple[int, float, str]:
+    """Chapters and numbers in their order; the table after figure 3.10, where the thesis has it."""
+    if name == "table 3.4":
+        return 3, 10.5, name
+    chapter, _, number = name.split()[0].partition(".")
+    return int(chapter), float(number), name

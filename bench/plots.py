@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.common import Report
+from bench.common import Curve, Report
 from prosem.errors import SetupError
 
 
 def draw(report: Report, path: Path) -> None:
-    """One diagram a curve, in one file; its ending says the format (png, svg, pdf)."""
+    """One diagram a curve: in one file, whose ending says the format (png, svg, pdf), or in a folder, a png each."""
     if not report.curves:
         raise SetupError(f"the bench {report.bench} has nothing to plot; leave --plot out")
     try:
@@ -17,21 +19,38 @@ def draw(report: Report, path: Path) -> None:
     except ImportError:
         raise SetupError("plots need matplotlib: pip install prosem[plots]") from None
     matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    count = len(report.curves)
-    figure, axes = pyplot.subplots(1, count, figsize=(6 * count, 4), squeeze=False, layout="constrained")
-    for axis, curve in zip(axes[0], report.curves, strict=True):
-        for name, points in curve.lines.items():
-            axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
-        axis.set(title=curve.title, xlabel=curve.x, ylabel=curve.y)
-        axis.set_xlim(left=0)
-        axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.3)
-        axis.legend()
     try:
-        figure.savefig(path, dpi=150)
+        if path.suffix:
+            _draw(report.curves, path)
+            return
+        path.mkdir(parents=True, exist_ok=True)
+        for curve in report.curves:
+            name = re.sub(r"[^a-z0-9.]+", "-", f"{report.bench} {curve.title}".lower()).strip("-.")
+            _draw([curve], path / f"{name}.png")
     except (OSError, ValueError) as error:
         raise SetupError(f"the plot cannot be written to {path}: {error}") from error
+
+
+def _draw(curves: Sequence[Curve], path: Path) -> None:
+    from matplotlib import pyplot
+
+    count = len(curves)
+    figure, axes = pyplot.subplots(1, count, figsize=(6 * count, 4), squeeze=False, layout="constrained")
+    try:
+        for axis, curve in zip(axes[0], curves, strict=True):
+            for name, points in curve.lines.items():
+                axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+            axis.set(title=curve.title, xlabel=curve.x, ylabel=curve.y)
+            if "x" in curve.logarithmic:
+                axis.set_xscale("symlog")
+            else:
+                axis.set_xlim(left=0)
+            if "y" in curve.logarithmic:
+                axis.set_yscale("symlog")
+            else:
+                axis.set_ylim(bottom=0)
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize="small")
+        figure.savefig(path, dpi=150)
     finally:
         pyplot.close(figure)

@@ -199,14 +199,18 @@ def _subscribe(
 
 
 def _walk(
-    xs: NDArray[np.int64], ys: NDArray[np.int64], events: int, random: np.random.Generator
+    xs: NDArray[np.int64],
+    ys: NDArray[np.int64],
+    events: int,
+    random: np.random.Generator,
+    spikes: float = SPIKES,
 ) -> Iterator[tuple[int, int]]:
     """Keys and their new y: a random walk whose step grows with the value, and now and then a drop and the way back."""
     y = ys.copy()
     produced = 0
     while produced < events:
         key = int(random.integers(0, len(xs)))
-        if random.random() < SPIKES:
+        if random.random() < spikes:
             back = int(y[key])
             yield key, max(0, back // 20)
             yield key, back

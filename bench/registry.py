@@ -49,7 +49,7 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     ),
     "networks": (
         networks.run,
-        "bytes, hops and node stress per event of every network of brokers, and with CN* (thesis 3.5, 5.7)",
+        "figures 3.6 to 3.12 and 5.7 to 5.17 of the thesis: bytes, hops and node stress in networks of brokers, CN*",
     ),
     "spark": (
         spark.run,

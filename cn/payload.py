@@ -3,9 +3,10 @@
 Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
 it has it. Who lacks it asks the last broker on the way that had it (the thesis's `Source`), and if that has forgotten it
 meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has
-some, and is always sent the whole message.
+some, and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep
+their order, so what was sent to it once is known there.
 
-It loses where contents do not repeat: a digest and an acknowledgement more for each.
+It loses where contents do not repeat: a digest more for each.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class PayloadNode:
         self.spared = 0  # contents left out on links
         self._server: str = options.get("server", "server")
         self._remembering: set[str] = set()  # neighbours that have ever said that they have something
+        self._told: set[str] = set()  # neighbours that were told so
         self._queues: dict[str, deque[Waiting]] = {}  # what waits, by whom it is for
         self._wanted: dict[bytes, Wanted] = {}
         self._own = PlaceTable()  # whom the own edge hosts
@@ -88,8 +90,11 @@ class PayloadNode:
         if isinstance(frame, Join | Leave):
             self._start_anew((frame.broker,) if isinstance(frame, Join) else frame.brokers)
         elif isinstance(frame, Carrier):
+            is_known = any(one in self.repository for one in frame.message.digests)
             learnt = self._learn(frame.message)
-            outs += [(sender, Have(learnt))] if learnt and frame.source == sender else []
+            if learnt and frame.source == sender and (is_known or sender not in self._told):
+                self._told.add(sender)
+                outs.append((sender, Have(learnt)))
         return [*outs, *self.send(self.inner.receive(sender, frame))]
 
     def tick(self, now: float) -> Iterable[Out]:
@@ -144,10 +149,13 @@ class PayloadNode:
             found = content or self.repository.get(digest)
             self.hits += is_own and not content and bool(found)
             filled.append(found)
-            if not found and (is_own or to not in self._remembering):
+            is_remembered = not is_own and to in self._remembering
+            if not found and not is_remembered:
                 missing.append(digest)
             elif not found:
                 spared.append(digest)
+            elif is_remembered:  # it will have it before anything that is sent later
+                self.directory.put(to, digest)
         self.spared += len(spared)
         has_all = all(digest in self.repository for digest in spared)
         return self._with(frame, tuple(filled), "" if has_all else _holder(frame)), missing
@@ -214,6 +222,7 @@ class PayloadNode:
         for broker in brokers:
             self.directory.forget(broker)
             self._remembering.discard(broker)
+            self._told.discard(broker)
             self._queues.pop(broker, None)
 
     # -- what is shown -----------------------------------------------------------------------------------------

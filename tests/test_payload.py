@@ -134,7 +134,6 @@ def test_the_server_remembers_so_many_bytes_and_tells_who_asks_for_more() -> Non
     for seq, digest in enumerate([b"1", b"2", b"3"], 1):
         watched.send(seq, digest)
     assert (len(root.repository), root.repository.bytes) == (2, 2002)
-    watched.node("b").receive("a", Fetch((b"1",)))
     outs = [*root.receive("b", Fetch((b"1",)))]
     assert (outs, lost) == ([("b", Content(b"1", b""))], ["b"])
 

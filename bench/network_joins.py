@@ -1,0 +1,298 @@
+"""Select-joins over a network of a thousand brokers: the thesis's figures 5.7 to 5.9 and 5.11 to 5.17.
+
+Messages of every plan come from the engine's own spaces and go over the zones of a CAN, as in the thesis; enumerating plans
+send straight from the server. The same messages down the tree of `cbn` stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.common import fail, progress
+from bench.join_walk import FLAVOURS
+from bench.join_workload import DOMAIN, Workload, clipped, either, ranges, subscriptions
+from bench.network_contents import Remembering
+from bench.network_routes import Way, Ways
+from bench.network_setting import Ints, Setting, Zones
+from cn.frames import Data, encode
+from cn.message import Message
+from prosem.model import Row
+from prosem.types.join_shape import MODES
+from prosem.types.join_space import JoinSpace
+
+ENUMERATED = ("enum-j", "enum-sj")
+STRATEGIES = (*ENUMERATED, "ref-j", "ref-j+", "rel-sel", *FLAVOURS)
+SOME = ("enum-sj", "ref-j+", "rel-sel", "ref-sj-tup", "ref-sj-clu+")
+PLAN = "ref-sj-clu+"
+R_ROWS, S_ROWS, PAYLOAD = 16_000, 5_100, 100
+STAR_PAYLOAD, STAR_ROWS = 1_000, 500
+ENTRIES = (0, 100, 400, 1_000, 3_100)
+STAR_PLANS = {"ref-j+": 7.0, PLAN: 3.0, "rel-sel": None}  # 5.7.3: server stress with 400 entries, times lower
+SPREAD = "can"
+
+
+class Sent(NamedTuple):
+    """A message and the points it concerns."""
+
+    message: Message
+    ids: Ints
+
+
+def messages(space: JoinSpace, workload: Workload, plan: str, count: int) -> Iterator[list[Sent]]:
+    """For each event what a plan sends; what concerns nobody is not sent (3.2.3)."""
+    for delta in workload.events(count):
+        description = space.step(delta)
+        drafts = [] if description is None else space.messages(description, plan)
+        made = [Message(delta.seq, part, 1, *draft) for part, draft in enumerate(drafts)]
+        found = [Sent(one, _concerned(space, one)) for one in made]
+        yield [one for one in found if len(one.ids)]
+
+
+def _concerned(space: JoinSpace, message: Message) -> Ints:
+    if message.targets is not None:
+        return np.array(message.targets, np.int64)
+    return space.points.find(message.topic, message.region)
+
+
+class Joins:
+    """One workload under several plans, and what it costs per event."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        points: Ints,
+        zones: Zones,
+        rows: tuple[int, int],
+        events: int,
+        plans: Sequence[str],
+        payload_bytes: int = PAYLOAD,
+    ) -> None:
+        ways = Ways(setting, zones)
+        self.events = events
+        self.costs: dict[str, dict[str, float]] = {}
+        told: dict[str, list[Ints]] = {}
+        for plan in plans:
+            workload = distinct(Workload(*rows, payload_bytes))
+            mode = next(mode for mode, offered in MODES.items() if plan in offered)
+            totals = dict.fromkeys(("hops", "traffic", "contents", "tree", "server", "delivered"), 0)
+            told[plan] = []
+            for sent in messages(workload.space(mode, points), workload, plan, events):
+                for message, ids in sent:
+                    self._add(totals, message, ids, ways, is_spread=plan not in ENUMERATED)
+                told[plan].append(_who(sent))
+            self.costs[plan] = {name: total / events for name, total in totals.items()}
+        _agree(told)
+
+    def _add(
+        self, totals: dict[str, int], message: Message, ids: Ints, ways: Ways, *, is_spread: bool
+    ) -> None:
+        if is_spread:
+            way, tree = ways.s_cn(message, ids), ways.cbn(message, ids)
+        else:
+            size = len(encode(Data(message.seq, message)))
+            way = tree = Way(*(np.array([one]) for one in (ways.setting.server, ways.hosts(ids)[0], size, 1)))
+        totals["hops"] += len(way.senders)
+        totals["traffic"] += int(way.sizes.sum())
+        totals["contents"] += len(way.senders) * len(message.contents)
+        totals["tree"] += int(tree.sizes.sum())
+        totals["server"] += int(way.sizes[way.senders == ways.setting.server].sum())
+        totals["delivered"] += len(ids) * (len(message.payload) + sum(map(len, message.contents)))
+
+    def line(self, by: str, value: Any, what: str = "traffic") -> dict[str, Any]:
+        return {by: value} | {plan: round(costs[what], 1) for plan, costs in self.costs.items()}
+
+    def with_payload(self, size: int) -> dict[str, Any]:
+        """The traffic if contents had another size: every one of them on every link."""
+        return {"payload_bytes": size} | {
+            plan: round(costs["traffic"] + costs["contents"] * (size - PAYLOAD), 1)
+            for plan, costs in self.costs.items()
+        }
+
+
+def distinct(workload: Workload) -> Workload:
+    """Payloads that differ from row to row, of the size they had."""
+    make = workload._row
+
+    def own(row: Row) -> Row:
+        return (*row[:-1], f"{row[0]:09d}{str(row[-1])[9:]}")
+
+    for rows in (workload.r, workload.s):
+        rows.update({key: own(row) for key, row in rows.items()})
+    workload._row = lambda number: own(make(number))  # type: ignore[method-assign]
+    return workload
+
+
+def _who(sent: Sequence[Sent]) -> Ints:
+    """Who was told of the event's own row, by semijoins or as joined rows."""
+    own = [
+        ids
+        for message, ids in sent
+        if message.kind == "joined"
+        or (message.kind in ("upsert", "drop") and message.payload.startswith(b"[0,"))
+    ]
+    return np.unique(np.concatenate(own)) if own else np.empty(0, np.int64)
+
+
+def _agree(told: dict[str, list[Ints]]) -> None:
+    exact = {plan: one for plan, one in told.items() if plan != "rel-sel"}
+    first = next(iter(exact), "")
+    for plan, one in exact.items():
+        for at, (mine, its) in enumerate(zip(exact[first], one, strict=True)):
+            if not np.array_equal(mine, its):
+                fail(f"{first} and {plan} disagree on whom event {at} concerns")
+
+
+def series(setting: Setting, quick: bool) -> dict[str, list[dict[str, Any]]]:
+    """The figures by their numbers."""
+    events, count = (6, 2_000) if quick else (40, 100_000)
+    usual = (400, 300) if quick else (R_ROWS, S_ROWS)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("5.7", "5.8", "5.8 tree", "5.14")}
+    first: Joins | None = None
+    for number in (1_000, 2_000) if quick else (100_000, 300_000, 500_000):
+        progress(f"networks: figures 5.7, 5.8 and 5.14, {number:,} subscriptions")
+        points = subscriptions(number)
+        plans = STRATEGIES if number <= count else STRATEGIES[1:]
+        joins = Joins(setting, points, setting.zones(points), usual, events, plans)
+        first = first or joins
+        for name, what in (("5.7", "hops"), ("5.8", "traffic"), ("5.8 tree", "tree")):
+            found[name].append(_filled(joins.line("subscriptions", number, what)))
+        last = {plan: round(one["traffic"] + one["delivered"], 1) for plan, one in joins.costs.items()}
+        found["5.14"].append(_filled({"subscriptions": number, **last}))
+    assert first is not None
+    sizes = (1, 100, 1_000, 10_000, 100_000)
+    found["5.12"] = [first.with_payload(size) for size in sizes]
+    points = subscriptions(count)
+    zones = setting.zones(points)
+    for name, by, variants in (
+        ("5.9", "r_rows", [(rows, usual[1]) for rows in ((200, 400) if quick else (1_000, 16_000, 31_000))]),
+        ("5.11", "s_rows", [(usual[0], rows) for rows in ((100, 300) if quick else (100, 2_600, 5_100, 10_100))]),
+    ):  # fmt: skip
+        found[name] = []
+        for rows in variants:
+            progress(f"networks: figure {name}, {rows[0]:,} rows of R, {rows[1]:,} of S")
+            joins = Joins(setting, points, zones, rows, events, SOME)
+            found[name].append(joins.line(by, rows[by == "s_rows"]))
+    found["5.13"] = []
+    for x in (0, 6_000) if quick else (0, 2_000, 4_000, 6_000):
+        progress(f"networks: figure 5.13, overlap {x:,}")
+        some = overlapping(count, x)
+        joins = Joins(setting, some, setting.zones(some), usual, events, SOME)
+        found["5.13"].append(joins.line("overlap", x))
+    return found
+
+
+def _filled(line: dict[str, Any]) -> dict[str, Any]:
+    by = next(iter(line))
+    return {by: line[by]} | {plan: line.get(plan, "-") for plan in STRATEGIES}
+
+
+def overlapping(count: int, x: int) -> Ints:
+    """Subscriptions whose centres deviate less and less: by 13000 - 2x on R.A, by 7500 - x on S.C."""
+    random = np.random.default_rng(11)
+    return np.column_stack(
+        [
+            ranges(random, (30_000, 70_000, 13_000 - 2 * x), (20_000, 5_000), count),
+            ranges(random, (15_000, 85_000, 7_500 - x), (6_000, 5_000), count),
+        ]
+    )
+
+
+class Stocks(Workload):
+    """In the place of the thesis's stocks and ratings (figure 5.15): 100 keys, 23 ratings each, prices that walk."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        random = self._random
+        self.s = {}
+        for number in range(2_300):
+            code = clipped(np.array([random.choice((10, 30, 50, 70, 90)) * 1_000 + random.normal(0, 4_000)]))
+            self.s[number,] = (number, number % 100, int(code[0]), self._payload)
+        self._price = either(random, 30_000, 70_000, 12_000, 100)
+
+    def _row(self, number: int) -> Row:
+        if not hasattr(self, "_price"):
+            return super()._row(number)
+        key = int(self._random.integers(100))
+        self._price[key] = np.clip(self._price[key] * (1 + self._random.normal(0, 0.03)), 0, DOMAIN)
+        return number, int(self._price[key]), key, self._payload
+
+
+def real(setting: Setting, quick: bool) -> list[dict[str, Any]]:
+    """Figure 5.15."""
+    lines = []
+    for number in (1_000, 2_000) if quick else (100_000, 300_000):
+        progress(f"networks: figure 5.15, {number:,} subscriptions")
+        points = subscriptions(number)
+        ways = Ways(setting, setting.zones(points))
+        line: dict[str, Any] = {"subscriptions": number}
+        for plan in SOME:
+            workload = distinct(Stocks(500 if quick else R_ROWS, 0, PAYLOAD))
+            mode = next(mode for mode, offered in MODES.items() if plan in offered)
+            total, events = 0, 6 if quick else 40
+            for sent in messages(workload.space(mode, points), workload, plan, events):
+                for message, ids in sent:
+                    size = len(encode(Data(message.seq, message)))
+                    total += size if plan in ENUMERATED else int(ways.s_cn(message, ids).sizes.sum())
+            line[plan] = round(total / events, 1)
+        lines.append(line)
+    return lines
+
+
+def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
+    """Figures 5.16 and 5.17: CN* with ever larger repositories; the first half of the events fills them."""
+    count, s_rows, events = (2_000, 300, 400) if quick else (100_000, S_ROWS, 800)
+    points = subscriptions(count)
+    ways = Ways(setting, setting.zones(points))
+    lines = []
+    for plan, thesis in STAR_PLANS.items():
+        progress(f"networks: figures 5.16 and 5.17, {plan}")
+        workload = distinct(Workload(STAR_ROWS, s_rows, STAR_PAYLOAD))
+        mode = next(mode for mode, offered in MODES.items() if plan in offered)
+        sizes = (None, *((0, 40, 400) if quick else ENTRIES))
+        remembering = {
+            (name, entries): Remembering(setting.server, entries)
+            for name in (SPREAD, "cbn")
+            for entries in sizes
+        }
+        totals = {key: [0, 0, 0, 0] for key in remembering}
+        for number, sent in enumerate(messages(workload.space(mode, points), workload, plan, events)):
+            for message, ids in sent:
+                bare = _bare(message)
+                hosts = np.unique(ways.hosts(ids))
+                for name, way in ((SPREAD, ways.s_cn(bare, ids)), ("cbn", ways.cbn(bare, ids))):
+                    for entries in sizes:
+                        passed = remembering[name, entries].pass_on(
+                            way, hosts, message.digests, message.contents
+                        )
+                        if number >= events // 2:
+                            for at, one in enumerate(
+                                (passed.bytes, passed.server_bytes, sum(passed.hops), len(passed.hops))
+                            ):
+                                totals[name, entries][at] += one
+        half = events - events // 2
+        for (name, entries), (traffic, leaving, hops, hosts_told) in totals.items():
+            plain = totals[name, None][1]
+            lines.append(
+                {
+                    "plan": plan,
+                    "network": name,
+                    "entries": "-" if entries is None else entries,
+                    "traffic_bytes": round(traffic / half, 1),
+                    "server_bytes": round(leaving / half, 1),
+                    "times_less": round(plain / max(1, leaving), 2),
+                    "thesis": thesis if entries == 400 and thesis else "-",
+                    "hop_latency": round(hops / max(1, hosts_told), 2),
+                }
+            )
+    return lines
+
+
+def _bare(message: Message) -> Message:
+    """The message with every content left out."""
+    return Message(
+        message.seq, message.part, message.space, message.kind, message.topic, message.region, message.targets,
+        message.attributes, message.payload, (b"",) * len(message.contents), message.digests,
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""The ways of messages through a network of many brokers, and what they cost, without the brokers' tables.
+
+What a message costs depends on where it goes, not on how a broker finds that out. So the figures of the thesis, with up
+to a million subscriptions at a thousand brokers, are taken from ways: along the cluster tree, or over zones. `prosem bench
+networks` first sends a smaller workload through the real nodes and fails if ways cost anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.network_setting import Ints, Setting, Zones
+from cn.frames import Data, encode
+from cn.geometry import Box, Interval
+from cn.message import Message
+from cn.networks.keeper import Course, on_course
+
+
+class Way(NamedTuple):
+    """The links that a message passes, each after the one it comes by: who sends to whom, how far away, and bytes."""
+
+    senders: Ints
+    receivers: Ints
+    sizes: Ints
+    depths: Ints  # overlay hops up to the receiver
+
+
+NOWHERE = Way(*(np.empty(0, np.int64),) * 4)
+
+
+@dataclass
+class Costs:
+    """What a series of events has cost under one scheme (thesis 3.5.2)."""
+
+    setting: Setting
+    bytes: list[int] = field(default_factory=list)
+    overlay_hops: list[int] = field(default_factory=list)
+    ip_hops: list[int] = field(default_factory=list)
+    stress: list[int] = field(default_factory=list)  # messages of the busiest node
+    server_bytes: list[int] = field(default_factory=list)
+    latency: list[int] = field(default_factory=list)
+
+    def add(self, ways: Sequence[Way]) -> None:
+        """The messages of one event."""
+        way = Way(*(np.concatenate(parts) for parts in zip(*ways, strict=True))) if ways else NOWHERE
+        self.bytes.append(int(way.sizes.sum()))
+        self.overlay_hops.append(len(way.senders))
+        self.ip_hops.append(int(self.setting.hops[way.senders, way.receivers].sum()))
+        self.stress.append(int(np.bincount(way.senders).max()) if len(way.senders) else 0)
+        self.server_bytes.append(int(way.sizes[way.senders == self.setting.server].sum()))
+        self.latency.append(int(way.depths.max()) if len(way.senders) else 0)
+
+    def figures(self) -> dict[str, Any]:
+        """Per event; the stress is the largest of all events."""
+        return {
+            "traffic_bytes": round(float(np.mean(self.bytes)), 1),
+            "overlay_hops": round(float(np.mean(self.overlay_hops)), 2),
+            "max_node_stress": max(self.stress),
+            "hop_latency": round(float(np.mean(self.latency)), 2),
+            "ip_hops": round(float(np.mean(self.ip_hops)), 2),
+        }
+
+
+class Ways:
+    """The ways of messages in a setting, under each scheme; `zones` of the space that they are for."""
+
+    def __init__(self, setting: Setting, zones: Zones) -> None:
+        self.setting, self.zones = setting, zones
+
+    # -- to brokers that are known -----------------------------------------------------------------------------
+    def one_by_one(self, message: Message, ids: Ints) -> Way:
+        """The thesis's unicast: a message for each subscription."""
+        alone = len(encode(Data(message.seq, _named(message)))) + 0
+        hosts = self.hosts(ids)
+        return Way(np.full(len(ids), self.setting.server), hosts, alone + _sizes(ids), np.ones_like(hosts))
+
+    def unicast(self, message: Message, ids: Ints) -> Way:
+        """A message for each broker that hosts somebody concerned (2.3.1)."""
+        hosts = np.unique(self.hosts(ids))
+        return self._sent(
+            np.full(len(hosts), self.setting.server), hosts, _size(message), np.ones_like(hosts)
+        )
+
+    def cbn(self, message: Message, ids: Ints) -> Way:
+        """Down the tree to the brokers concerned, which everybody on the way finds for himself."""
+        receivers = self._tree(ids)
+        return self._sent(
+            self.setting.parent[receivers], receivers, _size(message), self.setting.depth[receivers]
+        )
+
+    def multicast(self, message: Message, ids: Ints) -> Way:
+        """Down the tree, with a bit for each broker below."""
+        way = self.cbn(message, ids)
+        return way._replace(sizes=way.sizes + (self.setting.below[way.receivers] + 7) // 8)
+
+    def named(self, message: Message, ids: Ints) -> Way:
+        """The thesis's S-MN: down the tree, with the subscriptions below as a list."""
+        way = self.cbn(_named(message), ids)
+        hosts = self.hosts(ids)
+        bytes_at = np.bincount(hosts, _sizes(ids), self.setting.count + 1).astype(np.int64)
+        ids_at = np.bincount(hosts, minlength=self.setting.count + 1)
+        for at in way.receivers[np.argsort(-way.depths, kind="stable")]:
+            bytes_at[self.setting.parent[at]] += bytes_at[at]
+            ids_at[self.setting.parent[at]] += ids_at[at]
+        heads = np.where(ids_at < 16, 0, np.where(ids_at < 65536, 2, 4))
+        return way._replace(sizes=way.sizes + (bytes_at + heads)[way.receivers])
+
+    # -- over zones --------------------------------------------------------------------------------------------
+    def s_cn(self, message: Message, ids: Ints) -> Way:
+        """From the server to where each box of the region begins, and from there over the zones that it meets."""
+        ways = []
+        for at, box in enumerate(message.region):
+            size = len(encode(on_course(Data(message.seq, message), Course(1, at, 500, True, message.seq))))
+            to_corner = self.zones.way(box)
+            start = np.array([self.setting.server, *to_corner[:-1]])
+            way = self._sent(start, np.array(to_corner), size, np.arange(1, len(to_corner) + 1))
+            ways += [way, self._spread(box, size, len(to_corner))]
+        return Way(*(np.concatenate(parts) for parts in zip(*ways, strict=True)))
+
+    def cn(self, message: Message, x: int) -> Way:
+        """The thesis's CN: an event enters at its own point and goes to all ranges that hold it."""
+        return self._spread((Interval(None, x), Interval(x, None)), _size(message), 0)
+
+    def ds_cn(self, messages: Sequence[Message], x: int) -> list[Way]:
+        """The thesis's DS-CN: along the diagonal up to the ends of all regions, and over the zones that they meet."""
+        if not messages:
+            return []
+        boxes = [box for message in messages for box in message.region]
+        ends = [x if end is None else end for box in boxes for end in (box[0].low, box[1].high)]
+        size = max(map(_size, messages))
+        ways = [self._diagonal(x, end, size) for end in (min([x, *ends]), max([x, *ends]))]
+        return ways + [self._spread(box, _size(message), 0) for message in messages for box in message.region]
+
+    def _diagonal(self, x: int, end: int, size: int) -> Way:
+        """The zones from (x, x) to (end, end), in their order."""
+        low, high = self.zones.low.max(axis=1), self.zones.high.min(axis=1)
+        first, last = min(x, end), max(x, end)
+        zones = np.flatnonzero((low <= high) & (low <= 2 * last) & (high >= 2 * first))
+        zones = zones[np.argsort(low[zones], kind="stable")][:: 1 if x <= end else -1]
+        return self._sent(zones[:-1], zones[1:], size, np.arange(1, max(1, len(zones))))
+
+    def _spread(self, box: Box, size: int, depth: int) -> Way:
+        met, parents = self.zones.spread(box)
+        depths = np.full(len(met), depth)
+        todo = np.flatnonzero(parents >= 0)
+        order = [int(np.flatnonzero(parents < 0)[0])] if len(met) else []
+        children: dict[int, list[int]] = {}
+        for at in todo.tolist():
+            children.setdefault(int(parents[at]), []).append(at)
+        for at in order:
+            for child in children.get(at, ()):
+                depths[child] = depths[at] + 1
+                order.append(child)
+        passed = np.array(order[1:], np.int64)
+        return self._sent(met[parents[passed]], met[passed], size, depths[passed])
+
+    # -- parts -------------------------------------------------------------------------------------------------
+    def hosts(self, ids: Ints) -> Ints:
+        return self.zones.of[ids - 1]
+
+    def _tree(self, ids: Ints) -> Ints:
+        """The brokers on the ways to those who host somebody, each after the one above it."""
+        is_on = np.zeros(self.setting.count + 1, bool)
+        is_on[self.setting.server] = True
+        todo = np.unique(self.hosts(ids))
+        while len(todo):
+            is_on[todo] = True
+            todo = np.unique(self.setting.parent[todo])
+            todo = todo[~is_on[todo]]
+        found = np.flatnonzero(is_on[:-1])
+        return found[np.argsort(self.setting.depth[found], kind="stable")]
+
+    def _sent(self, senders: Ints, receivers: Ints, size: int, depths: Ints) -> Way:
+        return Way(senders, receivers, np.full(len(senders), size, np.int64), depths)
+
+
+def _size(message: Message) -> int:
+    return len(encode(Data(message.seq, message)))
+
+
+def _named(message: Message) -> Message:
+    """The same message for a list of subscriptions, which is still empty."""
+    return Message(
+        message.seq, message.part, message.space, message.kind, targets=(), payload=message.payload,
+        contents=message.contents, digests=message.digests,
+    )  # fmt: skip
+
+
+def _sizes(ids: Ints) -> Ints:
+    """The bytes of numbers in MessagePack."""
+    return np.where(ids < 128, 1, np.where(ids < 256, 2, np.where(ids < 65536, 3, 5))).astype(np.int64)
