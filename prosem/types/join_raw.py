@@ -50,7 +50,7 @@ class JoinTelling:
         return [self._told(message, point) for message in messages if message.kind != "change"]
 
     def _told(self, message: Message, point: Point) -> JsonObject:
-        content = self._fold.codec.read(message.kind, message.payload, message.content)
+        content = self._fold.codec.read(message.kind, message.payload, message.contents)
         if isinstance(content, Upsert) and self._fold.holds(content.table, point, content.row):
             return {"message": "upsert", **self._row(content.table, content.row)}
         if isinstance(content, Upsert | Remove):
