@@ -209,6 +209,52 @@ def attach_command(
     raise typer.Exit(command.detach(options) if detach else command.attach(options))
 
 
+@app.command("poll")
+def poll_command(
+    source: Annotated[str, typer.Argument(help="http(s)://… of the feed, or a file")],
+    table: Annotated[str, typer.Option(help="the table that its items become rows of")],
+    form: Annotated[
+        str, typer.Option("--format", help="json, csv or rss (also Atom); default: by the name's ending")
+    ] = "",
+    every: Annotated[str, typer.Option(help="how often to look, as 30s, 5m or 1h")] = "30s",
+    path: Annotated[str, typer.Option(help="where a JSON feed has its items, as $.data.items")] = "$",
+    chosen: Annotated[
+        list[str],
+        typer.Option("--map", help="column=field, or a path like $.quote.last; default: the column's name"),
+    ] = [],  # noqa: B006
+    delimiter: Annotated[str, typer.Option(help="between the fields of a CSV feed")] = ",",
+    complete: Annotated[
+        bool, typer.Option("--complete", help="the feed is the whole: rows that have vanished are deleted")
+    ] = False,
+    state: Annotated[
+        str, typer.Option(help="file that remembers what was published (default: in the user's state folder)")
+    ] = "",
+    max_mb: Annotated[int, typer.Option(help="largest feed in MiB", min=1)] = 64,
+    once: Annotated[bool, typer.Option("--once", help="look once and end")] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Publish the items of a JSON, CSV, RSS or Atom feed as rows, and then what changes in it."""
+    from api.poll import command
+
+    options = command.Options(
+        source,
+        url,
+        table,
+        form,
+        every,
+        path,
+        tuple(chosen),
+        delimiter,
+        complete,
+        state,
+        max_mb,
+        once,
+        api_key,
+    )
+    raise typer.Exit(command.poll(options))
+
+
 stats = typer.Typer(
     help="The optimizer's statistics: compute them, list the runs, go back to one.", no_args_is_help=True
 )

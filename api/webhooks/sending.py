@@ -6,12 +6,12 @@ import asyncio
 import ssl
 import time
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 import httpx
 from prosem_client.webhooks import sign
 
 from api import VERSION
+from api.retry_after import retry_after_s
 from api.webhooks.targets import Targets, UnreachableError
 from prosem.store.webhooks import Delivery, Webhook
 
@@ -88,15 +88,4 @@ class Sender:
         if response.is_success:
             return Outcome()
         hint = "; redirects are not followed" if response.is_redirect else ""
-        return Outcome(f"the answer was {response.status_code}{hint}", _retry_after_s(response))
-
-
-def _retry_after_s(response: httpx.Response) -> float:
-    """What the receiver asks for, as a span or a moment; 0 if it asks for nothing that can be read."""
-    text = response.headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return float(text)
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time()) if text else 0.0
-    except ValueError:
-        return 0.0
+        return Outcome(f"the answer was {response.status_code}{hint}", retry_after_s(response))
