@@ -26,6 +26,7 @@ from prosem.replayed_marks import ReplayedMarks, read_mark
 from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
+from prosem.turn import Turn
 from prosem.types.base import LOGGED_ONLY, Bound, LoggedForm, MarkedForm, StatefulForm
 from prosem.types.filter_message import row_draft
 from prosem.wire import decode_exact
@@ -84,9 +85,11 @@ class Replayer:
             return
         after, upto = min(r.after for r in requests), max(r.upto for r in requests)
         retained_after = await self._store.retained_after()  # before the history: that is not older then
+        turn = Turn()
         run = Replay(
             requests, await self._store.history([r.stream.host.sid for r in requests]), self._metrics
         )
+        await run.plan(turn)
         table = requests[0].stream.host.form.tables[0]
         space = requests[0].stream.host.space.id
         async for chunk in self._store.messages(space, after, upto):
@@ -100,12 +103,12 @@ class Replayer:
                 else:
                     assert body is not None
                     run.take(_read_message(body))
-            await asyncio.sleep(0)
+                await turn.over()
         run.advance(None)
         look = run.lookback(retained_after)
         if not look.is_done:
             await self._look_back(space, look)
-        run.finish(look.told)
+        await run.finish(look.told, turn)
 
     async def _look_back(self, space: int, look: Lookback) -> None:
         """What had been told before, from the messages before."""
@@ -129,7 +132,7 @@ class Replay:
     def __init__(
         self, requests: Sequence[Request], history: dict[int, list[HistoryRow]], metrics: Metrics
     ) -> None:
-        self._metrics = metrics
+        self._metrics, self._history = metrics, history
         self._network = LocalNetwork(self._deliver, lambda seq: None)
         self._requests: dict[int, list[Request]] = {}
         for request in requests:
@@ -140,11 +143,15 @@ class Replay:
             tuple[int, int, int, Bound, bytes | None, Mark | None]
         ] = []  # seq, part, sid, bound, state before, mark
         self._marks = ReplayedMarks(history)
-        for sid, some in self._requests.items():
-            self._plan(sid, min(r.after for r in some), history.get(sid, []))
-        self._moves.sort(key=lambda move: move[:2], reverse=True)
         self._folding: dict[int, list[Message]] = {}
         self._seq = 0
+
+    async def plan(self, turn: Turn) -> None:
+        """Every point stands where it stood when the first of its streams left."""
+        for sid, some in self._requests.items():
+            self._plan(sid, min(r.after for r in some), self._history.get(sid, []))
+            await turn.over()
+        self._moves.sort(key=lambda move: move[:2], reverse=True)
 
     def _plan(self, sid: int, after: int, history: list[HistoryRow]) -> None:
         host = self._requests[sid][0].stream.host
@@ -210,7 +217,7 @@ class Replay:
         """What must be looked up before the end."""
         return self._marks.lookback(self._requests, self._steps, retained_after)
 
-    def finish(self, found: Mapping[int, bytes]) -> None:
+    async def finish(self, found: Mapping[int, bytes], turn: Turn) -> None:
         """Everything was read, and `found` looked up: from now on the streams are live."""
         for sid, some in self._requests.items():
             for request in some:
@@ -223,6 +230,7 @@ class Replay:
                         self._tell(request, seq, body)
                 if not request.stream.sink.is_lagging:
                     request.stream.catch_up()
+                await turn.over()
 
 
 def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:

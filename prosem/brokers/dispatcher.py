@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from cn import frames as cn_frames
@@ -28,6 +30,7 @@ from prosem.errors import ProsemError
 from prosem.types.base import Form
 
 log = logging.getLogger("prosem.brokers")
+UNDER_WAY = 512  # attaches of brokers in the engine's order at a time
 Send = Callable[[str, Frame, bytes], None]
 Placed = tuple[Space, Form, bool]  # what a Moved does not say: space, form, durable
 
@@ -48,6 +51,8 @@ class Dispatcher:
         self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
         self._hosts: dict[int, list[Member]] = {}
         self._placed: dict[int, Placed] = {}
+        self._asked: deque[tuple[Member, control.Attach]] = deque()  # that wait for others
+        self._under_way = 0
         self._is_marking = False
         self.seq = 0
         self.position = 0  # of the last mark
@@ -131,27 +136,41 @@ class Dispatcher:
 
     # -- what brokers ask for ------------------------------------------------------------------------------------
     def take(self, member: Member, request: control.Request) -> None:
-        """A request of a broker, in the order in which it made them."""
+        """A request of a broker, in the order in which it made them.
+
+        However many streams come back at once, only some of them are in the engine's order: its queue stays open for
+        publishers, and what follows a commit stays short.
+        """
         if member.is_gone:
             return
-        if isinstance(request, control.Leave):
-            if member.tokens.get(request.sid) == request.token:  # else it was hosted again meanwhile
-                self.post(self.root.left(member.node, request.sid))
-                self._leave(member, request.sid)
-            return
-        scope = Scope(request.tenant, request.key, request.own)
-        command = c.Attach(request.id, request.after, RemoteSink(member), request.token, scope)
-        try:
-            future = self.submit(command)
-        except ProsemError as error:
-            self.notify(member, control.refused(request.token, error))
-            return
-        future.add_done_callback(lambda done: self._answered(member, request.token, done))
+        if isinstance(request, control.Attach):
+            self._asked.append((member, request))
+            self._submit_asked()
+        elif member.tokens.get(request.sid) == request.token:  # else it was hosted again meanwhile
+            self.post(self.root.left(member.node, request.sid))
+            self._leave(member, request.sid)
+
+    def _submit_asked(self) -> None:
+        while self._asked and self._under_way < UNDER_WAY:
+            member, request = self._asked.popleft()
+            if member.is_gone:
+                continue
+            scope = Scope(request.tenant, request.key, request.own)
+            command = c.Attach(request.id, request.after, RemoteSink(member), request.token, scope)
+            try:
+                future = self.submit(command)
+            except ProsemError as error:
+                self.notify(member, control.refused(request.token, error))
+                continue
+            self._under_way += 1
+            future.add_done_callback(partial(self._answered, member, request.token))
 
     def _answered(self, member: Member, token: int, done: Future[Any]) -> None:
+        self._under_way -= 1
         error = done.exception()
         if error is not None:
             self.notify(member, control.refused(token, error))
+        self._submit_asked()
 
     def _leave(self, member: Member, sid: int) -> None:
         """A broker hosts a subscription no longer; an ephemeral one ends with its last stream."""

@@ -7,9 +7,7 @@ server's outbox brings what was missed. Requests made in between wait.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
@@ -26,11 +24,11 @@ from prosem.edge import Edge, Stream
 from prosem.errors import BusyError
 from prosem.metrics import Metrics
 from prosem.model import Statement
+from prosem.turn import Turn
 from prosem.types.base import Form
 
 log = logging.getLogger("prosem.broker")
 MAX_WAITING = 200_000
-TURN_S = 0.02  # of frames, before sockets and the lease have their turn
 Send = Callable[[str, Frame, bytes], None]
 
 
@@ -92,14 +90,12 @@ class Feed:
     # -- frames --------------------------------------------------------------------------------------------------
     async def receive(self, sender: str, body: bytes) -> None:
         """A list of frames from a neighbour; between two of them others may have their turn."""
-        node, since = self._node, time.monotonic()
+        node, turn = self._node, Turn()
         for frame in cn_frames.decode_many(body):
             if node is None or node is not self._node:
                 return  # another life has begun
             self.post(node.receive(sender, frame))
-            if time.monotonic() - since > TURN_S:
-                await asyncio.sleep(0)
-                since = time.monotonic()
+            await turn.over()
 
     def tick(self, now: float) -> None:
         if self._node is not None:

@@ -24,6 +24,7 @@ from prosem.brokers import control
 from prosem.brokers.dispatcher import Carried, Dispatcher
 from prosem.brokers.member import Member
 from prosem.errors import InputError, NotFoundError, RecoveringError
+from prosem.turn import Turn
 
 log = logging.getLogger("prosem.brokers")
 SERVER, CONTROL = "server", "control"  # the server's node, and where brokers send requests
@@ -243,9 +244,10 @@ class Membership:
     async def _requested(self, sender: str, body: bytes) -> None:
         member = self._dispatcher.members.get(sender)
         if member is not None:
-            member.seen = time.monotonic()
+            member.seen, turn = time.monotonic(), Turn()
             for request in control.read_requests(body):
                 self._dispatcher.take(member, request)
+                await turn.over()
 
     # -- what is shown -------------------------------------------------------------------------------------------
     def report(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ a `Bound`: the subscription's place in the group's space. The server side of a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
 from cn.message import Message
 from cn.networks.base import Space as NetworkSpace
@@ -111,8 +111,21 @@ class Form(Protocol):
         """The messages of one seq as a raw stream gets them, with the change they amount to."""
 
 
+class ByClass(_ProtocolMeta):
+    """Makes `isinstance` of a protocol one look-up by class: typing walks all members each time, for some 10 µs."""
+
+    _known: ClassVar[dict[tuple[type, type], bool]] = {}
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        pair = cls, type(instance)
+        known = ByClass._known.get(pair)
+        if known is None:
+            known = ByClass._known[pair] = super().__instancecheck__(instance)
+        return known
+
+
 @runtime_checkable
-class PackedForm(Protocol):
+class PackedForm(Protocol, metaclass=ByClass):
     """A form whose edge holds a state that is not bytes: it can be packed, for an edge in another process."""
 
     def pack_state(self, state: Any) -> bytes: ...
@@ -129,7 +142,7 @@ class StatefulForm(PackedForm, Protocol):
 
 
 @runtime_checkable
-class MarkedForm(Protocol):
+class MarkedForm(Protocol, metaclass=ByClass):
     """A form whose subscriptions have marks: the edge's state is what was told last, and only marks tell it again."""
 
     def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
@@ -138,7 +151,7 @@ class MarkedForm(Protocol):
 
 
 @runtime_checkable
-class LoggedForm(Protocol):
+class LoggedForm(Protocol, metaclass=ByClass):
     """A form whose changes are found again from rows and the event log, since its messages cannot be undone."""
 
     @property
@@ -148,7 +161,7 @@ class LoggedForm(Protocol):
 
 
 @runtime_checkable
-class MarkedSpace(Protocol):
+class MarkedSpace(Protocol, metaclass=ByClass):
     """A space that gives its points a part of their place itself; they may be moved to make room for others.
 
     `looks_back`: what was told since a mark stands in the messages alone, so that marks must not become too old.
@@ -166,7 +179,7 @@ class MarkedSpace(Protocol):
 
 
 @runtime_checkable
-class KeepingSpace(Protocol):
+class KeepingSpace(Protocol, metaclass=ByClass):
     """A space with something to keep of each item: what changed is written with the batch that changed it."""
 
     def changed_items(self) -> dict[bytes, bytes | None]:
@@ -177,7 +190,7 @@ class KeepingSpace(Protocol):
 
 
 @runtime_checkable
-class AdaptiveSpace(Protocol):
+class AdaptiveSpace(Protocol, metaclass=ByClass):
     """A space that may arrange itself anew between two events, when what it counted has changed."""
 
     def rearrange(self) -> bool:
