@@ -72,11 +72,14 @@ class Life:
         self.link(CONTROL).send(data)
 
     def is_stuck(self, position: int, wanted: int) -> bool:
-        """Whether what was sent does not arrive: the position stands still and is behind for longer than a lease."""
+        """Whether what was sent does not arrive: the position stands still and is behind for longer than two leases.
+
+        When a broker above is lost, the server notices within one, and finds another way.
+        """
         now = time.monotonic()
         if position != self._moved[1] or position >= wanted:
             self._moved = now, position
-        return now - self._moved[0] > self.lease_s
+        return now - self._moved[0] > 2 * self.lease_s
 
     def close(self) -> None:
         for link in self._links.values():

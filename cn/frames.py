@@ -85,6 +85,18 @@ class Leave(Sent, frozen=True, tag="leave"):
     brokers: tuple[str, ...]
 
 
+class Missed(Sent, frozen=True, tag="missed"):
+    """What the last broker of the route may have missed when a broker above it was lost, for its own edge.
+
+    `lost` is the parent that it had: what still comes from there was overtaken.
+    """
+
+    position: int
+    route: Route
+    lost: str
+    frames: tuple[Data | Placed | Left | Direct, ...]
+
+
 class Summary(Sent, frozen=True, tag="summary"):
     """What is asked for at and below the sender, in these spaces, as of a position it has come to."""
 
@@ -318,6 +330,7 @@ Frame = (
     | Mark
     | Join
     | Leave
+    | Missed
     | Summary
     | Staged
     | Lease
@@ -338,7 +351,7 @@ Frame = (
 )
 Ordered = Data | Placed | Left | Direct | Mark  # what an edge is given
 FromServer = (
-    Data | Placed | Left | Direct | Mark | Join | Leave
+    Data | Placed | Left | Direct | Mark | Join | Leave | Missed
 )  # what comes down a tree, each with a position
 Carrier = Data | Staged  # what carries a message
 Parts = Zones | Pages  # what brokers keep of spaces

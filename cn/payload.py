@@ -12,7 +12,7 @@ It loses where contents do not repeat: a digest more for each.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -295,6 +295,14 @@ class PayloadRoot(PayloadNode):
     def leave(self, broker: str) -> Iterable[Out]:
         self._start_anew((broker,))
         return self.send(self.root.leave(broker))
+
+    def lose(self, broker: str, positions: Mapping[str, int]) -> tuple[list[str], Iterable[Out]]:
+        kept, outs = self.root.lose(broker, positions)
+        self._start_anew((broker, *kept))
+        return kept, self.send(outs)
+
+    def trim(self, position: int) -> None:
+        self.root.trim(position)
 
     def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]:
         return self.send(self.root.place(host, space, id, topic, place))

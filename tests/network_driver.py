@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -152,10 +152,18 @@ class Driver:
 
     def crash(self) -> None:
         """A broker dies: its ids miss what it had not applied by now, and hear everything from now on."""
-        broker = self.dice.choice([*self.network.parents])
+        self._without(self.dice.choice([*self.network.parents]), self.network.crash)
+
+    def lose(self) -> None:
+        """A broker dies that leads to others, if there is one: those miss nothing."""
+        parents = self.network.parents
+        inner = [one for one in parents if one in parents.values()]
+        self._without(self.dice.choice(inner or [*parents]), self.network.lose)
+
+    def _without(self, broker: str, crash: Callable[[str], list[str]]) -> None:
         now = self.network.root.position
         applied = {name: edge.position for name, edge in self.network.edges.items()}
-        for lost in self.network.crash(broker):
+        for lost in crash(broker):
             for id in range(self.ids):
                 if self.host_of(id) == lost:
                     self.gaps.setdefault(id, []).append((applied[lost], now))

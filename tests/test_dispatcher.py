@@ -47,8 +47,8 @@ def made() -> tuple[Dispatcher, Order, Member, list[object]]:
     )
     order = Order()
     dispatcher.submit = order.submit
-    member = Member("one", "one-1", "http://one", 1 << 20)
-    dispatcher.join(member, "server")
+    member = Member("one", "one-1", "http://one", 1 << 20, "server")
+    dispatcher.join(member)
     return dispatcher, order, member, sent
 
 
@@ -71,9 +71,9 @@ def test_who_is_gone_is_not_attached() -> None:
     dispatcher, order, member, _ = made()
     for at in range(UNDER_WAY + 10):
         ask(dispatcher, member, at)
-    dispatcher.drop(member, [member])
-    other = Member("two", "two-1", "http://two", 1 << 20)
-    dispatcher.join(other, "server")
+    assert dispatcher.drop(member) == [member]
+    other = Member("two", "two-1", "http://two", 1 << 20, "server")
+    dispatcher.join(other)
     ask(dispatcher, other, 1)
     order.answer()
     assert order.taken == [*(str(at) for at in range(UNDER_WAY)), "1"]

@@ -65,6 +65,18 @@ def test_brokers_that_die_come_back_and_miss_only_what_lies_between(
     driver.finish()
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("faults", [False, True])
+def test_those_below_a_broker_that_dies_miss_nothing(case: str, seed: int, faults: bool) -> None:
+    driver = make(case, seed, faults=Faults(seed, **BAD) if faults else None)
+    for _ in range(4):
+        driver.steps(50)
+        driver.lose()
+    driver.steps(50)
+    driver.finish()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(100, 110))
@@ -76,4 +88,6 @@ def test_many_brokers_and_all_faults(case: str, seed: int) -> None:
         driver.cut()
         if driver.dice.random() < 0.3:
             driver.crash()
+        if driver.dice.random() < 0.2:
+            driver.lose()
     driver.finish()

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from cn.frames import Data, Direct, Frame, FromServer, Join, Leave, Left, Mark, Placed, Route, placed
+from cn.frames import Data, Direct, Frame, FromServer, Join, Leave, Left, Mark, Missed, Placed, Route, placed
 from cn.message import Message
 from cn.networks.base import Place, Space
+from cn.networks.recent import Kept, Recent
 
 Out = tuple[str, Frame]  # to a neighbour; to the node's own name: for its own edge, in order
 Options = Mapping[str, Any]
@@ -38,6 +39,10 @@ class Root(Node, Protocol):
     def join(self, broker: str, parent: str) -> Iterable[Out]: ...
 
     def leave(self, broker: str) -> Iterable[Out]: ...
+
+    def lose(self, broker: str, positions: Mapping[str, int]) -> tuple[list[str], Iterable[Out]]: ...
+
+    def trim(self, position: int) -> None: ...
 
     def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]: ...
 
@@ -76,6 +81,7 @@ class TreeNode:
         self.since = since  # the position at which it joined; what is older was meant for a former life
         self.children: dict[str, None] = {}  # in the order in which they joined
         self.parent = ""  # known from the first frame; the server has none
+        self._former: set[str] = set()  # parents that were lost
 
     # -- what a network decides --------------------------------------------------------------------------------
     def carry(self, frame: Data) -> Iterable[Out]:
@@ -107,6 +113,8 @@ class TreeNode:
 
     # -- what all trees do -------------------------------------------------------------------------------------
     def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if sender in self._former:
+            return ()
         if not isinstance(frame, FromServer):
             return self.answer(sender, frame)
         self.parent = sender
@@ -121,7 +129,7 @@ class TreeNode:
     def tick(self, now: float) -> Iterable[Out]:
         return ()
 
-    def _route(self, frame: Placed | Left | Direct | Join | Leave) -> Iterable[Out]:
+    def _route(self, frame: Placed | Left | Direct | Join | Leave | Missed) -> Iterable[Out]:
         if not frame.route:
             return self._arrived(frame)
         hop, *rest = frame.route
@@ -135,7 +143,7 @@ class TreeNode:
             self.joined(hop, frame)
         return [(hop, replace(frame, route=tuple(rest)))]
 
-    def _arrived(self, frame: Placed | Left | Direct | Join | Leave) -> Iterable[Out]:
+    def _arrived(self, frame: Placed | Left | Direct | Join | Leave | Missed) -> Iterable[Out]:
         if isinstance(frame, Join):
             self.children[frame.broker] = None
             self.joined(frame.broker, frame)
@@ -144,6 +152,10 @@ class TreeNode:
             self.forget(frame.brokers[0], frame)
             self.children.pop(frame.brokers[0], None)
             return ()
+        if isinstance(frame, Missed):
+            if frame.lost:
+                self._former.add(frame.lost)
+            return [(self.name, one) for one in frame.frames]
         if isinstance(frame, Placed | Left):
             self.host(frame)
         return [(self.name, frame)]
@@ -156,42 +168,86 @@ class TreeRoot(TreeNode):
         super().__init__(name, options, since)
         self.position = since
         self.parents: Parents = {}
+        self.recent: Recent | None = None  # kept from when a broker is reached by another on
 
     def join(self, broker: str, parent: str) -> Iterable[Out]:
         """A broker joins below a parent, empty."""
         if broker in self.parents or broker == self.name:
             raise ValueError(f"{broker!r} is in the network already")
         route = self.route(parent)
+        if route and self.recent is None:
+            self.recent = Recent(self.position)
         self.parents[broker] = parent
         return self.receive("", Join(self._next(), route, broker))
 
     def leave(self, broker: str) -> Iterable[Out]:
         """A broker is lost, with all brokers below it and all they host; they may join again, empty."""
         route = self.route(self.parents[broker])
-        lost = [one for one in self.parents if broker in self.route(one)]
-        lost.sort(key=lambda one: len(self.route(one)))
+        lost = self.branch(broker)
         for one in lost:
             del self.parents[one]
         return self.receive("", Leave(self._next(), route, tuple(lost)))
 
+    def lose(self, broker: str, positions: Mapping[str, int]) -> tuple[list[str], Iterable[Out]]:
+        """A broker is lost, and those below it go on below its parent; who does, each after its parent.
+
+        They are told what they may have missed after the position that each has come to at least. A branch does not go on
+        if a position is not given, or lies further back than what is known. What those that do host must be placed again.
+        """
+        above, parents, branches = self.parents[broker], dict(self.parents), []
+        for child in [child for child, parent in parents.items() if parent == broker]:
+            branch = self.branch(child)
+            if all(self.recent is not None and self.recent.reaches(positions.get(one, -1)) for one in branch):
+                branches.append((branch, {one: self.branch(one) for one in branch}))
+        outs = [*self.leave(broker)]
+        for branch, below in branches:
+            outs += self._resume(branch[0], above, broker, positions[branch[0]])
+            for one in branch[1:]:  # its parent forgets it with all below it, and learns of them anew
+                outs += self.receive("", Leave(self._next(), self.route(parents[one]), tuple(below[one])))
+                outs += self._resume(one, parents[one], "", positions[one])
+        return [one for branch, _ in branches for one in branch], outs
+
+    def _resume(self, broker: str, parent: str, lost: str, position: int) -> Iterable[Out]:
+        assert self.recent is not None
+        missed = self.recent.missed(broker, position)
+        yield from self.join(broker, parent)
+        yield from self.receive("", Missed(self._next(), self.route(broker), lost, missed))
+
+    def trim(self, position: int) -> None:
+        """Every broker that is reached by another has come to this position."""
+        if self.recent is not None:
+            self.recent.trim(position)
+            if all(parent == self.name for parent in self.parents.values()):
+                self.recent = None
+
+    def branch(self, broker: str) -> list[str]:
+        """A broker and all that are reached by it, those nearer to it first."""
+        found = [one for one in self.parents if broker in self.route(one)]
+        return sorted(found, key=lambda one: len(self.route(one)))
+
     def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]:
         """An id of this host stands at a place from now on; the same id may be hosted by others too."""
         check_place(space, place)
-        return self.receive("", placed(self._next(), self.route(host), space, id, topic, place))
+        return self._ordered(host, placed(self._next(), self.route(host), space, id, topic, place))
 
     def left(self, host: str, id: int) -> Iterable[Out]:
         """A host has this id no longer."""
-        return self.receive("", Left(self._next(), self.route(host), id))
+        return self._ordered(host, Left(self._next(), self.route(host), id))
 
     def direct(self, host: str, body: bytes) -> Iterable[Out]:
         """Something for the edge of a host, in order with everything else."""
-        return self.receive("", Direct(self._next(), self.route(host), body))
+        return self._ordered(host, Direct(self._next(), self.route(host), body))
 
     def inject(self, message: Message) -> Iterable[Out]:
-        return self.receive("", Data(self._next(), message))
+        return self._ordered("", Data(self._next(), message))
 
     def mark(self, seq: int) -> Iterable[Out]:
         return self.receive("", Mark(self._next(), seq))
+
+    def _ordered(self, host: str, frame: Kept) -> Iterable[Out]:
+        if self.recent is not None:
+            self.recent.add(host, frame if isinstance(frame, Data) else replace(frame, route=()))
+        return self.receive("", frame)
 
     def route(self, broker: str) -> Route:
         """The brokers from here (without the server) to this one; KeyError if it is not in the network."""

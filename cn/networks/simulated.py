@@ -127,6 +127,25 @@ class Simulated:
                 self._post(self.root.place(self._host_of(id), space, id, topic, place))
         return lost
 
+    def lose(self, broker: str) -> list[str]:
+        """A broker dies, and those below it go on below its parent; it comes back at once, empty. Returns the lost ones."""
+        below = [one for one in self.parents if broker in self._way(one)]
+        kept, outs = self.root.lose(broker, {name: edge.position for name, edge in self.edges.items()})
+        lost = [one for one in below if one not in kept]
+        for one in lost:
+            self.memory.crash(one)
+            del self.edges[one]
+        self._post(outs)
+        for one in kept:
+            if self.parents[one] == broker:
+                self.parents[one] = self.parents[broker]
+        for one in sorted(lost, key=lambda one: len(self._way(one))):
+            self._join(one)
+        for id, (space, topic, place) in self._known.items():
+            if self._host_of(id) in below:
+                self._post(self.root.place(self._host_of(id), space, id, topic, place))
+        return lost
+
     def check(self) -> None:
         """Assert the invariants of every edge, and of every node that has some."""
         for edge in self.edges.values():

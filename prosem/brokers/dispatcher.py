@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -27,12 +27,15 @@ from prosem.brokers.member import Member, RemoteSink, ReplaySink
 from prosem.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import Submit
 from prosem.errors import ProsemError
-from prosem.types.base import Form
+from prosem.types.base import Bound, Form
 
 log = logging.getLogger("prosem.brokers")
 UNDER_WAY = 512  # attaches of brokers in the engine's order at a time
 Send = Callable[[str, Frame, bytes], None]
-Placed = tuple[Space, Form, bool]  # what a Moved does not say: space, form, durable
+ADOPTED = 10_000  # places that are placed again in one step, when a broker on the way to them is lost
+Placed = tuple[
+    Space, Form, bool, Bound
+]  # where a subscription is in the network; form and whether it is durable
 
 
 class Dispatcher:
@@ -101,8 +104,8 @@ class Dispatcher:
         if frame.sid not in member.tokens:
             self._hosts.setdefault(frame.sid, []).append(member)
         member.tokens[frame.sid] = frame.token
-        self._placed[frame.sid] = frame.space, frame.form, frame.durable
         bound = frame.bound or NOWHERE
+        self._placed[frame.sid] = frame.space, frame.form, frame.durable, bound
         self.post(self.root.place(member.node, frame.space, frame.sid, bound.topic, bound.place))
         if frame.statement.id not in member.statements:
             member.statements.add(frame.statement.id)
@@ -116,9 +119,10 @@ class Dispatcher:
 
     def _move(self, frame: c.Moved | c.Gone) -> None:
         for member in self._hosts.get(frame.sid, ()):
-            space, form, _ = self._placed[frame.sid]
+            space, form, durable, _ = self._placed[frame.sid]
             if isinstance(frame, c.Moved):
                 bound = frame.bound or NOWHERE
+                self._placed[frame.sid] = space, form, durable, bound
                 self.post(self.root.place(member.node, space, frame.sid, bound.topic, bound.place))
                 place, state = control.place_of(frame.bound, space), control.pack_state(form, frame.state)
                 self._direct(member, control.Moved(frame.sid, place, state))
@@ -178,7 +182,7 @@ class Dispatcher:
         others = self._hosts[sid]
         others.remove(member)
         if not others:
-            _, _, durable = self._placed[sid]
+            _, _, durable, _ = self._placed[sid]
             self._unhost(sid)
             if not durable and not self._edge.hosts(sid):
                 self.forget(sid)
@@ -189,21 +193,52 @@ class Dispatcher:
             self.forget(sid)
 
     # -- members -------------------------------------------------------------------------------------------------
-    def join(self, member: Member, parent: str) -> None:
+    def join(self, member: Member) -> None:
         """A broker has joined, and hosts nothing."""
         self.members[member.node] = member
-        self.post(self.root.join(member.node, parent))
+        member.position = self.root.position
+        self.post(self.root.join(member.node, member.parent))
         self.mark()
 
-    def drop(self, member: Member, lost: Iterable[Member]) -> None:
-        """A broker is gone, and with it those that it led to."""
-        self.post(self.root.leave(member.node))
+    def drop(self, member: Member) -> list[Member]:
+        """A broker is gone, and those below it go on below its parent; who is lost.
+
+        With it go all that it led to if they host too many, or a branch whose members are too far behind.
+        """
+        below = self._below(member)
+        if sum(len(one.tokens) for one in below) > ADOPTED:
+            below = []
+        kept, outs = self.root.lose(member.node, {one.node: one.position for one in below})
+        self.post(outs)
+        lost = [one for one in (member, *self._below(member)) if one.node not in kept]
         for one in lost:
             one.is_gone = True
             del self.members[one.node]
             for sid in list(one.tokens):
                 self._leave(one, sid)
+        for node in kept:
+            for sid in self.members[node].tokens:
+                space, _, _, bound = self._placed[sid]
+                self.post(self.root.place(node, space, sid, bound.topic, bound.place))
+            if self.members[node].parent == member.node:
+                self.members[node].parent = member.parent
         self.mark()
+        return lost
+
+    def _below(self, member: Member) -> list[Member]:
+        """Those that are reached by a broker."""
+        return [one for one in self.members.values() if one is not member and member.node in self._way(one)]
+
+    def _way(self, member: Member) -> Iterator[str]:
+        parent = member.parent
+        while parent in self.members:
+            yield parent
+            parent = self.members[parent].parent
+
+    def renewed(self) -> None:
+        """A broker has said how far it is: what all have got need not be remembered."""
+        behind = [one.position for one in self.members.values() if one.parent in self.members]
+        self.root.trim(min(behind, default=self.position))
 
     def notify(self, member: Member, notice: control.Notice) -> None:
         """Tell a broker something out of the order of commits."""

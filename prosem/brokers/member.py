@@ -14,8 +14,10 @@ CHANGES = 256  # of a replay that travel together
 class Member:
     """One life of one broker. `node` is its name in the network, never used again; `name` is the same in all lives."""
 
-    def __init__(self, name: str, node: str, url: str, room_bytes: int) -> None:
+    def __init__(self, name: str, node: str, url: str, room_bytes: int, parent: str) -> None:
         self.name, self.node, self.url, self._room_bytes = name, node, url, room_bytes
+        self.parent = parent  # the node above it
+        self.position = 0  # it has come to, at least
         self.tokens: dict[int, int] = {}  # of each subscription hosted there, the token by which it last was
         self.statements: set[int] = set()  # known there
         self.is_gone = False

@@ -55,7 +55,6 @@ class Membership:
         self._is_open = False
         self._links: dict[str, Link] = {}
         self.carried: dict[str, Carried] = {}  # by node
-        self._parents: dict[str, str] = {}
         self._opening: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._looked = time.monotonic()
@@ -72,10 +71,8 @@ class Membership:
     def start_over(self) -> None:
         """Begin an epoch: nobody is in the network."""
         self._is_open = False
-        lost = list(self._dispatcher.members.values())
-        for member in lost:
-            if member.node in self._dispatcher.members:
-                self._drop(member, "the server starts over")
+        for member in reversed([*self._dispatcher.members.values()]):  # none has one below it then
+            self._drop(member, "the server starts over")
         self._dispatcher.root = self.make_root()
         if self._opening is not None:
             self._opening.cancel()
@@ -146,14 +143,13 @@ class Membership:
         for former in [member for member in self._dispatcher.members.values() if member.name == name]:
             if former.node in self._dispatcher.members:
                 self._drop(former, "it has started again")
-        member = Member(name, f"{name}-{secrets.token_hex(4)}", url, ROOM_BYTES)
+        node = f"{name}-{secrets.token_hex(4)}"
+        parent = self._scheme.overlay(SERVER, [*self._dispatcher.members, node], self._options)[node]
+        member = Member(name, node, url, ROOM_BYTES, parent)
         member.seen = time.monotonic()
-        nodes = [*self._dispatcher.members, member.node]
-        parent = self._scheme.overlay(SERVER, nodes, self._options)[member.node]
-        self._parents[member.node] = parent
         self._link(member)
         since = self._dispatcher.root.position
-        self._dispatcher.join(member, parent)
+        self._dispatcher.join(member)
         log.info("the broker %s has joined below %s", member.node, parent)
         return {
             "node": member.node,
@@ -177,7 +173,11 @@ class Membership:
         if not isinstance(report, dict):
             raise InputError("expected what the broker says of itself", "")
         member = self._member(name, report.get("node"))
-        member.seen, member.report = time.monotonic(), report
+        position = report.get("position")
+        if not isinstance(position, int):
+            raise InputError("expected the position that the broker has come to", "/position")
+        member.seen, member.report, member.position = time.monotonic(), report, position
+        self._dispatcher.renewed()
         return {"position": self._dispatcher.position, "seq": self._dispatcher.seq}
 
     def leave(self, name: str, node: str | None) -> None:
@@ -191,24 +191,14 @@ class Membership:
         return member
 
     def _drop(self, member: Member, why: str) -> None:
-        lost = [one for one in self._dispatcher.members.values() if self._is_below(one.node, member.node)]
-        for one in lost:
+        """Without a broker; those below it go on below its parent, if that is possible."""
+        for one in self._dispatcher.drop(member):
             log.info("the broker %s is out of the network: %s", one.node, why)
             self._transport.unlink(self._links.pop(one.node))
-            del self._parents[one.node]
-        self._dispatcher.drop(member, lost)
-        for one in lost:
             del self.carried[one.node]
             asyncio.get_running_loop().create_task(
                 self._transport.forget(self.stream, self.subject(one.node), one.node)
             )
-
-    def _is_below(self, node: str, other: str) -> bool:
-        while node != SERVER:
-            if node == other:
-                return True
-            node = self._parents[node]
-        return False
 
     async def _watch(self) -> None:
         """Let leases run out; the time that the loop was late itself does not count."""
@@ -256,8 +246,7 @@ class Membership:
         names = {SERVER: SERVER, **{member.node: member.name for member in members}}
         links = []
         for member in members:
-            parent = self._parents[member.node]
-            if parent == SERVER:
+            if member.parent == SERVER:
                 links.append({"from": SERVER, "to": member.name, **self.carried[member.node].report()})
             for link in member.report.get("links", []):
                 links.append({**link, "from": member.name, "to": names.get(link["to"], link["to"])})
@@ -266,11 +255,11 @@ class Membership:
                 {
                     "name": member.name,
                     "url": member.url,
-                    "parent": names[self._parents[member.node]],
+                    "parent": names[member.parent],
                     "hosted": len(member.tokens),
                     "sockets": member.report.get("sockets", 0),
                     "backlog_bytes": member.backlog_bytes(),
-                    "behind": self._dispatcher.position - int(member.report.get("position", 0)),
+                    "behind": self._dispatcher.position - member.position,
                     **_contents(member.report.get("contents")),
                 }
                 for member in members
