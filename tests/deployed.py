@@ -82,6 +82,9 @@ class Deployed:
     def names(self) -> set[str]:
         return {broker["name"] for broker in self.network()["brokers"]}
 
+    def broker(self, name: str) -> ServerProcess:
+        return next(broker for broker in self.brokers if broker.folder.name == name)
+
     def signal(self, number: int, process: ServerProcess) -> None:
         assert process.process is not None
         os.kill(process.process.pid, number)

@@ -40,7 +40,8 @@ PATCHES: list[Json] = [
 
 @pytest.fixture(scope="module")
 def deployed() -> Iterator[Deployed]:
-    with Deployed() as made:
+    """Two brokers at the server, and one below the first of them."""
+    with Deployed(options=("--network", "cbn", "--network-options", "fan_out=2")) as made:
         yield made
 
 
@@ -251,6 +252,41 @@ def test_stopped_brokers_deliver_nothing_and_lose_nothing(deployed: Deployed, ap
     assert all(now > before for now, before in zip(map(deployed.lives, deployed.brokers), lives, strict=True))
     for socket in sockets:
         socket.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_those_below_a_lost_broker_miss_nothing(
+    deployed: Deployed, api: Api, table: str, number: signal.Signals
+) -> None:
+    """They stay what they are: nobody has to attach again."""
+    rng = random.Random(10)
+    ids = [api.subscribe(sql.format(table), params)["id"] for sql, params, _ in QUERIES[:6]]
+    until(lambda: len(deployed.names()) == 3)
+    (child,) = [broker for broker in deployed.network()["brokers"] if broker["parent"] != "server"]
+    inner, below = deployed.broker(child["parent"]), deployed.broker(child["name"])
+    lives = deployed.lives(below)
+    with attached(below.url, ids) as socket, attached(deployed.server.url, ids) as other:
+        for step in range(20):
+            if step == 5 and number == signal.SIGKILL:
+                inner.kill()
+            elif step == 5:
+                deployed.signal(number, inner)
+            api.publish(table, [event(rng) for _ in range(5)])
+            if step in (4, 12):
+                api.patch(ids[step % 3], params=PATCHES[step % 3])
+        until(lambda: child["parent"] not in deployed.names())
+        for late in (False, True):
+            if late and number == signal.SIGSTOP:
+                deployed.signal(signal.SIGCONT, inner)  # what it still passes on was overtaken
+            api.publish(table, [event(rng) for _ in range(20)])
+            seq = last_seq(api)
+            socket.progress(seq)
+            other.progress(seq)
+            assert_exact(api, ids, [socket, other])
+    assert deployed.lives(below) == lives
+    if number == signal.SIGKILL:
+        inner.start()
+    until(lambda: len(deployed.names()) == 3)
 
 
 def test_a_killed_nats(deployed: Deployed, api: Api, table: str) -> None:
