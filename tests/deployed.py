@@ -55,10 +55,13 @@ class Deployed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self.brokers, self.server):
-            if process.process is not None and process.process.poll() is None:
-                os.kill(process.process.pid, signal.SIGCONT)
-                process.stop()
+        for processes in (self.brokers, [self.server]):
+            left = [one for one in processes if one.process is not None and one.process.poll() is None]
+            for one in left:
+                self.signal(signal.SIGCONT, one)
+                self.signal(signal.SIGTERM, one)
+            for one in left:
+                one.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
@@ -90,8 +93,17 @@ class Deployed:
         os.kill(process.process.pid, number)
 
     def kill_nats(self) -> None:
-        folder = self.server.folder / "data" / "nats"
-        os.kill(int((folder / "nats.pid").read_text()), signal.SIGKILL)
+        """The server's own NATS; if it is just being started again after the last time, the next one."""
+        written = self.server.folder / "data" / "nats" / "nats.pid"
+
+        def kill() -> bool:
+            try:
+                os.kill(int(written.read_text()), signal.SIGKILL)
+            except (ProcessLookupError, ValueError, FileNotFoundError):
+                return False
+            return True
+
+        until(kill)
 
     def lives(self, broker: ServerProcess) -> int:
         """How often a broker has joined."""
