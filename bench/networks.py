@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import network_joins, network_minima
+from bench import network_joins, network_minima, networks_value
 from bench.common import Curve, Report, fail, progress
 from bench.join_workload import Workload, subscriptions
 from bench.network_joins import PLAN, STAR_PLANS
@@ -60,20 +60,24 @@ def run(quick: bool) -> Report:
     figures["5.15"] = network_joins.real(setting, quick)
     star = network_joins.star(setting, quick)
     figures |= {"5.16": _by_entries(star, "traffic_bytes"), "5.17": _by_entries(star, "hop_latency")}
+    value, value_curves = networks_value.series(setting, quick)
     figures = dict(sorted(figures.items(), key=lambda one: _place(one[0])))
-    report.figures = {"range_min": minima, "join": joins, "cn_star": star, "thesis": figures}
+    report.figures = {"range_min": minima, "value": value, "join": joins, "cn_star": star, "thesis": figures}
     report.tables = [
         (f"range-min through real nodes, {count:,} subscriptions, per event", minima),
         (f"joins by {PLAN} through real nodes, {count:,} subscriptions, per event", joins),
         *((f"{_called(name)}: {SAID[name][0]} (thesis: {SAID[name][1]})", rows) for name, rows in figures.items()),
+        ("value notification, per operation (thesis 4.7, 4.9 to 4.12)", networks_value.table(value)),
         ("CN*: bytes that leave the server, per event (thesis 5.7.3)", star),
     ]  # fmt: skip
     report.curves = [curve(name, rows) for name, rows in figures.items() if name != "table 3.4"]
+    report.curves += value_curves
     report.notes = [
         "unicast: a message for each subscription; multicast: the subscriptions below as a list; S-CN: over zones of a CAN",
         "DS-CN: along the diagonal, then as S-CN, without a server; CN: to all ranges that hold the event",
         "of ours: one message for each broker (unicast, brokers), and down the cluster tree (cbn)",
         "figures 3.12 and 5.15 are drawn anew: the thesis's stock data are not public",
+        *networks_value.NOTES,
     ]
     return report
 

@@ -259,12 +259,14 @@ class KeeperRoot(TreeRoot, Generic[M]):
         """Begin a new epoch, if parts have to change: split the large ones, and find an owner for each."""
         if not self._dirty or not self.children:
             return []
+        is_split = False
         for space, divided in self.maps.items():
             large = [*divided.numbers()]
             for part in large:
                 if len(self.standings[part]) > self._share():
                     new = self._split(space, divided, part)
                     large += [part, new] if new else []
+                    is_split = is_split or new is not None
         self._dirty = False
         loads = dict.fromkeys(self.children, 0)
         for part, owners in self.owners.items():
@@ -274,7 +276,7 @@ class KeeperRoot(TreeRoot, Generic[M]):
             if not owners and self.is_kept(part):
                 owners.append(self._keeper(part, loads))
                 loads[owners[0]] += 1 + len(self.standings[part])
-        return self._begin()
+        return self._begin() if is_split or self._lost or self.owners != self._told else []
 
     def _keeper(self, part: int, loads: dict[str, int]) -> str:
         """Who is to keep a part: the broker that hosts most of it, unless that has its share; then who has least."""
