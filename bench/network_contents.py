@@ -11,7 +11,7 @@ from bench.network_routes import Way
 from bench.network_setting import Ints
 from cn.frames import Content, Fetch, encode
 from cn.payload import DIRECTORY
-from cn.payload_store import Directory, Repository
+from cn.payload_store import Repository
 
 ASKING = len(encode(Fetch((b"d" * 12,))))
 ANSWER = len(encode(Content(b"d" * 12, b"")))
@@ -26,74 +26,66 @@ class Passed(NamedTuple):
 
 
 class Remembering:
-    """Repositories and directories of all brokers. With `entries` None nobody remembers anything."""
+    """Repositories and directories of all brokers. With `entries` None nobody remembers anything.
+
+    Directories never overflow here: as many digests as one may have are more than all rows of a workload.
+    """
 
     def __init__(self, server: int, entries: int | None) -> None:
         self._server, self._entries = server, entries
         self._repositories: defaultdict[int, Repository] = defaultdict(lambda: Repository(entries))
         self._repositories[server] = Repository(None, 1 << 40)
-        self._directories: defaultdict[int, Directory] = defaultdict(lambda: Directory(DIRECTORY))
-        self.hits = self.misses = 0
+        self._numbers: dict[bytes, int] = {}  # of digests
+        self._known: set[tuple[int, int, int]] = set()  # sender, receiver, number of the digest
 
     def pass_on(
         self, way: Way, hosts: Ints, digests: tuple[bytes, ...], contents: tuple[bytes, ...]
     ) -> Passed:
         """A message goes its way; `way.sizes` are without contents. O(links · contents)."""
+        server, sizes = self._server, [_written(content) for content in contents]
+        leaving_server = int(way.sizes[way.senders == server].sum())
+        total = int(way.sizes.sum())
         if self._entries is None or not digests:
-            more = sum(map(_written, contents))
-            leaving = way.senders == self._server
-            return Passed(
-                int(way.sizes.sum()) + more * len(way.senders),
-                int(way.sizes[leaving].sum()) + more * int(leaving.sum()),
-                way.depths[np.isin(way.receivers, hosts)].tolist(),
-            )
-        needed, waiting = set(hosts.tolist()), []
-        here: dict[int, tuple[tuple[bool, ...], int]] = {self._server: ((True,) * len(digests), self._server)}
+            leaving_server += sum(sizes) * int((way.senders == server).sum())
+            total += sum(sizes) * len(way.senders)
+            return Passed(total, leaving_server, way.depths[np.isin(way.receivers, hosts)].tolist())
+        parts = [
+            (self._numbers.setdefault(digest, len(self._numbers)), digest, content, size)
+            for digest, content, size in zip(digests, contents, sizes, strict=True)
+        ]
+        assert len(self._numbers) <= DIRECTORY
         for digest, content in zip(digests, contents, strict=True):
-            self._repositories[self._server].put(digest, content)
-        total = leaving_server = 0
-        hops = []
-        for sender, to, size, depth in zip(*(part.tolist() for part in way), strict=True):
+            self._repositories[server].put(digest, content)
+        here: dict[int, tuple[list[bool], int]] = {server: ([True] * len(parts), server)}
+        needed, hops, missing = set(hosts.tolist()), [], []
+        for sender, to, _, depth in zip(*(part.tolist() for part in way), strict=True):
             came, holder = here[sender]
-            directory, repository = self._directories[sender], self._repositories[sender]
-            whole, has_all = [], True
-            for digest, content, is_here in zip(digests, contents, came, strict=True):
-                is_known = directory.knows(str(to), digest)
-                found = not is_known and (is_here or bool(repository.get(digest)))
-                whole.append(found)
-                if found:
-                    directory.put(str(to), digest)
-                    size += _written(content)
-                else:
-                    has_all = has_all and digest in repository
-            total += size
-            leaving_server += size if sender == self._server else 0
-            here[to] = tuple(whole), sender if has_all else holder
-            mine = self._repositories[to]
-            for digest, content, is_here in zip(digests, contents, whole, strict=True):
-                if is_here:
+            repository, mine = self._repositories[sender], self._repositories[to]
+            whole, has_all, trips = [], True, 0
+            for at, (number, digest, content, size) in enumerate(parts):
+                link = sender, to, number
+                if link not in self._known and (came[at] or repository.get(digest)):
+                    self._known.add(link)
+                    whole.append(True)
+                    total += size
+                    leaving_server += size if sender == server else 0
                     mine.put(digest, content)
-            if to in needed:
-                trips = 0
-                for at, digest in enumerate(digests):
-                    if whole[at]:
-                        continue
-                    if mine.get(digest):
-                        self.hits += 1
-                        continue
-                    self.misses += 1
-                    waiting.append((to, at, here[to][1]))
+                    continue
+                whole.append(False)
+                has_all = has_all and digest in repository
+                if to in needed and not mine.get(digest):
+                    missing.append((to, at))
                     trips = 2
+            here[to] = whole, sender if has_all else holder
+            if to in needed:
                 hops.append(depth + trips)
-        for to, at, holder in waiting:
-            content = contents[at]
-            asked = [holder] if holder not in (to, self._server) else []
-            has_it = bool(asked) and bool(self._repositories[holder].get(digests[at]))
-            if not has_it:
-                asked.append(self._server)
-            total += len(asked) * (ASKING + ANSWER) + _written(content)
-            leaving_server += 0 if has_it else ANSWER + _written(content)
-            self._repositories[to].put(digests[at], content)
+        for to, at in missing:
+            holder, (_, digest, content, size) = here[to][1], parts[at]
+            is_asked = holder not in (to, server)
+            has_it = is_asked and bool(self._repositories[holder].get(digest))
+            total += (is_asked + (not has_it)) * (ASKING + ANSWER) + size
+            leaving_server += 0 if has_it else ANSWER + size
+            self._repositories[to].put(digest, content)
         return Passed(total, leaving_server, hops)
 
 

@@ -1,7 +1,7 @@
 """Select-joins over a network of a thousand brokers: the thesis's figures 5.7 to 5.9 and 5.11 to 5.17.
 
-Messages of every plan come from the engine's own spaces and go over the zones of a CAN, as in the thesis; enumerating plans
-send straight from the server. The same messages down the tree of `cbn` stand beside.
+Messages of every plan come from the engine's own spaces and go over the zones of a CAN, from where each region begins;
+enumerating plans send straight from the server. The same messages down the tree of `cbn` stand beside.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Joins:
         self, totals: dict[str, int], message: Message, ids: Ints, ways: Ways, *, is_spread: bool
     ) -> None:
         if is_spread:
-            way, tree = ways.s_cn(message, ids), ways.cbn(message, ids)
+            way, tree = ways.can(message, ids), ways.cbn(message, ids)
         else:
             size = len(encode(Data(message.seq, message)))
             way = tree = Way(*(np.array([one]) for one in (ways.setting.server, ways.hosts(ids)[0], size, 1)))
@@ -235,7 +235,7 @@ def real(setting: Setting, quick: bool) -> list[dict[str, Any]]:
             for sent in messages(workload.space(mode, points), workload, plan, events):
                 for message, ids in sent:
                     size = len(encode(Data(message.seq, message)))
-                    total += size if plan in ENUMERATED else int(ways.s_cn(message, ids).sizes.sum())
+                    total += size if plan in ENUMERATED else int(ways.can(message, ids).sizes.sum())
             line[plan] = round(total / events, 1)
         lines.append(line)
     return lines
@@ -243,7 +243,7 @@ def real(setting: Setting, quick: bool) -> list[dict[str, Any]]:
 
 def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
     """Figures 5.16 and 5.17: CN* with ever larger repositories; the first half of the events fills them."""
-    count, s_rows, events = (2_000, 300, 400) if quick else (100_000, S_ROWS, 800)
+    count, s_rows, events = (2_000, 300, 400) if quick else (100_000, S_ROWS, 600)
     points = subscriptions(count)
     ways = Ways(setting, setting.zones(points))
     lines = []
@@ -256,22 +256,19 @@ def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
             (name, entries): Remembering(setting.server, entries)
             for name in (SPREAD, "cbn")
             for entries in sizes
+            if name == SPREAD or entries in (None, 400)
         }
         totals = {key: [0, 0, 0, 0] for key in remembering}
         for number, sent in enumerate(messages(workload.space(mode, points), workload, plan, events)):
             for message, ids in sent:
                 bare = _bare(message)
                 hosts = np.unique(ways.hosts(ids))
-                for name, way in ((SPREAD, ways.s_cn(bare, ids)), ("cbn", ways.cbn(bare, ids))):
-                    for entries in sizes:
-                        passed = remembering[name, entries].pass_on(
-                            way, hosts, message.digests, message.contents
-                        )
-                        if number >= events // 2:
-                            for at, one in enumerate(
-                                (passed.bytes, passed.server_bytes, sum(passed.hops), len(passed.hops))
-                            ):
-                                totals[name, entries][at] += one
+                over = {SPREAD: ways.can(bare, ids), "cbn": ways.cbn(bare, ids)}
+                for key, brokers in remembering.items():
+                    passed = brokers.pass_on(over[key[0]], hosts, message.digests, message.contents)
+                    if number >= events // 2:
+                        cost = passed.bytes, passed.server_bytes, sum(passed.hops), len(passed.hops)
+                        totals[key] = [one + more for one, more in zip(totals[key], cost, strict=True)]
         half = events - events // 2
         for (name, entries), (traffic, leaving, hops, hosts_told) in totals.items():
             plain = totals[name, None][1]

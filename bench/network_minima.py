@@ -19,7 +19,7 @@ from prosem.types.base import Bound
 from prosem.types.extreme import ExtremeSpace
 
 DOMAIN = range_min.DOMAIN
-SCHEMES = ("unicast", "multicast", "S-CN", "DS-CN", "CN", "unicast, brokers", "cbn")
+SCHEMES = ("unicast", "multicast", "S-CN", "DS-CN", "CN", "can", "brokers", "cbn")
 STRESS = {"unicast": 10_282, "multicast": 3, "S-CN": 23, "DS-CN": 25, "CN": 8}  # table 3.4
 STEPS = (1, 100, 320, 1_000, 10_000, 100_000)  # of figure 3.11, bytes
 STOCKS = 3053  # of the trace behind figure 3.12
@@ -107,7 +107,7 @@ def costs(setting: Setting, zones: Zones, events: Sequence[Event]) -> dict[str, 
     ways = Ways(setting, zones)
     found = {name: Costs(setting) for name in SCHEMES}
     each = {"unicast": ways.one_by_one, "multicast": ways.named, "S-CN": ways.s_cn,
-            "unicast, brokers": ways.unicast, "cbn": ways.cbn}  # fmt: skip
+            "can": ways.can, "brokers": ways.unicast, "cbn": ways.cbn}  # fmt: skip
     for event in events:
         for name, way in each.items():
             pairs = zip(event.messages, event.ids, strict=True)

@@ -111,11 +111,18 @@ class Ways:
 
     # -- over zones --------------------------------------------------------------------------------------------
     def s_cn(self, message: Message, ids: Ints) -> Way:
-        """From the server to where each box of the region begins, and from there over the zones that it meets."""
+        """The thesis's S-CN: from the server over zones to where each box begins, and from there over those it meets."""
+        return self._can(message, is_routed=True)
+
+    def can(self, message: Message, ids: Ints) -> Way:
+        """Ours: the server knows the zones, and sends straight to where each box begins."""
+        return self._can(message, is_routed=False)
+
+    def _can(self, message: Message, *, is_routed: bool) -> Way:
         ways = []
         for at, box in enumerate(message.region):
             size = len(encode(on_course(Data(message.seq, message), Course(1, at, 500, True, message.seq))))
-            to_corner = self.zones.way(box)
+            to_corner = self.zones.way(box) if is_routed else [self.zones.entry(box)]
             start = np.array([self.setting.server, *to_corner[:-1]])
             way = self._sent(start, np.array(to_corner), size, np.arange(1, len(to_corner) + 1))
             ways += [way, self._spread(box, size, len(to_corner))]

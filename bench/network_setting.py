@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import Box, Interval, Point
+from cn.geometry import Box, Interval
 from cn.networks.simulated import SERVER
 from cn.networks.zones import ZoneMap, towards
 from cn.topology import Topology, cluster_tree
@@ -81,6 +81,7 @@ class Zones:
             heapify(heap)
         for zone, inside in members.items():
             self.of[inside] = zone
+        self.middle = int(self.of[np.abs(points - np.median(points, axis=0)).sum(axis=1).argmin()])
         self._ways: dict[int, list[int]] = {}
         boxes = [self.map.boxes[zone] for zone in range(len(members))]
         self.low = np.array([[_low(side) for side in box[1:]] for box in boxes], np.int64)
@@ -109,14 +110,14 @@ class Zones:
         return met, parents
 
     def way(self, box: Box) -> list[int]:
-        """From the first zone to the one at the low corner of a box, each passing on to a neighbour.
+        """From the zone in the middle to the one at the low corner of a box, each passing on to a neighbour.
 
         The way to a zone is found once, for the first box that begins there.
         """
         full = (Interval(b"", b""), *box)
         entry = self.map.entry(full)
         if entry not in self._ways:
-            zone, way = 0, [0]
+            zone, way = self.middle, [self.middle]
             while zone != entry:
                 borders = [(number, self.map.boxes[number]) for number in self.map.bordering(zone)]
                 nearer = towards(self.map.boxes[zone], borders, full)
@@ -126,8 +127,9 @@ class Zones:
             self._ways[entry] = way
         return self._ways[entry]
 
-    def locate(self, point: Point) -> int:
-        return self.map.locate((b"", *point))
+    def entry(self, box: Box) -> int:
+        """The zone at the low corner of a box."""
+        return self.map.entry((Interval(b"", b""), *box))
 
     def check(self) -> None:
         """Assert that the map is whole, and that its boxes are those of the arrays."""

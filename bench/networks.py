@@ -75,7 +75,7 @@ def run(quick: bool) -> Report:
     report.notes = [
         "unicast: a message for each subscription; multicast: the subscriptions below as a list; S-CN: over zones of a CAN",
         "DS-CN: along the diagonal, then as S-CN, without a server; CN: to all ranges that hold the event",
-        "of ours: one message for each broker (unicast, brokers), and down the cluster tree (cbn)",
+        "ours: straight to where a region begins (can), one message a broker (brokers), down the cluster tree (cbn)",
         "figures 3.12 and 5.15 are drawn anew: the thesis's stock data are not public",
         *networks_value.NOTES,
     ]
