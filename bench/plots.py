@@ -42,11 +42,11 @@ def _draw(curves: Sequence[Curve], path: Path) -> None:
                 axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
             axis.set(title=curve.title, xlabel=curve.x, ylabel=curve.y)
             if "x" in curve.logarithmic:
-                axis.set_xscale("symlog")
+                axis.set_xscale("log", nonpositive="mask")
             else:
                 axis.set_xlim(left=0)
             if "y" in curve.logarithmic:
-                axis.set_yscale("symlog")
+                axis.set_yscale("log", nonpositive="mask")
             else:
                 axis.set_ylim(bottom=0)
             axis.grid(alpha=0.3)
