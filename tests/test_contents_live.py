@@ -75,3 +75,19 @@ def test_a_picture_passes_a_link_once(deployed: Deployed) -> None:
         metrics = api.http.get("/metrics").text
         assert 'prosem_contents_hits_total{node="broker-2"}' in metrics
         assert 'prosem_contents_held{node="server"}' in metrics
+
+
+def test_a_broker_that_needs_what_the_server_has_forgotten_starts_over() -> None:
+    nothing = ("--network", "cbn", "--network-options", "repository=0,contents_mb=0")
+    with Deployed(brokers=1, options=nothing) as made, Api(made.server.url) as api:
+        (broker,) = made.brokers
+        table = api.table({"k": "integer", "rating": "integer", "photo": "text"}, ["k"])
+        id = api.subscribe(f"SELECT * FROM {table} WHERE rating >= :a", {"a": 0})["id"]
+        socket = attached(broker.url, [id])
+        lives = made.lives(broker)
+        for rating in range(4):  # the first whole, then by a digest that nobody remembers
+            seq = api.publish(table, [upsert(k=1, rating=rating, photo="x" * PHOTO)])["last_seq"]
+        socket.progress(seq)
+        assert made.lives(broker) > lives
+        assert socket.seqs(id) == [*range(seq - 3, seq + 1)], "from the log: each once, in order"
+        assert socket.answer(id, ("k",)) == api.result(id)["result"]
