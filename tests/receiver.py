@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -28,7 +29,12 @@ class Request:
 class Receiver:
     """`behave(number, request)` gives the status of the n-th attempt (from 0), after as long as it likes."""
 
-    def __init__(self, secret: str = "", behave: Callable[[int, Request], int] | None = None) -> None:
+    def __init__(
+        self,
+        secret: str = "",
+        behave: Callable[[int, Request], int] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.secret = secret
         self.behave = behave or (lambda number, request: 204)
         self.requests: list[Request] = []
@@ -54,6 +60,9 @@ class Receiver:
 
         self._http = Quiet(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
+        if tls is not None:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
+            self.url = f"https://localhost:{self._http.server_port}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import socket
+import ssl
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +20,14 @@ from prosem_client.webhooks import BadSignature, sign, verify
 from api.webhooks import batches as cutting
 from api.webhooks.batches import AttachError, batches
 from api.webhooks.courier import LONGEST_WAIT_S, Patience
+from api.webhooks.sending import Sender
 from api.webhooks.targets import Targets, UnreachableError
+from prosem.access import Scope
 from prosem.errors import BusyError, NotFoundError, SetupError
+from prosem.store.webhooks import Delivery, Webhook
 from prosem.subscriber import Item
 from prosem.wire import encode
+from tests.receiver import Receiver
 
 SECRET = "a-secret-of-these-tests"
 
@@ -92,6 +101,63 @@ def test_networks_and_names_are_allowed_by_the_setting(monkeypatch: pytest.Monke
 def test_a_setting_that_means_nothing_is_refused(allowed: str) -> None:
     with pytest.raises(SetupError, match="--webhook-hosts"):
         Targets(allowed, lambda: False)
+
+
+# -- one attempt ---------------------------------------------------------------------------------------------------
+def attempted(url: str, tls: ssl.SSLContext | None = None, allowed: str = "127.0.0.0/8, ::1") -> str | None:
+    """What went wrong with one attempt, None if nothing did."""
+    now = datetime.now(UTC)
+    webhook, delivery = (
+        Webhook("hook", Scope(), url, SECRET, now),
+        Delivery("id", 1, 1, 1, b"{}", 0, None, now, None),
+    )
+
+    async def attempt() -> str | None:
+        targets = Targets(allowed, lambda: False)
+        sender = Sender(targets, webhook, 5.0, tls or ssl.create_default_context())
+        try:
+            return (await sender.attempt(delivery)).error
+        finally:
+            await sender.close()
+            targets.close()
+
+    return asyncio.run(attempt())
+
+
+def test_the_certificate_must_be_for_the_name_and_trusted(tmp_path: Path) -> None:
+    """The connection goes to an address that was checked, but the certificate is checked against the name."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl command to make a certificate with")
+
+    def made(name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        public, private = str(tmp_path / f"{name}.pem"), str(tmp_path / f"{name}-key.pem")
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+             "-addext", f"subjectAltName=DNS:{name}", "-out", public, "-keyout", private],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        serving.load_cert_chain(public, private)
+        return serving, ssl.create_default_context(cafile=public)
+
+    serving, trusting = made("localhost")
+    with Receiver(SECRET, tls=serving) as receiver:
+        assert attempted(receiver.url, trusting) is None
+        assert receiver.requests[0].headers["host"] == receiver.url.removeprefix("https://")
+        assert "CERTIFICATE_VERIFY_FAILED" in str(attempted(receiver.url)), "nobody has signed it"
+        assert "mismatch" in str(attempted(receiver.url.replace("localhost", "127.0.0.1"), trusting))
+    other, trusting_other = made("other.example")
+    with Receiver(SECRET, tls=other) as receiver:
+        assert "mismatch" in str(attempted(receiver.url, trusting_other))
+        assert receiver.requests == []
+
+
+def test_an_attempt_that_fails_says_why() -> None:
+    with Receiver(SECRET) as receiver:
+        assert attempted(receiver.url) is None
+        assert "--webhook-hosts" in str(attempted(receiver.url, allowed="public"))
+        assert receiver.requests[1:] == []
+    assert "ConnectError" in str(attempted(receiver.url)), "nobody listens any more"
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from api.routes.streams import frame
-from prosem.errors import NotFoundError, TooLargeError
+from prosem.errors import BusyError, NotFoundError, TooLargeError
 from prosem.subscriber import Item
 from prosem.wire import encode
 
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     gone: set[str]
 
 
-class AttachError(Exception):
+class AttachError(BusyError):
     """A subscription could not be attached, though it exists: begin again."""
 
 

@@ -102,7 +102,7 @@ class Courier:
             try:
                 await self._round()
             except BusyError as error:
-                log.info("webhook %s begins again: %s", self.webhook.id, error)
+                log.warning("webhook %s begins again: %s", self.webhook.id, error)
             except Exception as error:
                 self._fault = f"an error of the server: {type(error).__name__}"
                 log.exception("webhook %s begins again", self.webhook.id)
@@ -143,6 +143,7 @@ class Courier:
         while True:
             self._kick.clear()
             while (delivery := await self._store.pending(self.webhook.id)) is not None:
+                self.handed = max(self.handed, delivery.first_seq - 1)
                 await self._deliver(delivery)
             if await self._store.count_dead(self.webhook.id) < MAX_DEAD:
                 self._fault = None

@@ -104,9 +104,14 @@ class Webhooks:
         """A new webhook; its secret is in the answer if the server made it, this once."""
         url = wanted.url
         try:
-            await self._targets.resolve(url.host, url.port or 443)
+            async with asyncio.timeout(self._timeout_s):
+                await self._targets.resolve(url.raw_host.decode("ascii"), url.port or 443)
         except UnreachableError as error:
             raise InputError(str(error), "/url") from None
+        except TimeoutError:
+            raise InputError(
+                f"the host {url.host} was not found within {self._timeout_s:g} s", "/url"
+            ) from None
         id, secret = (
             "hook_" + secrets.token_hex(12),
             wanted.secret or SECRET_PREFIX + secrets.token_urlsafe(32),

@@ -57,9 +57,8 @@ class Sender:
             return Outcome(f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
 
     async def _send(self, delivery: Delivery) -> Outcome:
-        url = self._url
-        port = url.port or (443 if url.scheme == "https" else 80)
-        address = await self._targets.resolve(url.host, port)
+        url, host = self._url, self._url.raw_host.decode("ascii")
+        address = await self._targets.resolve(host, url.port or (443 if url.scheme == "https" else 80))
         headers = {
             "Host": url.netloc.decode("ascii"),
             "Content-Type": "application/json",
@@ -74,7 +73,7 @@ class Sender:
             url.copy_with(host=address),
             headers=headers,
             content=delivery.body,
-            extensions={"sni_hostname": url.host},
+            extensions={"sni_hostname": host},  # what the certificate must be for
         )
         response = await self._http.send(request, stream=True)
         try:

@@ -20,7 +20,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PUBLIC = "public"
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_RESOLVERS = 4
+_RESOLVERS = 32  # a name that is slow to resolve holds one, and its webhook alone waits
 
 
 class UnreachableError(Exception):

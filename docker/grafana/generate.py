@@ -58,6 +58,16 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("Memory", "bytes", [("prosem_process_peak_memory_bytes", "peak of {{instance}}")]),
     ("Rows", "short", [("prosem_rows", "{{table}}")]),
     (
+        "Webhooks: deliveries a second",
+        "ops",
+        [
+            ("sum(rate(prosem_webhook_delivered_total[1m]))", "delivered"),
+            ("sum(rate(prosem_webhook_failed_total[1m]))", "failed"),
+            ("sum(rate(prosem_webhook_dead_total[1m]))", "given up"),
+        ],
+    ),
+    ("Webhooks: seqs behind", "short", [("max(prosem_webhook_lag)", "the slowest receiver")]),
+    (
         "Index nodes visited a second",
         "ops",
         [("rate(prosem_index_visits_total[30s])", "visits")],
