@@ -6,17 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.schema import migrate
 from tests.conftest import ServerProcess
 from tests.receiver import Receiver
 from tests.secured import Keyed, refused, start_secured, stock
+from tests.test_store_support import empty_database
 
 SECRET = "a-secret-of-these-tests"
 ROWS = "SELECT * FROM stocks WHERE risk < 100"
 
 
 @pytest.fixture(scope="module")
-def secured() -> Iterator[tuple[ServerProcess, Keyed]]:
-    made, admin = start_secured("--webhook-hosts", "127.0.0.1, *.example.org")
+def secured(postgres: EmbeddedPostgres) -> Iterator[tuple[ServerProcess, Keyed]]:
+    url = empty_database(postgres)
+    migrate(url)
+    made, admin = start_secured("--webhook-hosts", "127.0.0.1, *.example.org", "--database", url)
     yield made, admin
     made.remove()
 

@@ -139,6 +139,27 @@ async def _dead(made: Server, id: str, count: int) -> None:
             await asyncio.sleep(0.02)
 
 
+def test_after_an_orderly_end_nothing_is_sent_twice(url: str) -> None:
+    with Receiver(SECRET) as receiver:
+
+        async def scenario() -> None:
+            seqs: list[int] = []
+            for values in (range(99, 94, -1), range(94, 89, -1), range(89, 84, -1)):
+                async with running(url) as made:
+                    if not seqs:
+                        await prepared(made, "one")
+                        await hook(made, receiver, "one")
+                        await until(lambda: receiver.frames)
+                    seqs.extend(await lower(made, values))
+                    await until(lambda: receiver.seqs("one")[1:] == seqs)
+                    await until(lambda made=made: made.webhooks.lag(made.edge.seq) == 0)  # type: ignore[misc]
+
+        asyncio.run(scenario())
+        sent = [request.delivery["delivery"] for request in receiver.requests]
+        assert len(sent) == len(set(sent))
+        assert len([frame for request in receiver.requests for frame in request.delivery["frames"]]) == 16
+
+
 def test_a_subscription_under_the_id_of_a_deleted_one_is_another(url: str) -> None:
     """After a restart, too, the receiver is told that it is gone, and nothing of the new one."""
     with Receiver(SECRET) as receiver:
