@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from api.wiring import Server
+if TYPE_CHECKING:
+    from api.wiring import Server  # a broker, which has metrics too, needs no more of a server
 
 
 def exposition(made: Server) -> bytes:
