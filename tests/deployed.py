@@ -14,15 +14,25 @@ from typing import Any
 from api.process import free_port
 from tests.conftest import ServerProcess, open_folder
 from tests.live import Api
+from tests.nats_proxy import ReorderingProxy
 
 LEASE_S = 2
 WAIT_S = 60.0
 
 
 class Deployed:
-    """`prosem serve --nats …` and some `prosem broker`s, each of which a test may stop or kill."""
+    """`prosem serve --nats …` and some `prosem broker`s, each of which a test may stop or kill.
 
-    def __init__(self, brokers: int = 3, nats: str = "embedded", options: tuple[str, ...] = ()) -> None:
+    `reordering`: the last broker is sent everything late and in another order.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        nats: str = "embedded",
+        options: tuple[str, ...] = (),
+        reordering: bool = False,
+    ) -> None:
         self.folder = open_folder("prosem-brokers-")
         lease = ("--lease-s", str(LEASE_S))
         self.server = ServerProcess(
@@ -38,12 +48,26 @@ class Deployed:
             )
             for number in range(1, brokers + 1)
         ]
+        self.proxy: ReorderingProxy | None = None
+        if reordering:
+            self._reorder(self.brokers[-1])
+
+    def _reorder(self, broker: ServerProcess) -> None:
+        """The address of NATS is made here, not by the server, so that it is known before it starts."""
+        port, other = free_port(), free_port()
+        folder = self.server.folder / "data" / "nats"
+        folder.mkdir(parents=True)
+        (folder / "address").write_text(f"nats://prosem:secret@127.0.0.1:{port}\n")
+        self.proxy = ReorderingProxy(other, port)
+        broker.options += ("--nats", f"nats://prosem:secret@127.0.0.1:{other}")
 
     def _made(self, name: str) -> Path:
         (self.folder / name).mkdir(mode=0o755)
         return self.folder / name
 
     def __enter__(self) -> Deployed:
+        if self.proxy is not None:
+            self.proxy.start()
         for process in (self.server, *self.brokers):
             process.start(wait=False)
         try:
@@ -62,6 +86,8 @@ class Deployed:
                 self.signal(signal.SIGTERM, one)
             for one in left:
                 one.stop()
+        if self.proxy is not None:
+            self.proxy.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

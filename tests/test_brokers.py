@@ -15,6 +15,9 @@ from prosem_client import Client
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from api.deployment import Deployment
+from api.settings import Settings
+from prosem.errors import SetupError
 from tests.deployed import WAIT_S, Deployed, until
 from tests.live import Api, Json, Socket, delete, in_any_order, insert, lowest, update, upsert
 
@@ -40,8 +43,8 @@ PATCHES: list[Json] = [
 
 @pytest.fixture(scope="module")
 def deployed() -> Iterator[Deployed]:
-    """Two brokers at the server, and one below the first of them."""
-    with Deployed(options=("--network", "cbn", "--network-options", "fan_out=2")) as made:
+    """Two brokers at the server, and one below the first of them; what the last is sent comes late and in another order."""
+    with Deployed(options=("--network", "cbn", "--network-options", "fan_out=2"), reordering=True) as made:
         yield made
 
 
@@ -124,6 +127,8 @@ def test_all_brokers_tell_the_same(deployed: Deployed, api: Api, table: str) -> 
         socket.progress(seq)
     assert any(socket.seqs(id) for id in ids for socket in sockets)
     assert_exact(api, ids, sockets)
+    assert deployed.proxy is not None
+    assert deployed.proxy.reordered
     publishers[0].delete(ids[0])
     for publisher in publishers:
         publisher.http.close()
@@ -361,19 +366,10 @@ def test_a_server_without_nats_takes_no_brokers(server: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_missing_library_is_named() -> None:
-    without = "import sys; sys.modules['nats'] = None; from api.deployment import Deployment; "
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            without + "from api.settings import Settings; Deployment.prepare(Settings(nats='x'))",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "pip install 'prosem[nats]'" in done.stderr
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nats", None)
+    with pytest.raises(SetupError, match=r"pip install 'prosem\[nats\]'"):
+        Deployment.prepare(Settings(nats="embedded"))
 
 
 def test_names_of_brokers(api: Api) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from prosem.brokers import control
@@ -87,8 +87,3 @@ class ReplaySink:
     def renew(self, stream: Stream) -> None: ...
 
     def progress(self, seq: int) -> None: ...
-
-
-def hosts(members: Iterable[Member], sid: int) -> list[Member]:
-    """Those that host a subscription."""
-    return [member for member in members if sid in member.tokens]
