@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import network_joins, network_minima, networks_value
+from bench import network_joins, network_minima, network_serverless, networks_value
 from bench.common import Curve, Report, fail, progress
 from bench.join_workload import Workload, subscriptions
 from bench.network_joins import PLAN, STAR_PLANS
@@ -60,13 +60,16 @@ def run(quick: bool) -> Report:
     figures["5.15"] = network_joins.real(setting, quick)
     star = network_joins.star(setting, quick)
     figures |= {"5.16": _by_entries(star, "traffic_bytes"), "5.17": _by_entries(star, "hop_latency")}
+    serverless = network_serverless.rows(setting, *((1_000, 60) if quick else (20_000, 200)))
     value, value_curves = networks_value.series(setting, quick)
     figures = dict(sorted(figures.items(), key=lambda one: _place(one[0])))
     report.figures = {"range_min": minima, "value": value, "join": joins, "cn_star": star, "thesis": figures}
+    report.figures["serverless"] = serverless
     report.tables = [
         (f"range-min through real nodes, {count:,} subscriptions, per event", minima),
         (f"joins by {PLAN} through real nodes, {count:,} subscriptions, per event", joins),
         *((f"{_called(name)}: {SAID[name][0]} (thesis: {SAID[name][1]})", rows) for name, rows in figures.items()),
+        ("without a server, per update that lowers a value (thesis 3.5.5)", serverless),
         ("value notification, per operation (thesis 4.7, 4.9 to 4.12)", networks_value.table(value)),
         ("CN*: bytes that leave the server, per event (thesis 5.7.3)", star),
     ]  # fmt: skip

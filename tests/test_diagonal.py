@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import diagonal, range_min
+from bench import diagonal, network_serverless, range_min
+from bench.network_setting import Setting
 from prosem.types.base import Draft
 from prosem.types.extreme import ExtremeSpace
 
@@ -48,3 +49,11 @@ def test_what_they_see_suffices_for_the_rule(data: st.DataObject) -> None:
     assert isinstance(space, ExtremeSpace)
     told, _ = range_min.Walk(state, space, *table).take(moves, "reformulate")
     diagonal.measure(space.points, BROKERS, table, moves, told)
+
+
+def test_a_cut_off_saves_most_of_what_relaxing_sends() -> None:
+    rows = {row["network"]: row for row in network_serverless.rows(Setting(300, 20), 400, 40)}
+    assert [*rows] == ["CN", "CN+", "S-CN", "DS-CN"]
+    hops = [rows[name]["overlay_hops"] for name in ("CN", "CN+", "S-CN")]
+    assert hops == sorted(hops, reverse=True)
+    assert rows["CN+"]["of_cn"] < 0.5

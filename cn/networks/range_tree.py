@@ -47,12 +47,12 @@ class RangeRoot(KeeperRoot[PageMap]):
     The server keeps the top page. A message goes down to the pages that it meets, at most as many as it concerns on each of
     O(log brokers) levels, and from the leaves to the hosts. Leaves are split by load, and pages replicated by traffic. Made
     for radii and labels, where a message is a range of radii, or one radius and an arc of its labels (thesis 4.5); any space
-    will do. Options: `fan_out` (pages below a page), `least`, `check`. It loses where the first coordinate says little:
-    a region that is narrow only in another one comes to every leaf that its first side meets.
+    will do. Options: `fan_out` (pages below a page, 2 at least), `least`, `check`. It loses where the first coordinate says
+    little: a region that is narrow only in another one comes to every leaf that its first side meets.
     """
 
     def divide(self, space: Space) -> PageMap:
-        return PageMap(next(self.numbers), self.numbers, self.options.get("fan_out", FAN_OUT))
+        return PageMap(next(self.numbers), self.numbers, max(2, self.options.get("fan_out", FAN_OUT)))
 
     def is_kept(self, part: int) -> bool:
         pages = self.maps[self.spaces[part]]
