@@ -167,6 +167,7 @@ class Subscribing:
         oldest = max(self._registry.created(sid), self._present.retained_after())
         wanted = command.after is None or not oldest <= command.after <= self._present.seq
         answer = (frozen or encode(self._present.snapshot(form, space, bound))) if wanted else b""
+        self._present.batch.weight += 1  # the loop takes no more of them at once than of events
         self._present.batch.frames.append(
             c.Hosted(
                 sid,

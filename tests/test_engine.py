@@ -73,6 +73,31 @@ def test_a_failed_commit_applies_nothing_and_the_next_one_works(url: str) -> Non
     asyncio.run(run())
 
 
+def test_streams_that_attach_together_share_no_more_than_a_batch(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with running(url, max_batch=20) as made:
+            await made.call(c.CreateTable(TABLE))
+            ids = [(await made.call(subscribe(0, at)))["id"] for at in range(100)]
+            sizes: list[int] = []
+            assert made._engine is not None
+            outlet = made._engine._outlet
+            release = outlet.release
+
+            def counted(frames: list[c.Frame], seq: int) -> None:
+                sizes.append(sum(isinstance(frame, c.Hosted) for frame in frames))
+                release(frames, seq)
+
+            monkeypatch.setattr(outlet, "release", counted)
+            listener = await Listener(made, *ids).attached()
+            assert sum(sizes) == len(ids)
+            assert max(sizes) <= 20
+            await listener.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_acknowledged_is_there_and_what_was_refused_is_not(url: str, seed: int) -> None:
     """Many publishers at once, small batches, and a fault now and then in the middle of the pipeline."""
