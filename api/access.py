@@ -24,7 +24,7 @@ from api.problems import response
 from prosem.access import Caller, Role
 from prosem.errors import ForbiddenError, ProsemError, RecoveringError, TooLargeError, UnauthorizedError
 
-PUBLIC = frozenset({"/", "/healthz", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
+PUBLIC = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json"})
 FIRST_FRAME_S = 10.0
 REFUSED = 4401  # close code of a socket without a key; 1008 of one whose key was revoked
 

@@ -30,6 +30,8 @@ def make_app(made: Server) -> FastAPI:
         version=VERSION,
         summary="Live SQL subscriptions by the million",
         lifespan=lifespan_of(made),
+        docs_url=None,  # they load scripts from another host; /docs is a page of the console's
+        redoc_url=None,
     )
     app.state.server = made
     problems.install(app)

@@ -76,6 +76,23 @@ def page(browser: BrowserContext, api: Api) -> Iterator[Page]:
     assert faults == []
 
 
+def test_the_page_of_the_http_interface(page: Page, api: Api) -> None:
+    page.goto(f"{api.url}/docs")
+    expect(page.get_by_role("heading", name="subscriptions")).to_be_visible()
+    described = api.call("GET", "/openapi.json")["paths"]
+    assert page.locator("details.route").count() == sum(map(len, described.values()))
+    page.locator("summary", has_text="/v1/status").click()
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("details[open] pre")).to_contain_text('"version"')
+    page.locator("summary", has_text="What a query becomes").first.click()
+    page.get_by_label("body").last.fill('{"sql": "SELECT"}')
+    page.get_by_role("button", name="Send").last.click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_role("button", name="Dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.evaluate("localStorage.clear()")
+
+
 def visit(page: Page, api: Api, view: str = "live") -> None:
     page.goto(f"{api.url}/#{view}")
     expect(page.locator("nav a[aria-current]")).to_have_text(view.capitalize())
@@ -326,13 +343,31 @@ def test_the_network_is_drawn_and_shows_what_was_sent(page: Page, stocks: Api) -
         visit(page, stocks, "network")
         links = stocks.call("GET", "/v1/network")["links"]
         expect(page.locator(".links line")).to_have_count(len(links))
-        for per in range(60):  # until one falls between two samples
-            stocks.publish("stocks", [{"op": "upsert", "row": {"symbol": "NET", "risk": 1, "per": per}}])
-            page.wait_for_timeout(500)
-            if page.locator(".links line.hot").count():
-                break
-        expect(page.locator(".links line.hot")).not_to_have_count(0)
-        expect(page.locator("#network-lead")).to_contain_text("sent last")
+        sent = stocks.publish("stocks", [{"op": "upsert", "row": {"symbol": "NET", "risk": 1, "per": 3}}])
+        expect(page.locator("#network-lead")).to_contain_text(f"the last message, seq {sent['last_seq']:,}")
+        expect(page.locator(".links line.hot")).to_have_count(1)
+
+
+def test_only_the_way_of_the_last_message_is_highlighted(page: Page, api: Api) -> None:
+    carried = {
+        ("server", "a"): 7,
+        ("server", "b"): 9,
+        ("b", "c"): 9,
+        ("b", "d"): 8,
+        ("c", "e"): 9,
+        ("c", "f"): 0,
+    }
+    links = [
+        {"from": one, "to": other, "messages": seq, "bytes": 10 * seq, "last_seq": seq}
+        for (one, other), seq in carried.items()
+    ]
+    page.route("**/v1/network", lambda route: route.fulfill(json={"network": "tree", "links": links}))
+    visit(page, api, "network")
+    expect(page.locator(".links line.hot")).to_have_count(3)
+    hot = page.locator(".links line.hot").evaluate_all("lines => lines.map(line => line.dataset.link)")
+    assert hot == ["server→b", "b→c", "c→e"]
+    lit = page.locator(".node.hot").evaluate_all("nodes => nodes.map(node => node.dataset.node)")
+    assert sorted(lit) == ["b", "c", "e", "server"]
 
 
 def test_429_brokers_are_drawn_apart(page: Page, api: Api) -> None:
@@ -367,7 +402,7 @@ def test_charts_move_with_the_server(page: Page, stocks: Api) -> None:
     )
     path = page.locator(".chart").first.locator("path").first
     expect(path).to_have_attribute("d", re.compile("L"))
-    expect(page.locator(".chart").nth(2)).to_contain_text("messages / event")
+    expect(page.locator(".chart").nth(2)).to_contain_text(re.compile(r"B / event.* messages / event"))
 
 
 def test_weights_are_sliders_in_force_at_once(page: Page, stocks: Api) -> None:

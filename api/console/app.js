@@ -1,7 +1,7 @@
 /** The console's frame: which part is shown, the strip at the top, light and dark, keys. */
 
 import { announce, bytes, count, field, fill, h, rough } from "./dom.js";
-import { apiKey, emit, on, useKey } from "./session.js";
+import { apiKey, on, useKey } from "./session.js";
 import { run } from "./sampler.js";
 import * as geometry from "./geometry.js";
 import * as live from "./live.js";
@@ -9,6 +9,7 @@ import * as market from "./market.js";
 import * as network from "./network.js";
 import * as optimizer from "./optimizer.js";
 import * as tables from "./tables.js";
+import { toggleTheme } from "./theme.js";
 
 const VIEWS = [
   ["live", "Live", live],
@@ -83,27 +84,6 @@ on("reachable", (isReachable) => {
   if (stream !== "connecting" && stream !== "disconnected") say(isReachable ? "connected" : "disconnected");
 });
 
-// -- light and dark ----------------------------------------------------------------------------------------------
-const theme = document.getElementById("theme");
-const system = matchMedia("(prefers-color-scheme: dark)");
-
-function paint() {
-  const chosen = localStorage.getItem("prosem-theme");
-  const isDark = chosen ? chosen === "dark" : system.matches;
-  document.documentElement.dataset.theme = isDark ? "dark" : "light";
-  theme.textContent = isDark ? "Light" : "Dark";
-  emit("theme");
-}
-
-function toggleTheme() {
-  const isDark = document.documentElement.dataset.theme === "dark";
-  localStorage.setItem("prosem-theme", isDark ? "light" : "dark");
-  paint();
-}
-
-theme.addEventListener("click", toggleTheme);
-system.addEventListener("change", paint);
-
 // -- the key of the server -----------------------------------------------------------------------------------------
 const entry = document.getElementById("entry");
 const typed = h("input", { id: "api-key", type: "password", autocomplete: "off", spellcheck: "false", value: apiKey });
@@ -165,6 +145,5 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-paint();
 show();
 run();

@@ -5,8 +5,8 @@ import { h, s } from "./dom.js";
 const [WIDTH, HEIGHT, LEFT, TOP, BOTTOM] = [320, 120, 4, 8, 104];
 const KEPT = 120;
 
-/** `series` are [name, list of numbers or nulls]; `marks` are places in time where something was set. */
-export function chart(title, unit, format, series, marks = []) {
+/** `series` are [name, list of numbers or nulls]; `marks` are places in time where something was set; `note` is shown beside the values. */
+export function chart(title, unit, format, series, marks = [], note = "") {
   const all = series.flatMap(([, values]) => values).filter((value) => value !== null && Number.isFinite(value));
   all.sort((a, b) => a - b);
   const most = nice(all[Math.floor(0.97 * (all.length - 1))] || 1); // a lone peak is cut, so that the rest can be read
@@ -27,14 +27,14 @@ export function chart(title, unit, format, series, marks = []) {
   return h(
     "figure",
     { class: "chart" },
-    h("figcaption", null, h("span", { class: "title" }, title), now),
+    h("figcaption", null, h("span", { class: "title" }, title), now, note ? h("span", null, note) : null),
     s(
       "svg",
       { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title} over the last two minutes` },
       [0, 0.5, 1].map((part) =>
         s("line", { class: "grid", x1: LEFT, x2: WIDTH - 4, y1: y(most * part), y2: y(most * part) }),
       ),
-      s("text", { x: WIDTH - 4, y: TOP + 10, "text-anchor": "end" }, format(most)),
+      s("text", { x: LEFT, y: TOP + 10 }, format(most)), // on the left, where what is drawn is old
       s("text", { x: LEFT, y: HEIGHT - 3 }, "2 min ago"),
       s("text", { x: WIDTH - 4, y: HEIGHT - 3, "text-anchor": "end" }, "now"),
       marks

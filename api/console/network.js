@@ -1,4 +1,4 @@
-/** The network: brokers as a graph, what each link carries, and the way of what was sent last. */
+/** The network: brokers as a graph, what each link carries, and the way of the last message. */
 
 import { bytes, count, fill, h, rough, s } from "./dom.js";
 import { client, maybe, on } from "./session.js";
@@ -13,11 +13,12 @@ const LISTED = 25;
 export function graph({ links = [], brokers = [] }) {
   const pairs = new Map();
   const names = new Set(brokers.map((broker) => String(broker.name ?? broker.id ?? broker)));
-  for (const { from, to, messages = 0, bytes: size = 0 } of links) {
+  for (const { from, to, messages = 0, bytes: size = 0, last_seq: seq = 0 } of links) {
     names.add(from).add(to);
     const key = JSON.stringify([from, to].sort());
-    const pair = pairs.get(key) ?? { from, to, messages: 0, bytes: 0 };
-    pairs.set(key, { ...pair, messages: pair.messages + messages, bytes: pair.bytes + size });
+    const pair = pairs.get(key) ?? { from, to, messages: 0, bytes: 0, seq: 0 };
+    const sum = { messages: pair.messages + messages, bytes: pair.bytes + size, seq: Math.max(pair.seq, Number(seq)) };
+    pairs.set(key, { ...pair, ...sum });
   }
   return { names: [...names], links: [...pairs.values()] };
 }
@@ -33,7 +34,6 @@ export function show(main) {
     h("div", { class: "columns wide" }, drawing, h("section", null, figures, h("h3", null, "Links"), table)),
   );
   let before = null; // the links as they were
-  let hot = new Set(); // those that carried something last
   let drawn = "";
 
   function update(network) {
@@ -41,15 +41,15 @@ export function show(main) {
       return fill(drawing, h("p", { class: "notice" }, "This server does not show its network (GET /v1/network)."));
     const { names, links } = graph(network);
     const counts = new Map(links.map((link) => [`${link.from}→${link.to}`, link.messages]));
-    const moved = before ? links.filter((link) => link.messages > (before.get(`${link.from}→${link.to}`) ?? 0)) : [];
-    if (moved.length) hot = new Set(moved.map((link) => `${link.from}→${link.to}`));
+    const last = Math.max(0, ...links.map((link) => link.seq));
+    const hot = new Set(links.filter((link) => last > 0 && link.seq === last).map((link) => `${link.from}→${link.to}`));
     const shape = JSON.stringify([names, links.map(({ from, to }) => [from, to])]);
     if (shape !== drawn) {
       drawn = shape;
       fill(drawing, draw(names, links));
     }
     colour(drawing, links, hot);
-    document.getElementById("network-lead").textContent = words(network, names, links, hot);
+    document.getElementById("network-lead").textContent = words(network, names, links, hot, last);
     fill(
       figures,
       scalars(network).map(([name, value]) => [h("dt", null, name.replaceAll("_", " ")), h("dd", null, value)]),
@@ -64,14 +64,14 @@ export function show(main) {
   return on("sample", ({ network }) => update(network));
 }
 
-function words(network, names, links, hot) {
+function words(network, names, links, hot, last) {
   const total = links.reduce((sum, link) => sum + link.messages, 0);
   const nodes = `${count(names.length)} ${names.length === 1 ? "node" : "nodes"}, ${count(links.length)} ${links.length === 1 ? "link" : "links"}`;
   const how =
     network.network === "local"
       ? "The network is within this process: the server hands messages to its edge, which knows every attached subscription. "
       : "";
-  return `${how}${nodes}, ${count(total)} messages carried so far. ${hot.size ? `Highlighted: the way of what was sent last (${count(hot.size)} ${hot.size === 1 ? "link" : "links"}).` : "Nothing has been sent since this page was opened."}`;
+  return `${how}${nodes}, ${count(total)} messages carried so far. ${hot.size ? `Highlighted: the way of the last message, seq ${count(last)} (${count(hot.size)} ${hot.size === 1 ? "link" : "links"}).` : "No message has been sent yet."}`;
 }
 
 /** What the answer says besides its lists. */
@@ -137,6 +137,7 @@ function colour(drawing, links, hot) {
     const line = drawing.querySelector(`[data-link="${CSS.escape(key)}"]`);
     if (!line) continue;
     line.classList.toggle("hot", hot.has(key));
+    line.classList.toggle("cold", hot.size > 0 && !hot.has(key));
     line.setAttribute("stroke-width", (1 + (4 * Math.log1p(link.bytes)) / most).toFixed(2));
     line.firstChild.textContent = `${link.from} – ${link.to}: ${count(link.messages)} messages, ${bytes(link.bytes)}`;
     if (hot.has(key)) busy.add(link.from).add(link.to);

@@ -62,7 +62,7 @@ export function show(main) {
         ],
         marks,
       ),
-      chart("Server stress", "messages / event", rough, [["", series("stress")]], marks),
+      chart("Server stress", "/ event", bytes, [["", series("stressBytes")]], marks, messages(series("stress"))),
       chart("Bandwidth", "/ s", bytes, [["", series("bandwidth")]], marks),
     );
   }
@@ -74,6 +74,12 @@ export function show(main) {
     samplings += 1;
     if (samplings % 3 === 0) listDecisions(decisions);
   });
+}
+
+/** How many messages an event is, last. */
+function messages(stress) {
+  const last = stress.findLast((value) => value !== null);
+  return last === undefined ? "" : `${rough(last)} messages / event`;
 }
 
 /** The last decisions: what was expected of the plan, and what it took. */

@@ -39,6 +39,7 @@ export function difference(before, after, seconds) {
     changes: gained("prosem_changes_total") / seconds,
     commit: commits > 0 ? (1000 * gained("prosem_commit_seconds_total")) / commits : null,
     stress: events > 0 ? messages / events : null,
+    stressBytes: events > 0 ? (after.out - before.out) / events : null,
     bandwidth: (after.bytes - before.bytes) / seconds,
     cpu: (100 * gained("prosem_process_cpu_seconds_total")) / seconds,
   };
@@ -65,7 +66,11 @@ async function sample() {
   ]);
   const metrics = text === null ? ofTenant(await client.request("GET", "/v1/status")) : readMetrics(text);
   const bytes = (network?.links ?? []).reduce((sum, link) => sum + Number(link.bytes ?? 0), 0);
-  const now = { at: performance.now(), metrics, bytes, network };
+  const out = (network?.links ?? []).reduce(
+    (sum, { from, bytes = 0 }) => sum + (from === "server" ? Number(bytes) : 0),
+    0,
+  );
+  const now = { at: performance.now(), metrics, bytes, out, network };
   if (last) {
     const made = difference(last, now, (now.at - last.at) / 1000);
     const seen = latencies.splice(0).sort((a, b) => a - b);

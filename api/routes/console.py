@@ -1,6 +1,6 @@
-"""The console at `/`: static files, held in memory, under an address that changes with their content.
+"""The console at `/` and the page of the HTTP interface at `/docs`: files held in memory, under an address made of their content.
 
-The page itself is asked for anew each time (it is small, and names the address of the rest); everything else may be kept for
+A page itself is asked for anew each time (it is small, and names the address of the rest); everything else may be kept for
 ever, because another version has another address. Nothing comes from another host, and the policy forbids it.
 """
 
@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request, Response
 from prosem.errors import NotFoundError
 
 FOLDER = Path(__file__).parents[1] / "console"
+PAGES = {"/": "index.html", "/docs": "reference.html"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -40,8 +41,10 @@ class Console:
         for name, content in self.files.items():
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         self.digest = digest.hexdigest()
-        page = self.files.pop("index.html").decode()
-        self.page = page.replace("{{console}}", f"/console/{self.digest}").encode()
+        self.pages = {path: self._page(name) for path, name in PAGES.items()}
+
+    def _page(self, name: str) -> bytes:
+        return self.files.pop(name).replace(b"{{console}}", f"/console/{self.digest}".encode())
 
 
 def make_router() -> APIRouter:
@@ -49,13 +52,15 @@ def make_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
     console = Console()
 
-    @router.get("/")
     async def page(request: Request) -> Response:
         tag = f'"{console.digest}"'
         headers = _SAFE | {"Cache-Control": "no-cache", "ETag": tag, "Content-Security-Policy": POLICY}
         if tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(console.page, headers=headers, media_type=_TYPES[".html"])
+        return Response(console.pages[request.url.path], headers=headers, media_type=_TYPES[".html"])
+
+    for path in PAGES:
+        router.add_api_route(path, page)
 
     @router.get("/console/{digest}/{name:path}")
     async def file(digest: str, name: str) -> Response:

@@ -53,7 +53,10 @@ class Network(Protocol):
         """Everything up to `seq` has been injected."""
 
     def links(self) -> list[dict[str, Any]]:
-        """Each link: its two ends (`from`, `to`) and what it has carried so far (`messages`, `bytes`)."""
+        """Each link: its two ends (`from`, `to`) and what it has carried so far (`messages`, `bytes`).
+
+        Where it is known, `last_seq` is the seq of the last message.
+        """
 
 
 Factory = Callable[[Deliver, Release], Network]

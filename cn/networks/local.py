@@ -37,7 +37,7 @@ class LocalNetwork:
         self._points: dict[int, PointIndex] = {}
         self._filters: dict[int, BoxIndex] = {}
         self._places: dict[int, tuple[Space, bytes, Place | None]] = {}  # of every hosted id
-        self._messages = self._bytes = self._injected = 0
+        self._messages = self._bytes = self._injected = self._last_seq = 0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -85,6 +85,7 @@ class LocalNetwork:
         if len(ids):
             self._messages += 1
             self._bytes += len(message.payload)
+            self._last_seq = message.seq
             self._deliver(message, ids)
 
     def watermark(self, seq: int) -> None:
@@ -99,6 +100,7 @@ class LocalNetwork:
                 "to": "edge",
                 "messages": self._messages,
                 "bytes": self._bytes,
+                "last_seq": self._last_seq,
                 "injected": self._injected,
                 "hosted": len(self._places),
             }

@@ -272,12 +272,15 @@ class Carried:
     """What a link has carried."""
 
     def __init__(self) -> None:
-        self.frames = self.messages = self.bytes = 0
+        self.frames = self.messages = self.bytes = self.last_seq = 0
 
     def add(self, frame: Frame, data: bytes) -> None:
         self.frames += 1
-        self.messages += isinstance(frame, Data)
         self.bytes += len(data)
+        if isinstance(frame, Data):
+            self.messages += 1
+            self.last_seq = frame.message.seq
 
     def report(self) -> dict[str, int]:
-        return {"messages": self.messages, "frames": self.frames, "bytes": self.bytes}
+        counts = {"messages": self.messages, "frames": self.frames, "bytes": self.bytes}
+        return counts | {"last_seq": self.last_seq}
