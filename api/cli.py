@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from api import VERSION
 from api.settings import BrokerSettings, Settings
 from prosem.errors import ProsemError
 
@@ -21,6 +22,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"prosem {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="show the version and exit", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Of the program itself."""
 
 
 def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:

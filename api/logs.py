@@ -14,6 +14,13 @@ LEVELS = ("debug", "info", "warning", "error")
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
+def _plainly_named(record: logging.LogRecord) -> bool:
+    """uvicorn.error is where uvicorn says everything, mostly what is no error."""
+    if record.name == "uvicorn.error":
+        record.name = "uvicorn"
+    return True
+
+
 class JsonLines(logging.Formatter):
     """One object a line; what a record was given as `extra` stands beside its message.
 
@@ -42,6 +49,7 @@ def configure_logging(level: str, form: str) -> None:
     if form not in FORMATS:
         raise SetupError(f"--log-format is {' or '.join(FORMATS)}, not {form!r}")
     handler = logging.StreamHandler()
+    handler.addFilter(_plainly_named)
     if form == "json":
         handler.setFormatter(JsonLines())
     else:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import signal
+import socket
 import ssl
 import sys
 from types import FrameType
@@ -50,6 +53,7 @@ def serve_broker(settings: BrokerSettings) -> int:
 def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSettings) -> int:
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
+    check_address(settings.host, settings.port)
     runner = Runner(config(app, settings))
 
     def stop() -> None:
@@ -58,6 +62,26 @@ def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSetting
     made.on_failure = stop
     runner.run()
     return 1 if made.failure else 0
+
+
+def check_address(host: str, port: int) -> None:
+    """SetupError if nothing can listen there: said before anything is started."""
+    if not 0 <= port <= 65_535:
+        raise SetupError(f"a port is a number up to 65535, not {port}; give another --port")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            if os.name == "posix":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise SetupError(
+                f"port {port} of {host} is in use: stop the program that listens there, or give another --port"
+            ) from None
+        raise SetupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
 def check_tls(certificate: str, key: str) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prosem_client import AsyncClient, Change, Client, PartlyPublished, ProsemError
+from prosem_client import AsyncClient, Change, Client, ConnectionLost, PartlyPublished, ProsemError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+NOT_THERE = "Is the server running? `prosem serve` starts one; --url or PROSEM_URL names another."
 _errors = Console(stderr=True)
 
 
@@ -72,6 +73,13 @@ def publish(url: str, api_key: str, table: str, source: str) -> int:
     if source != "-" and not Path(source).is_file():
         _errors.print(f"[red]there is no file {source}[/red]; give an NDJSON file, or - for standard input")
         return 2
+    try:
+        return _publish(url, api_key, table, source)
+    except ProsemError as error:
+        return _complain(error)
+
+
+def _publish(url: str, api_key: str, table: str, source: str) -> int:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=_errors) as progress, Client(url, api_key=api_key) as client:
         task = progress.add_task(f"events to {table}", total=None if source == "-" else _count(source))
@@ -83,9 +91,9 @@ def publish(url: str, api_key: str, table: str, source: str) -> int:
             progress.stop()
             _errors.print(f"{error.published.count:,} events are committed; then: [red]{error.detail}[/red]")
             return 1
-        except ProsemError as error:
+        except ProsemError:
             progress.stop()
-            return _complain(error)
+            raise
     _errors.print(f"{done.count:,} events committed, seq {done.first_seq} to {done.last_seq}")
     return 0
 
@@ -106,4 +114,6 @@ def _complain(error: ProsemError) -> int:
     _errors.print(f"[red]{error.detail}[/red]", highlight=False)
     if error.highlight:
         _errors.print(error.highlight, highlight=False, markup=False)
+    if isinstance(error, ConnectionLost):
+        _errors.print(NOT_THERE, highlight=False)
     return 1

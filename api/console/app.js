@@ -66,9 +66,11 @@ on("sample", ({ metrics, gained }) => {
     figure("subscriptions", count(metrics.get("prosem_subscriptions"))),
     figure("attached", count(metrics.get("prosem_attached"))),
     figure("events / s", rough(gained?.events ?? 0)),
-    figure("changes / s", rough(gained?.changes ?? 0)),
+    figure("changes / s", rough(gained ? gained.changes : 0)),
     figure("backlog", count(metrics.get("prosem_backlog"))),
-    figure("memory", bytes(metrics.get("prosem_process_peak_memory_bytes"))),
+    metrics.has("prosem_process_peak_memory_bytes")
+      ? figure("memory", bytes(metrics.get("prosem_process_peak_memory_bytes")))
+      : null,
   );
 });
 

@@ -31,12 +31,13 @@ function readLabels(text) {
 /** What happened between two readings. */
 export function difference(before, after, seconds) {
   const gained = (name) => after.metrics.get(name) - before.metrics.get(name);
-  const events = gained("prosem_events_total");
+  const rate = (name) => (after.metrics.has(name) ? Math.max(0, gained(name)) / seconds : null);
+  const events = after.metrics.has("prosem_events_total") ? gained("prosem_events_total") : gained("prosem_seq");
   const commits = gained("prosem_commits_total");
   const messages = gained("prosem_outbox_messages_total");
   return {
     events: events / seconds,
-    changes: gained("prosem_changes_total") / seconds,
+    changes: rate("prosem_changes_total"),
     commit: commits > 0 ? (1000 * gained("prosem_commit_seconds_total")) / commits : null,
     stress: events > 0 ? messages / events : null,
     stressBytes: events > 0 ? (after.out - before.out) / events : null,
@@ -45,13 +46,14 @@ export function difference(before, after, seconds) {
   };
 }
 
-/** What a key sees that is not the operator's: the figures of its tenant. */
-function ofTenant(status) {
+/** What is seen without the server's metrics (by a key that is not the operator's, or through a broker). */
+function ofStatus(status) {
   const rows = Object.values(status.tables).reduce((sum, count) => sum + Number(count ?? 0), 0);
   const found = new Map([
     ["prosem_seq", Number(status.seq)],
     ["prosem_rows", rows],
     ["prosem_subscriptions", status.subscriptions.total],
+    ["prosem_attached", status.subscriptions.attached ?? 0],
     ["prosem_backlog", status.backlog],
   ]);
   return { get: (name) => found.get(name) ?? 0, has: (name) => found.has(name), parts: [] };
@@ -64,7 +66,9 @@ async function sample() {
     maybe(client.request("GET", "/metrics")),
     maybe(client.request("GET", "/v1/network")),
   ]);
-  const metrics = text === null ? ofTenant(await client.request("GET", "/v1/status")) : readMetrics(text);
+  let metrics = text === null ? null : readMetrics(text);
+  if (!metrics?.has("prosem_process_peak_memory_bytes") || !metrics.has("prosem_commits_total"))
+    metrics = ofStatus(await client.request("GET", "/v1/status"));
   const bytes = (network?.links ?? []).reduce((sum, link) => sum + Number(link.bytes ?? 0), 0);
   const out = (network?.links ?? []).reduce(
     (sum, { from, bytes = 0 }) => sum + (from === "server" ? Number(bytes) : 0),

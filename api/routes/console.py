@@ -1,4 +1,4 @@
-"""The console at `/` and the page of the HTTP interface at `/docs`: files held in memory, under an address made of their content.
+"""The console at `/` and the page of the HTTP interface at `/docs`: files in memory, under an address made of their content.
 
 A page itself is asked for anew each time (it is small, and names the address of the rest); everything else may be kept for
 ever, because another version has another address. Nothing comes from another host, and the policy forbids it.

@@ -270,7 +270,10 @@ def _session(url: str, deadline: float) -> Connection:
                 raise SetupError(f"the database cannot be reached: {str(error).strip()}") from error
             time.sleep(_PAUSE_S)
         except psycopg.ProgrammingError as error:
-            raise SetupError(f"the database address cannot be read: {str(error).strip()}") from error
+            raise SetupError(
+                f"the database address cannot be read: {str(error).strip()}; "
+                "it is like postgresql://user:password@host:5432/name"
+            ) from error
     connection.adapters.register_dumper(Packed, PackedDumper)
     connection.prepared_max = 2000
     try:

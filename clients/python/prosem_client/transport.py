@@ -39,6 +39,10 @@ class Transport:
     ) -> None:
         self._urls = deque(one.strip().rstrip("/") for one in url.split(","))
         self.url = self._urls[0]  # the one in use
+        for one in self._urls:
+            if not one.startswith(("http://", "https://")):
+                detail = f"the address of a server is like http://127.0.0.1:8080, with http:// or https://, not {one!r}"
+                raise ProsemError(0, "bad-address", detail)
         self.timeout_s = timeout_s
         self.patience_s = patience_s
         self._headers = dict(headers or {})

@@ -1,0 +1,149 @@
+"""What is published: the wheels hold everything, and run where there is no checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prosem_client import Client
+
+from api.process import free_port
+from tests.conftest import open_folder
+from tests.deployed import until
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+
+
+def built(folder: Path, into: Path) -> Path:
+    """The wheel of a project, made from a copy: building leaves files behind."""
+    copy = into / "source"
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "build", "*.egg-info", "__pycache__", "node_modules", ".*_cache"
+    )
+    shutil.copytree(folder, copy, ignore=ignored)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    done = subprocess.run(
+        [*command, "--wheel-dir", str(into), str(copy)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = into.glob("*.whl")
+    return wheel
+
+
+class Installed:
+    """A virtual environment with one wheel in it; what that needs is lent by the environment of the tests."""
+
+    def __init__(self, wheel: Path, folder: Path) -> None:
+        self.folder = folder
+        venv.create(folder / "venv", with_pip=False)
+        self.bin = folder / "venv" / "bin"
+        self.variables = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PROSEM"))
+        } | {"PYTHONPATH": sysconfig.get_path("purelib"), "HOME": str(folder)}
+        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
+        done = subprocess.run(
+            [*pip, "--no-deps", "--no-index", str(wheel)], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.bin / command[0]), *command[1:]],
+            cwd=self.folder,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = open_folder("prosem-wheel-")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def test_the_server_runs_from_its_wheel(folder: Path) -> None:
+    wheel = built(ROOT, folder)
+    names = zipfile.ZipFile(wheel).namelist()
+    migrations = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
+    assert {f"migrations/versions/{name}" for name in migrations} <= set(names)
+    assert "prosem_client/py.typed" in names
+    assert not [name for name in names if name.startswith(("tests", "clients", "docs"))]
+    installed = Installed(wheel, folder)
+    where = installed.run(
+        "python", "-c", "import api, prosem_client; print(api.__file__, prosem_client.__file__)"
+    )
+    assert where.stdout.count(str(folder)) == 2, where.stdout + where.stderr
+    assert installed.run("prosem", "--version").stdout.startswith("prosem ")
+
+    url = f"http://127.0.0.1:{free_port()}"
+    log = (folder / "server.log").open("wb")
+    server = subprocess.Popen(
+        [
+            str(installed.bin / "prosem"),
+            "serve",
+            "--port",
+            url.rsplit(":", 1)[1],
+            "--data-dir",
+            str(folder / "data"),
+        ],
+        cwd=folder,
+        env=installed.variables,
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        with httpx.Client(base_url=url, trust_env=False) as http:
+            until(lambda: server.poll() is not None or _is_ready(http))
+            assert server.poll() is None, (folder / "server.log").read_text()
+            for page in ("/", "/docs"):
+                files = re.findall(r'(?:src|href)="(/console/[^"]+)"', http.get(page).text)
+                assert len(files) >= 4
+                for file in files:
+                    assert http.get(file).status_code == 200, file
+            base = files[0].rsplit("/", 1)[0]
+            sources = [path.name for path in (ROOT / "clients" / "js" / "src").glob("*.js")]
+            assert all(http.get(f"{base}/client/{name}").status_code == 200 for name in sources)
+        with Client(url) as client:
+            client.create_table("t", {"k": "integer"}, ["k"])
+            rows = client.subscribe("SELECT * FROM t WHERE k > 0")
+            client.publish("t", [{"op": "insert", "row": {"k": 1}}])
+            assert rows.next(30).result == {"rows": [{"k": 1}]}
+    finally:
+        server.terminate()
+        assert server.wait(60) == 0
+        log.close()
+
+
+def _is_ready(http: httpx.Client) -> bool:
+    try:
+        return http.get("/readyz").status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_the_client_passes_its_tests_from_its_wheel(folder: Path) -> None:
+    wheel = built(ROOT / "clients" / "python", folder)
+    names = set(zipfile.ZipFile(wheel).namelist())
+    sources = (ROOT / "clients" / "python" / "prosem_client").iterdir()
+    assert {f"prosem_client/{path.name}" for path in sources if path.is_file()} <= names
+    installed = Installed(wheel, folder)
+    shutil.copy(ROOT / "tests" / "test_client.py", folder)
+    done = installed.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_client.py")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert "import prosem_client" in (folder / "test_client.py").read_text()
+    where = installed.run("python", "-c", "import prosem_client; print(prosem_client.__file__)")
+    assert where.stdout.startswith(str(folder))
