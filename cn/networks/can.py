@@ -74,11 +74,11 @@ class CanRoot(KeeperRoot[ZoneMap]):
     """
 
     def divide(self, space: Space) -> ZoneMap:
-        return ZoneMap(space.dimensions + 1, next(self.numbers))
+        return ZoneMap(space.dimensions + 1, next(self.standings.numbers))
 
     def entries(self, frame: Data) -> Iterator[tuple[str, Data]]:
         """To the zone where each box of the region begins to spread."""
-        zones, is_routed = self.maps[frame.message.space], self.options.get("routed", False)
+        zones, is_routed = self.standings.maps[frame.message.space], self.options.get("routed", False)
         for at in range(len(frame.message.region)):
             zone = next(iter(zones.boxes)) if is_routed else zones.entry(full_box(frame.message, at))
             owner = self.keeper(zone, frame.position)
@@ -89,11 +89,11 @@ class CanRoot(KeeperRoot[ZoneMap]):
         return Zones(position, self.epoch, tuple([self._zone(number) for number in kept]), lost)
 
     def _zone(self, number: int) -> Zone:
-        zones = self.maps[self.spaces[number]]
+        zones = self.standings.maps[self.standings.spaces[number]]
         borders = [
             Bordering(one, tuple(self.owners[one]), zones.boxes[one]) for one in zones.bordering(number)
         ]
-        return Zone(number, self.spaces[number], zones.boxes[number], tuple(borders))
+        return Zone(number, self.standings.spaces[number], zones.boxes[number], tuple(borders))
 
 
 def can_node(name: str, options: Options, since: int) -> CanNode:

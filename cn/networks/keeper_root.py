@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from itertools import count
-from typing import Generic, NamedTuple, Protocol, TypeVar
-
-from msgspec.structs import replace
+from typing import Generic
 
 from cn.frames import (
     Covered,
@@ -24,37 +21,16 @@ from cn.frames import (
     Stands,
     Stood,
 )
-from cn.geometry import Point
 from cn.message import Message
 from cn.networks.base import Space
 from cn.networks.keeper import HOST, Course, on_course
 from cn.networks.node import Options, Out, TreeRoot
 from cn.networks.place_table import PlaceTable
+from cn.networks.standings import M, Standings
 
 LEAST = 16  # standings that a part always may have
 BUSY = 4.0  # a part with so many times the mean traffic of the others is replicated
 REPLICAS = 3  # at most
-
-
-class _Standing(NamedTuple):
-    frame: Stands  # as it is told; its number is the position at which it began
-    id: int
-    until: int | None = None
-
-
-class SpaceMap(Protocol):
-    """How a space is divided into parts; a point stands in one of them."""
-
-    def locate(self, point: Point) -> int: ...
-
-    def split(self, part: int, points: list[Point], new: int) -> int | None: ...
-
-    def numbers(self) -> Iterable[int]: ...
-
-    def check(self) -> None: ...
-
-
-M = TypeVar("M", bound=SpaceMap)
 
 
 class KeeperRoot(TreeRoot, Generic[M]):
@@ -69,15 +45,10 @@ class KeeperRoot(TreeRoot, Generic[M]):
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
         super().__init__(name, options, since)
         self.table = PlaceTable()
-        self.maps: dict[int, M] = {}  # by space
+        self.standings: Standings[M] = Standings(self.divide)
         self.owners: dict[int, list[str]] = {}  # of each part
-        self.spaces: dict[int, int] = {}  # of each part
-        self.standings: dict[int, dict[int, _Standing]] = {}  # part → number; also what has ended lately
-        self.numbers = count(1)
-        self._ended: dict[int, int] = {}  # number → part, in the order in which they have ended
         self.traffic: dict[int, int] = {}
         self.epoch = 0
-        self._at: dict[tuple[str, int], tuple[int, int]] = {}  # (host, id) → part, number
         self._told: dict[int, list[str]] = {}  # the owners of each part as brokers know them
         self._lost: list[str] = []
         self._dirty = False
@@ -131,7 +102,7 @@ class KeeperRoot(TreeRoot, Generic[M]):
         return [*sent]
 
     def _is_spread(self, message: Message) -> bool:
-        return message.targets is None and message.attributes is None and message.space in self.maps
+        return message.targets is None and message.attributes is None and message.space in self.standings.maps
 
     def keeper(self, part: int, position: int) -> str:
         """Who of those who keep a part takes a message; empty if nobody does."""
@@ -154,10 +125,7 @@ class KeeperRoot(TreeRoot, Generic[M]):
         outs: list[Out] = []
         while self._marks and self._marks[0].position < next(iter(self._open), self.position + 1):
             mark = self._marks.popleft()
-            for number, part in [*self._ended.items()]:
-                if (self.standings[part][number].until or 0) > mark.position:
-                    break
-                del self.standings[part][number], self._ended[number]
+            self.standings.expire(mark.position)
             outs += super().receive("", mark)
         return outs
 
@@ -190,26 +158,19 @@ class KeeperRoot(TreeRoot, Generic[M]):
         self._leave_part(hop, frame.id, frame.position)
         if frame.point is None:
             return
-        divided = self.maps.get(frame.space.id)
-        if divided is None:
-            divided = self.maps[frame.space.id] = self.divide(frame.space)
-            self._adopt(frame.space.id)
-        part = divided.locate((frame.topic, *frame.point))
-        stands = Stands(frame.position, part, frame.position, hop, frame.space, frame.topic, frame.point)
-        self.standings[part][frame.position] = _Standing(stands, frame.id)
-        self._at[hop, frame.id] = part, frame.position
-        self._tell(part, stands)
-        self._dirty = self._dirty or len(self.standings[part]) > self._share()
+        stands = self.standings.enter(hop, frame)
+        self._tell(stands.part, stands)
+        is_new = stands.part not in self.owners
+        self._dirty = self._dirty or is_new or len(self.standings.parts[stands.part]) > self._share()
 
     def narrow(self, hop: str, frame: Left) -> None:
         self.table.take(hop, frame.id)
         self._leave_part(hop, frame.id, frame.position)
 
     def _leave_part(self, host: str, id: int, position: int) -> None:
-        part, number = self._at.pop((host, id), (0, 0))
-        if number:
-            self.standings[part][number] = self.standings[part][number]._replace(until=position)
-            self._ended[number] = part
+        known = self.standings.leave(host, id, position)
+        if known is not None:
+            part, number = known
             self._tell(part, Stood(position, number))
 
     def _tell(self, part: int, frame: Stands | Stood) -> None:
@@ -226,12 +187,7 @@ class KeeperRoot(TreeRoot, Generic[M]):
         lost = set(frame.brokers)
         self._lost += frame.brokers
         self.table.forget(frame.brokers)
-        for host, id in [key for key in self._at if key[0] in lost]:
-            del self._at[host, id]
-        for standings in self.standings.values():
-            for number in [number for number, one in standings.items() if one.frame.host in lost]:
-                del standings[number]
-                self._ended.pop(number, None)
+        self.standings.forget(lost)
         for owners in (*self.owners.values(), *self._told.values()):
             owners[:] = [owner for owner in owners if owner not in lost]
         self.children.pop(hop, None)
@@ -246,62 +202,37 @@ class KeeperRoot(TreeRoot, Generic[M]):
     def _share(self) -> float:
         """The standings that a part may have before it is split."""
         least: int = self.options.get("least", LEAST)
-        return max(least, 2 * len(self._at) / max(1, len(self.children)))
-
-    def _adopt(self, space: int) -> None:
-        """Take in the parts that a space has got."""
-        for part in self.maps[space].numbers():
-            if part not in self.owners:
-                self.owners[part], self.spaces[part], self.standings[part] = [], space, {}
-        self._dirty = True
+        return max(least, 2 * len(self.standings) / max(1, len(self.children)))
 
     def _arrange(self) -> list[Out]:
         """Begin a new epoch, if parts have to change: split the large ones, and find an owner for each."""
         if not self._dirty or not self.children:
             return []
-        is_split = False
-        for space, divided in self.maps.items():
-            large = [*divided.numbers()]
-            for part in large:
-                if len(self.standings[part]) > self._share():
-                    new = self._split(space, divided, part)
-                    large += [part, new] if new else []
-                    is_split = is_split or new is not None
         self._dirty = False
+        parts, is_split = self.standings.parts, False
+        large = [*parts]
+        for part in large:
+            if len(parts[part]) > self._share() and (new := self.standings.split(part)) is not None:
+                large += [part, new]
+                is_split = True
         loads = dict.fromkeys(self.children, 0)
         for part, owners in self.owners.items():
             for owner in owners:
-                loads[owner] += 1 + len(self.standings[part])
-        for part, owners in self.owners.items():
+                loads[owner] += 1 + len(parts[part])
+        for part in parts:
+            owners = self.owners.setdefault(part, [])
             if not owners and self.is_kept(part):
                 owners.append(self._keeper(part, loads))
-                loads[owners[0]] += 1 + len(self.standings[part])
+                loads[owners[0]] += 1 + len(parts[part])
         return self._begin() if is_split or self._lost or self.owners != self._told else []
 
     def _keeper(self, part: int, loads: dict[str, int]) -> str:
         """Who is to keep a part: the broker that hosts most of it, unless that has its share; then who has least."""
-        hosts = Counter(one.frame.host for one in self.standings[part].values())
+        hosts = Counter(one.frame.host for one in self.standings.parts[part].values())
         most = max(hosts, key=lambda host: hosts[host], default="")
         if most in loads and loads[most] + hosts.total() <= self._share():
             return most
         return min(loads, key=lambda broker: loads[broker])
-
-    def _split(self, space: int, divided: M, part: int) -> int | None:
-        standings = self.standings[part]
-        points = [(one.frame.topic, *one.frame.point) for one in standings.values()]
-        new = divided.split(part, points, next(self.numbers))
-        if new is None:
-            return None
-        self._adopt(space)
-        for number, one in [*standings.items()]:
-            if divided.locate((one.frame.topic, *one.frame.point)) == new:
-                del standings[number]
-                self.standings[new][number] = one._replace(frame=replace(one.frame, part=new))
-                if one.until is None:
-                    self._at[one.frame.host, one.id] = new, number
-                else:
-                    self._ended[number] = new
-        return new
 
     def _replicate(self) -> None:
         """Give the busiest part another owner, if it has much more than its share (thesis 3.5.1)."""
@@ -325,7 +256,7 @@ class KeeperRoot(TreeRoot, Generic[M]):
             for owner in owners:
                 kept.setdefault(owner, []).append(part)
                 if owner not in self._told.get(part, ()):
-                    for one in self.standings[part].values():
+                    for one in self.standings.parts[part].values():
                         outs.append((owner, one.frame))
                         if one.until:
                             outs.append((owner, Stood(one.until, one.frame.number)))
@@ -342,12 +273,4 @@ class KeeperRoot(TreeRoot, Generic[M]):
 
     def check(self) -> None:
         self.table.check()
-        for divided in self.maps.values():
-            divided.check()
-        for (host, id), (part, number) in self._at.items():
-            standing = self.standings[part][number]
-            assert (standing.frame.host, standing.id, standing.until) == (host, id, None)
-            point = (standing.frame.topic, *standing.frame.point)
-            assert self.maps[self.spaces[part]].locate(point) == part
-        ended = {number: one.until for held in self.standings.values() for number, one in held.items()}
-        assert {number for number, until in ended.items() if until is not None} == self._ended.keys()
+        self.standings.check()

@@ -52,15 +52,17 @@ class RangeRoot(KeeperRoot[PageMap]):
     """
 
     def divide(self, space: Space) -> PageMap:
-        return PageMap(next(self.numbers), self.numbers, max(2, self.options.get("fan_out", FAN_OUT)))
+        return PageMap(
+            next(self.standings.numbers), self.standings.numbers, max(2, self.options.get("fan_out", FAN_OUT))
+        )
 
     def is_kept(self, part: int) -> bool:
-        pages = self.maps[self.spaces[part]]
+        pages = self.standings.maps[self.standings.spaces[part]]
         return part != pages.top or not pages.branches(part)
 
     def entries(self, frame: Data) -> Iterator[tuple[str, Data]]:
         """To the pages below the top that it meets; to the one leaf, if there is no other."""
-        pages = self.maps[frame.message.space]
+        pages = self.standings.maps[frame.message.space]
         for number in pages.branches(pages.top) or [pages.top]:
             owner = self.keeper(number, frame.position)
             if owner and concerns(frame.message, *pages.range_of(number)):
@@ -70,11 +72,11 @@ class RangeRoot(KeeperRoot[PageMap]):
         return Pages(position, self.epoch, tuple([self._page(number) for number in kept]), lost)
 
     def _page(self, number: int) -> Page:
-        pages = self.maps[self.spaces[number]]
+        pages = self.standings.maps[self.standings.spaces[number]]
         branches = [
             Branch(one, tuple(self.owners[one]), *pages.range_of(one)) for one in pages.branches(number)
         ]
-        return Page(number, self.spaces[number], *pages.range_of(number), tuple(branches))
+        return Page(number, self.standings.spaces[number], *pages.range_of(number), tuple(branches))
 
 
 def range_node(name: str, options: Options, since: int) -> RangeNode:
