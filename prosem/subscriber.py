@@ -105,6 +105,7 @@ class Subscriber:
     def detach(self, id: str) -> bool:
         """End a stream; False if there is none."""
         waiting = self._waiting.pop(id, None)
+        self._raw.discard(id)
         is_known = self._let_go(id)
         self._queue = deque(item for item in self._queue if item.id != id)
         self._settle()
