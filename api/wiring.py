@@ -198,11 +198,13 @@ class Server:
             self.settings.max_boxes,
             self.settings.plan,
             self.settings.look_events,
+            None if self.deployment is None else self.deployment.dispatcher.traffic,
         )
+        statistics = load_statistics(url, self.settings.measurements // 10)
+        state.group_store.event_shares = statistics.shares  # spaces are opened by them
         self._retained_after = recover(
             url, state, log.info, restart=self._engine is None or self._engine.state is None
         )
-        statistics = load_statistics(url, self.settings.measurements // 10)
         state.chooser.weigh(Weights.of(statistics.weights))
         state.execute(self._adoption(state, statistics))
         gc.collect()
@@ -214,9 +216,9 @@ class Server:
         spaces = {group.id: group.space for group in list(state.groups.values())}
         training: dict[int, dict[str, list[Entry]]] = {}
         for group, plans in statistics.training.items():
-            if group in spaces:
+            if group in spaces and not statistics.is_stale(group, state.group_sizes.get(group, 0)):
                 training[spaces[group]] = plans
-        return c.Adopt(statistics.run, state.chooser.prepare(training))
+        return c.Adopt(statistics.run, state.chooser.prepare(training), statistics.shares)
 
     async def _statistics_changed(self) -> None:
         """Take the active run over if it is another one; events go on meanwhile."""

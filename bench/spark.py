@@ -109,6 +109,7 @@ def measure(session: Session, url: str, folder: Path, sizes: tuple[int, ...]) ->
                 "collected_rows": collected["rows"],
                 "collected_bytes": collected["size_bytes"],
                 "driver_mb": round(resident_bytes() / 2**20),
+                "driver_heap_mb": _heap_mb(session),
             }
         )
     _grow(url, last, last + max(1, last // 100))
@@ -124,6 +125,15 @@ def _refresh(session: Session, url: str, archive: Path) -> tuple[Outcome, float]
     begun = time.perf_counter()
     done = Job(session, Options(url, str(archive), quiet=True), Steps(quiet=True)).run()
     return done, time.perf_counter() - begun
+
+
+def _heap_mb(session: Session) -> int:
+    """What the driver's Java keeps after a collection; on a local master the executors' threads are among it."""
+    machine: Any = session.spark.sparkContext._jvm
+    machine.java.lang.System.gc()
+    runtime = machine.java.lang.Runtime.getRuntime()
+    used: int = runtime.totalMemory() - runtime.freeMemory()
+    return round(used / 2**20)
 
 
 def _by_sql(url: str) -> float:

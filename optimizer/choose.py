@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from optimizer.cost import Weights, prior
+from optimizer.cost import ASSUMED, Calibration, Weights, boxes_of, calibrated, prior
 from optimizer.decisions import Decisions
 from optimizer.estimate import ENTRIES, Entry, Estimator, Nearest
 from optimizer.plan import Choice, Descriptor, Estimate, Offered, Planned
@@ -27,7 +27,15 @@ SKIPPED = 3  # events between two looks then
 _SMOOTH = 0.1
 Pick = Callable[[Sequence[str]], str]
 Training = Mapping[int, Mapping[str, Sequence[Entry]]]  # space → plan → measurements
-Prepared = Mapping[int, Mapping[str, Estimator]]
+
+
+class Prepared(NamedTuple):
+    """A training set, made ready: the estimators of each space, and what all measurements say of spaces without any."""
+
+    estimators: Mapping[int, Mapping[str, Estimator]] = {}
+    calibration: Calibration = ASSUMED
+
+
 P = TypeVar("P", bound=Offered)
 
 
@@ -101,6 +109,7 @@ class Chooser:
         self._pick, self._entries, self._share = pick, entries, share
         self._known: dict[int, Known] = {}
         self._prepared: dict[int, Mapping[str, Estimator]] = {}
+        self._calibration = ASSUMED
         self._now: tuple[Choice | None, Known | None] = (None, None)  # of the event in hand
 
     # -- choosing ------------------------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ class Chooser:
 
     def by_counts(self, plans: Sequence[str], affected: float) -> Choice:
         """Plans that cannot be compared by a descriptor, one message each."""
-        found = {plan: prior(plan, 1, 1, affected) for plan in plans}
+        found = {plan: prior(plan, 1, 1, affected, self._calibration) for plan in plans}
         costs = {plan: self.weights.cost(estimate) for plan, estimate in found.items()}
         return Choice(plans[0], found, costs, "counts")
 
@@ -160,7 +169,8 @@ class Chooser:
             nearest = searched[index.layout]
             if nearest is None:
                 expected = space.expected(description) if expected is None else expected
-                found[plan] = prior(plan, descriptor[0], (1 << int(descriptor[1])) / 2, expected)
+                boxes = boxes_of(descriptor)
+                found[plan] = prior(plan, descriptor[0], boxes, expected, self._calibration)
             else:
                 found[plan] = index.read(nearest)
         source = "measured" if expected is None else "histogram"
@@ -228,7 +238,7 @@ class Chooser:
     def extrapolate(self, space: int, plan: str, descriptor: Descriptor, affected: int) -> None:
         """A plan that would have addressed too many to be tried for a measurement costs so much for each of them."""
         known = self._known[space]
-        guess = prior(plan, 1, 1, 1)
+        guess = prior(plan, 1, 1, 1, self._calibration)
         time, size = known.per_affected.get(plan, (guess.server_time, guess.server_stress))
         estimate = Estimate(time * affected, time * affected, size * affected, 0.0, affected)
         known.learn(plan, descriptor, estimate)
@@ -256,15 +266,20 @@ class Chooser:
 
         What was measured before is forgotten; a space that opens later starts from them too.
         """
-        self._prepared = dict(prepared)
+        self._prepared = dict(prepared.estimators)
+        self._calibration = prepared.calibration
         self._known.clear()
 
     def prepare(self, training: Training) -> Prepared:
         """The estimators of a training set, built on any thread."""
-        return {
+        estimators = {
             space: {plan: Estimator(self._entries, entries) for plan, entries in plans.items()}
             for space, plans in training.items()
         }
+        every = (
+            (plan, *entry) for plans in training.values() for plan, some in plans.items() for entry in some
+        )
+        return Prepared(estimators, calibrated(every))
 
 
 def chooser(name: str, entries: int = ENTRIES, share: float = SHARE) -> Chooser:

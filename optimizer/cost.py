@@ -14,10 +14,11 @@ a single message. They are constants, not averages of what was seen: the same we
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from statistics import median
 from typing import NamedTuple
 
-from optimizer.plan import METRICS, Estimate, addresses
+from optimizer.plan import METRICS, Descriptor, Estimate, addresses
 
 REFERENCE: Mapping[str, float] = {
     "server_time": 10.0,  # µs
@@ -63,17 +64,66 @@ _MESSAGE_US, _BOX_US, _SEARCH_US, _ADDRESSED_US = 6.0, 1.0, 8.0, 4.0
 _MESSAGE_BYTES, _BOX_BYTES, _ADDRESSED_BYTES = 150.0, 25.0, 120.0
 
 
-def prior(plan: str, messages: float, boxes: float, affected: float) -> Estimate:
-    """What a plan is expected to cost by counts alone, while nothing like it has been measured.
+class Scale(NamedTuple):
+    """By which factors the costs of one kind of plans differ from the constants above, in time and in size."""
+
+    time: float = 1.0
+    size: float = 1.0
+
+
+class Calibration(NamedTuple):
+    """The scales of plans that send regions, and of those that address."""
+
+    regions: Scale = Scale()
+    addressed: Scale = Scale()
+
+
+ASSUMED = Calibration()
+
+
+def prior(
+    plan: str, messages: float, boxes: float, affected: float, calibration: Calibration = ASSUMED
+) -> Estimate:
+    """What a plan is expected to cost by counts alone, while nothing like it has been measured in its space.
 
     >>> few, many = (prior("enumerate", 1, 1, affected).server_time for affected in (1, 100))
     >>> few < prior("reformulate", 2, 2, 1).server_time < many
     True
     """
     if addresses(plan):
+        scale = calibration.addressed
         time = _SEARCH_US * boxes + _ADDRESSED_US * affected
         size = _ADDRESSED_BYTES * affected
     else:
+        scale = calibration.regions
         time = _MESSAGE_US * messages + _BOX_US * boxes
         size = _MESSAGE_BYTES * messages + _BOX_BYTES * boxes
-    return Estimate(time, time, size, 0.0, affected)
+    return Estimate(scale.time * time, scale.time * time, scale.size * size, 0.0, affected)
+
+
+def boxes_of(descriptor: Descriptor) -> float:
+    """About how many boxes a descriptor's regions have: it keeps the logarithm."""
+    return (1 << int(descriptor[1])) / 2
+
+
+def calibrated(measured: Iterable[tuple[str, Descriptor, Estimate]]) -> Calibration:
+    """The median factors between measurements (of any spaces) and what `prior` would have said of them.
+
+    So a space that was never measured is judged by how this machine and this network do elsewhere. A kind of which nothing
+    was measured keeps the constants. O(n log n).
+
+    >>> slow = Estimate(70.0, 70.0, 350.0, 0.0, 9.0)
+    >>> calibrated([("reformulate", (1, 1), slow)])
+    Calibration(regions=Scale(time=10.0, size=2.0), addressed=Scale(time=1.0, size=1.0))
+    """
+    factors: dict[bool, tuple[list[float], list[float]]] = {False: ([], []), True: ([], [])}
+    for plan, descriptor, estimate in measured:
+        assumed = prior(plan, descriptor[0], boxes_of(descriptor), estimate.affected)
+        times, sizes = factors[addresses(plan)]
+        if assumed.server_time and estimate.server_time:
+            times.append(estimate.server_time / assumed.server_time)
+        if assumed.server_stress and estimate.server_stress:
+            sizes.append(estimate.server_stress / assumed.server_stress)
+    return Calibration(
+        *(Scale(*(median(some) if some else 1.0 for some in factors[kind])) for kind in (False, True))
+    )

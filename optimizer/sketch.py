@@ -8,7 +8,7 @@ the histogram that tells how many points a region holds while nothing has been m
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,14 +36,14 @@ class Sketch:
     [1, 11]
     """
 
-    __slots__ = ("_marks", "_ranks", "size")
+    __slots__ = ("_marks", "_orders", "_ranks", "size")
 
     def __init__(self, points: Sequence[Point], dimensions: int, size: int | None = None) -> None:
         self.size = len(points) if size is None else size
         columns = list(zip(*points, strict=True)) if points else [()] * dimensions
         self._marks: list[list[Any]] = []
-        for column in columns:
-            order = sorted(column)
+        self._orders: list[list[Any]] = [sorted(column) for column in columns]
+        for order in self._orders:
             places = {len(order) * at // (MARKS + 1) for at in range(1, MARKS + 1)} if order else set()
             self._marks.append([order[at] for at in sorted(places)])
         self._ranks = np.array(
@@ -110,6 +110,23 @@ class Sketch:
             (begin + end) >> _CENTRE,
             (end - begin).bit_length(),
         )
+
+    def reaching(self, ranges: Iterable[tuple[int, int, Any, Any]]) -> float:
+        """The share of the points whose ranges all reach between two codes: (low dimension, high dimension, first, last).
+
+        A range does not if it begins after the last or ends before the first, never both; so two ranks among the points of
+        the sample tell it exactly. Several ranges are taken as independent. O(log n) each, about 1 µs.
+
+        >>> sketch = Sketch([(at, at + 10) for at in range(256)], 2)
+        >>> [256 * sketch.reaching([(0, 1, first, last)]) for first, last in ((50, 50), (50, 90), (-9, -5))]
+        [11.0, 51.0, 0.0]
+        """
+        share = 1.0
+        for low, high, first, last in ranges:
+            begun, ended = self._orders[low], self._orders[high]
+            reached = bisect_right(begun, last) - bisect_left(ended, first)
+            share *= reached / max(1, len(begun))
+        return share
 
     def share(self, hull: Hull) -> float:
         """The share of the points within the hull: by the sample, or by the widths where it has none there."""

@@ -6,7 +6,7 @@ after the commit, in the same order: so snapshot and stream meet without a gap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,10 +138,14 @@ class Weigh:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Estimators built from a run of the statistics job, and how it is shown (None: no run is in force)."""
+    """Estimators built from a run of the statistics job, and how it is shown (None: no run is in force).
+
+    `shares`: of the events, by table.
+    """
 
     run: JsonObject | None
     prepared: Prepared
+    shares: Mapping[int, float] = field(default_factory=dict)
 
 
 Command = (

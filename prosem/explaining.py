@@ -17,6 +17,7 @@ from optimizer.explain import explained
 from optimizer.plan import Planned
 from prosem.measuring import measure
 from prosem.model import Delta, JsonObject
+from prosem.traffic import Traffic
 from prosem.types.base import Space
 
 
@@ -42,7 +43,12 @@ def rehearse(stack: ExitStack, space: Space, delta: Delta) -> tuple[Any, float]:
 
 
 def explain_space(
-    chooser: Chooser, space: Space, description: Any, described_us: float, analyze: bool
+    chooser: Chooser,
+    space: Space,
+    description: Any,
+    described_us: float,
+    analyze: bool,
+    traffic: Traffic | None = None,
 ) -> JsonObject:
     """The plans of one space for one description."""
     if isinstance(space, Planned):
@@ -52,7 +58,9 @@ def explain_space(
         affected = _named(space, description)
         choice = chooser.by_counts(space.plans, affected)
     measured = {
-        plan: measure(0, space, description, plan, 0, described_us).estimate._replace(affected=affected)
+        plan: measure(0, space, description, plan, 0, described_us, traffic).estimate._replace(
+            affected=affected
+        )
         for plan in (space.plans if analyze else ())
     }
     return explained(space.plans, choice, chooser.plan_of(space.plans, choice), measured, chooser.weights)

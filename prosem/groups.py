@@ -7,7 +7,7 @@ and again, and indexes that nobody uses cost nothing for long.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2s
 
 from prosem.language import resolve
@@ -29,6 +29,7 @@ class Groups:
         self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int, plan: str = "auto"
     ) -> None:
         self._tables, self._locate, self._max_boxes, self._plan = tables, locate, max_boxes, plan
+        self.event_shares: Mapping[int, float] = {}  # of tables, by the statistics in force
         self.by_id: dict[int, Group] = {}
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
@@ -149,7 +150,11 @@ class Groups:
         space = self.spaces.get(group.space)
         if space is None:
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
-            surroundings = Surroundings(rows, self._locate, self._max_boxes, self._plan)
+            known = self.event_shares
+            shares = tuple(known[one.id] for one in form.tables if one.id in known)
+            if len(shares) < len(form.tables):
+                shares = ()
+            surroundings = Surroundings(rows, self._locate, self._max_boxes, self._plan, shares)
             space = self.spaces[group.space] = form.open_space(group.space, surroundings)
             if isinstance(space, KeepingSpace):
                 self.keeping[group.space] = space

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from cn.message import Message
 from optimizer.plan import Estimate
+from prosem.traffic import Traffic
 from prosem.types.base import LOGGED_ONLY, Space
 from prosem.wire import pack
 
@@ -20,8 +21,8 @@ MOST_TRIED = 500  # affected subscriptions up to which a plan that addresses eac
 class Measured(NamedTuple):
     """One plan on one event; a row of `prosem.plan_measurement`.
 
-    `latency_us`: on average half of the messages are on their way before the others. The network within the process has no
-    links between brokers, so no bytes travel on any.
+    `latency_us`: on average half of the messages are on their way before the others. `network_bytes`: what the messages are
+    expected to put on the links between brokers, by what such messages have put there; 0 without brokers.
     """
 
     server_time_us: float
@@ -39,16 +40,26 @@ class Measured(NamedTuple):
 
 
 def measure(
-    seq: int, space: Space, description: Any, plan: str, affected: int, described_us: float
+    seq: int,
+    space: Space,
+    description: Any,
+    plan: str,
+    affected: int,
+    described_us: float,
+    traffic: Traffic | None = None,
 ) -> Measured:
     """Carry a plan out and throw the messages away. `described_us` is what all plans share."""
     start = thread_time_ns()
     drafts = space.messages(description, plan)
     made = thread_time_ns()
-    size = 0
+    sizes = {True: 0, False: 0}  # of addressed messages, and of the others
     for part, draft in enumerate(drafts):
         if draft.kind != LOGGED_ONLY:
-            size += len(pack(Message(seq, part, space.network.id, *draft)))
+            sizes[draft.targets is not None] += len(pack(Message(seq, part, space.network.id, *draft)))
     sent = thread_time_ns()
+    carried = 0.0
+    if traffic is not None:
+        carried = sum(traffic.expected(space.network.id, *one) for one in sizes.items())
     process_us, send_us = described_us + (made - start) / 1e3, (sent - made) / 1e3
-    return Measured(process_us, send_us, size, 0, process_us + send_us / 2, affected)
+    size = sum(sizes.values())
+    return Measured(process_us, send_us, size, round(carried), process_us + send_us / 2, affected)

@@ -16,12 +16,16 @@ from prosem.metrics import Metrics
 from prosem.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
 from prosem.registry import Registry
 from prosem.tables import Tables
+from prosem.traffic import Traffic
 from prosem.types.base import LOGGED_ONLY, RETOLD, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space
 from prosem.wire import decode_exact, pack
 
 
 class Present:
-    """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions."""
+    """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions.
+
+    `traffic` knows what messages cost the network; None: there are no brokers.
+    """
 
     def __init__(
         self,
@@ -30,8 +34,9 @@ class Present:
         retained_after: Callable[[], int] = lambda: 0,
         max_boxes: int = 128,
         plan: str = "auto",
+        traffic: Traffic | None = None,
     ) -> None:
-        self.chooser, self.metrics = chooser, metrics
+        self.chooser, self.metrics, self.traffic = chooser, metrics, traffic
         self.statistics: JsonObject | None = None  # the run that is in force
         self.retained_after = retained_after
         self.seq = 0

@@ -118,7 +118,7 @@ class Publishing:
             if addresses(plan) and affected > MOST_TRIED and plan != executed:
                 self._chooser.extrapolate(at, plan, descriptor, affected)
                 continue
-            found = measure(seq, space, description, plan, affected, described_us)
+            found = measure(seq, space, description, plan, affected, described_us, self._present.traffic)
             self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
             entry = (seq, self._groups.first_of(at), at, plan, descriptor, *found)
             self._present.batch.writes.measurements.append(entry)
@@ -150,7 +150,14 @@ class Publishing:
                         description, took_us = rehearse(rehearsals, space, delta)
                         if description is None:
                             continue
-                        plans = explain_space(self._chooser, space, description, took_us, command.analyze)
+                        plans = explain_space(
+                            self._chooser,
+                            space,
+                            description,
+                            took_us,
+                            command.analyze,
+                            self._present.traffic,
+                        )
                         groups += [
                             {"group": group.name, "type": group.type, "space": group.space, **plans}
                             for group in self._groups.groups_in(space.network.id)

@@ -19,6 +19,7 @@ from prosem.present import Present
 from prosem.publishing import Publishing
 from prosem.store.log import Counters
 from prosem.subscribing import Subscribing
+from prosem.traffic import Traffic
 from prosem.types.base import AdaptiveSpace
 from prosem.validate import known_table, table_definition
 
@@ -34,8 +35,9 @@ class State(Present):
         max_boxes: int = 128,
         plan: str = "auto",
         look_events: int = 20_000,
+        traffic: Traffic | None = None,
     ) -> None:
-        super().__init__(chooser, metrics, retained_after, max_boxes, plan)
+        super().__init__(chooser, metrics, retained_after, max_boxes, plan, traffic)
         self._look_events, self._looked = look_events, 0
         publishing, subscribing = Publishing(self), Subscribing(self)
         self.recognise, self.restore = subscribing.recognise, subscribing.restore
@@ -128,4 +130,5 @@ class State(Present):
     def adopt(self, command: c.Adopt) -> None:
         """Take over a run of the statistics job, or none."""
         self.chooser.adopt(command.prepared)
+        self.group_store.event_shares = command.shares
         self.statistics = command.run

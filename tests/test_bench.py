@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bench import join, join_many, mixed, optimizer, range_min
+from bench import join, join_many, mixed, optimizer, optimizer_cases, optimizer_overhead, range_min
 from bench.common import Report, fail, machine
 from bench.registry import BENCHES
 from optimizer.choose import Chooser, NamedPlan
@@ -139,9 +138,9 @@ def test_quick_in_full(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_optimizer_in_miniature() -> None:
     """Costs of every plan on real events: the oracle is the least, the worst the most, and learning helps."""
-    chance = random.Random(2)
-    state = mixed.populated(Chooser(NamedPlan("reformulate"), share=0), 700, chance)
-    cases = optimizer.measured_cases(state, optimizer.Overlay(state), 60, chance)
+    workload = mixed.Mixed(Chooser(NamedPlan("reformulate"), share=0), 700)
+    cases = optimizer_cases.measured_cases(workload, optimizer_cases.Overlay(workload.state), 60)
+    assert len(workload.state.spaces) == len(mixed.TYPES) - 1, "the two filters share a space"
     flat = [case for some in cases for case in some]
     assert {plan for case in flat for plan in case.plans} >= {
         "reformulate",
@@ -156,4 +155,8 @@ def test_the_optimizer_in_miniature() -> None:
     assert len(rows) == 16
     shares = {(row["knob"], row["weight"]): row["reformulation_percent"] for row in rows}
     assert shares["bandwidth", 100.0] <= shares["bandwidth", 0.0], "traffic between brokers is avoided"
-    assert optimizer.overhead(state, flat, (0, 10), 1, 5).keys() == {0, 10}
+    names = dict.fromkeys(workload.state.spaces, "type")
+    for row in optimizer.by_type(flat, flat, 60, names):
+        assert row["oracle"] <= row["ours"]
+        assert row["oracle"] <= row["its cost"]
+    assert optimizer_overhead.overhead(workload, flat, (0, 10), 1, 5).keys() == {0, 10}

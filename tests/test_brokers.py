@@ -137,6 +137,17 @@ def test_all_brokers_tell_the_same(deployed: Deployed, api: Api, table: str) -> 
         socket.close()
 
 
+def test_the_optimizer_counts_what_links_carry(deployed: Deployed, api: Api, table: str) -> None:
+    with attached(deployed.urls[0], [lowest(api, table, 0, 10)]) as one:
+        for y in range(20, 10, -1):
+            seq = api.publish(table, [upsert(k=1, x=5, y=y)])["last_seq"]
+        one.progress(seq)
+        question = {"table": table, "event": upsert(k=1, x=5, y=1), "analyze": True}
+        (group,) = api.call("POST", "/v1/explain", json=question)["groups"]
+    found = {row["plan"]: row["measured"] for row in group["plans"]}
+    assert found["reformulate"]["bandwidth"] >= found["reformulate"]["server_stress"] > 0, "each takes a link"
+
+
 def test_a_link_without_a_match_carries_nothing(deployed: Deployed, api: Api, table: str) -> None:
     near, far = [one["name"] for one in deployed.network()["brokers"] if one["parent"] == "server"]
     with attached(deployed.broker(near).url, [lowest(api, table, 0, 10)]) as one:

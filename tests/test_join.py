@@ -423,6 +423,8 @@ def test_rows_a_key_and_the_first_decomposition() -> None:
     assert first_decomposition(chain, [rows_of_r, one_s, many_t]) == (2, 0, 0), (
         "t hardly ever exposes rows of r"
     )
+    often_t = first_decomposition(chain, [rows_of_r, one_s, many_t], (0.01, 0.01, 0.98))
+    assert often_t == (1, 0, 0), "unless nearly all events are on t"
 
 
 def test_it_is_decomposed_anew_only_for_a_clear_gain() -> None:

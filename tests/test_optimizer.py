@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cn.geometry import EVERYTHING, Box, Interval, contains
 from cn.match.point_index import PointIndex
 from optimizer.choose import SETTLED, Chooser, Training, chooser
-from optimizer.cost import REFERENCE, Weights, prior
+from optimizer.cost import REFERENCE, Weights, calibrated, prior
 from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
 from optimizer.plan import METRICS, Descriptor, Estimate
 from optimizer.sketch import Sketch
@@ -117,6 +117,21 @@ def test_the_histogram_knows_about_how_many_are_in_a_box(code: Any) -> None:
     assert sketch.share(sketch.hull([everything])) == 1.0
 
 
+@given(st.lists(st.tuples(*[st.integers(0, 60)] * 4), min_size=1, max_size=80), st.data())
+def test_ranges_that_reach_between_two_codes(ends: list[tuple[int, ...]], data: st.DataObject) -> None:
+    """Of the sample each range is told exactly; several are taken as independent."""
+    points = [(min(a, b), max(a, b), min(c, d), max(c, d)) for a, b, c, d in ends]
+    sketch = Sketch(points, 4)
+    shares = []
+    for low in (0, 2):
+        first, last = sorted(data.draw(st.tuples(st.integers(-5, 65), st.integers(-5, 65))))
+        reached = sum(point[low] <= last and point[low + 1] >= first for point in points)
+        found = sketch.reaching([(low, low + 1, first, last)])
+        assert found == pytest.approx(reached / len(points))
+        shares.append((found, (low, low + 1, first, last)))
+    assert sketch.reaching([one for _, one in shares]) == pytest.approx(shares[0][0] * shares[1][0])
+
+
 @given(st.lists(st.tuples(*[st.integers(0, 50)] * 2), min_size=1, max_size=80), st.data())
 def test_both_ways_to_a_descriptor_agree(points: list[tuple[int, int]], data: st.DataObject) -> None:
     sketch = Sketch(points, 2)
@@ -206,6 +221,44 @@ def test_decisions_flip_with_the_statistics_and_back() -> None:
         assert made.choose(space, FEW) == wanted
 
 
+def test_a_run_flips_decisions_of_a_space_it_knows_nothing_of() -> None:
+    """What it measured elsewhere says what a message costs on this machine."""
+    made, space = Chooser(share=0), Space(number=2, holds=3)
+    assert made.choose(space, FEW) == "reformulate"
+    few, many = (
+        Estimate(7, 7, 175, 0, 1),
+        Estimate(1, 1, 12, 0, 3),
+    )  # addressing takes a tenth of what is assumed
+    cheap = training(1, ("reformulate", FEW, few), ("enumerate", FEW, many))
+    for run, wanted in ((cheap, "enumerate"), ({}, "reformulate"), (cheap, "enumerate")):
+        made.adopt(made.prepare(run))
+        assert made.choose(space, FEW) == wanted
+        assert made.consider(space, FEW).source == "histogram"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["reformulate", "enumerate"]),
+            _cells.map(lambda c: (1 + c[0], *c[1:])),
+            _estimates,
+        )
+    )
+)
+def test_calibration_is_the_median_of_the_factors(measured: list[tuple[str, Descriptor, Estimate]]) -> None:
+    found = calibrated(measured)
+    for plan, scale in (("reformulate", found.regions), ("enumerate", found.addressed)):
+        factors = []
+        for name, descriptor, estimate in measured:
+            assumed = prior(plan, descriptor[0], (1 << int(descriptor[1])) / 2, estimate.affected)
+            if name == plan and estimate.server_time:
+                factors.append(estimate.server_time / assumed.server_time)
+        assert scale.time == pytest.approx(statistics.median(factors) if factors else 1.0)
+        scaled, assumed = prior(plan, 2, 3, 5, found), prior(plan, 2, 3, 5)
+        assert scaled.server_time == pytest.approx(scale.time * assumed.server_time)
+        assert scaled.server_stress == pytest.approx(scale.size * assumed.server_stress)
+
+
 def test_what_was_measured_overrides_the_favourite() -> None:
     made, space = Chooser(), Space(holds=10)
     assert made.choose(space, FEW) == "reformulate", "the histogram expects ten messages against one"
@@ -223,14 +276,16 @@ def test_the_cheapest_estimate_is_taken(one: Any, other: Any, wanted: Any, weigh
     made, space = Chooser(share=0), Space()
     made.weigh(Weights(*map(float, weights)))
     plans = dict(zip(space.plans, (one, other), strict=True))
-    made.adopt(made.prepare({1: plans}))
+    prepared = made.prepare({1: plans})
+    made.adopt(prepared)
     space.descriptor = lambda description: description  # type: ignore[method-assign]
     chosen = made.choose(space, wanted)
     costs = {}
     for plan, entries in plans.items():
         estimate = Neighbours(entries).estimate(wanted)
         if estimate is None:
-            estimate = prior(plan, wanted[0], (1 << wanted[1]) / 2, space.holds)
+            boxes = (1 << wanted[1]) / 2
+            estimate = prior(plan, wanted[0], boxes, space.holds, prepared.calibration)
         costs[plan] = made.weights.cost(estimate)
     assert costs[chosen] == min(costs.values())
     assert made.choose(space, wanted) == chosen, "remembered"

@@ -41,6 +41,11 @@ def compare(index: PointIndex, entries: set[Entry], topic: bytes, region: Region
     assert sorted(found.tolist()) == wanted
     assert index.count(topic, region) == len(wanted)
     assert index.any(topic, region) == bool(wanted)
+    if index.int64:
+        whole = index.entries(topic, region)
+        assert whole.shape == (1 + index.dimensions, len(wanted))
+        place = {id: point for id, its, point in entries if its == topic}
+        assert sorted(map(tuple, whole.T.tolist())) == [(id, *place[id]) for id in wanted]
 
 
 @pytest.mark.parametrize(("int64", "codes", "ends"), KINDS, ids=["integers", "texts", "wide integers"])
@@ -330,6 +335,9 @@ def test_tiles_of_the_usual_size_against_a_scan() -> None:
             assert index.any(b"", (box,)) == expected.any()
             for dimension in range(4):
                 assert np.array_equal(index.codes(b"", (box,), dimension), points[ids, dimension])
+            assert sorted(map(tuple, index.entries(b"", (box,)).T.tolist())) == sorted(
+                (id, *points[id].tolist()) for id in ids.tolist()
+            )
 
 
 @pytest.mark.parametrize("int64", [True, False])

@@ -61,7 +61,7 @@ VALUES: dict[str, list[Any]] = {
     "y": ["AAE=", "", None],
     "j": [{"a": 1}, [1, 2], "x", None],
 }
-BULK = 6_000
+BULK = 1_500
 SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NOW = datetime.now(UTC).replace(microsecond=0)
 

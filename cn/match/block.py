@@ -20,6 +20,7 @@ Entry = tuple[Any, ...]  # a point as one value a column
 Fence = tuple[Any, ...]  # (topic, c0, c1, ..., id): a place in the lexicographic order
 
 ID, TOPIC, FIRST = 0, 1, 2  # columns: ids, topic numbers, then one for each dimension
+WHOLE = -1  # in the place of a column: all of them
 FEW = 40  # up to so many candidates a loop is quicker than numpy (measured)
 
 
@@ -88,36 +89,40 @@ class Block:
     ) -> bool:
         """Add the ids (or another column) of the points within all spans to `few` or to `many`; whether there are any.
 
-        `spans` has one span a column, the topic's being one number; of the other columns only the sorting
+        With `WHOLE` it is all columns: a tuple for each of the few, an array of columns for many. `spans` has one span a
+        column, the topic's being one number; of the other columns only the sorting
         column and those of `outside` may hold codes outside their span. O(log n) and the points of the topic
         within the sorting column's span.
         """
         columns, (low, high, _) = self.columns, spans[sorting]
-        taken, order = columns[wanted], columns[sorting]
+        order = columns[sorting]
         start, end = self._run(spans[TOPIC][0])
         start = bisect_left(order, low, start, end)
         end = bisect_right(order, high, start, end)
         if end - start > FEW and isinstance(order, array):
             masked = self._masked(spans, outside, start, end, wanted)
-            if not len(masked):
+            if not masked.shape[-1]:
                 return False
             many.append(masked)
             return True
-        if not outside:
-            few.extend(taken[start:end])
+        if wanted != WHOLE and not outside:
+            few.extend(columns[wanted][start:end])
             return start < end
         found: Sequence[int] = range(start, end)
         for at in outside:
             column, (low, high, _) = columns[at], spans[at]
             found = [entry for entry in found if low <= column[entry] <= high]
-        few.extend([taken[entry] for entry in found])
+        if wanted == WHOLE:
+            few.extend([tuple([column[entry] for column in columns]) for entry in found])
+        else:
+            taken = columns[wanted]
+            few.extend([taken[entry] for entry in found])
         return bool(found)
 
     def _masked(
         self, spans: Sequence[Span], outside: Sequence[int], start: int, end: int, wanted: int
     ) -> Ids:
         """Narrow spans first: once few points are left, only they are looked at."""
-        taken = as_vector(self.columns[wanted])[start:end]
         if len(outside) > 1:
             outside = sorted(outside, key=lambda at: spans[at][1] - spans[at][0])
         mask: Any = None
@@ -138,10 +143,20 @@ class Block:
             if turn + 1 < len(outside) and mask.dtype == np.bool_:
                 left = np.count_nonzero(mask)
                 if not left:
-                    return taken[:0].copy()
+                    mask = np.empty(0, np.intp)
+                    break
                 if left * 8 < len(mask):
                     mask = mask.nonzero()[0]
-        return taken.copy() if mask is None else taken[mask]
+
+        def picked(column: Column) -> Ids:
+            taken = as_vector(column)[start:end]
+            return taken.copy() if mask is None else taken[mask]
+
+        if wanted == WHOLE:
+            if mask is not None and mask.dtype == np.bool_:
+                mask = mask.nonzero()[0]
+            return np.stack([picked(column) for column in self.columns])
+        return picked(self.columns[wanted])
 
     def bounds(self) -> Iterator[tuple[Code, Code]]:
         """The least and the greatest code of every dimension (the block must not be empty)."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cn.geometry import Box, Point, Region
-from cn.match.block import FIRST, ID, Column, Ids
+from cn.match.block import FIRST, ID, WHOLE, Column, Ids
 from cn.match.slabs import Slabs
 from cn.match.span import Span, integer_span, object_span
 from cn.match.tiles import Tiles
@@ -132,6 +132,18 @@ class PointIndex:
         """One coordinate of each point that `find` gives, in its order."""
         few, many = self._collect(topic, region, FIRST + dimension)
         return np.concatenate([*many, np.array(few, np.int64)]) if self.int64 else few
+
+    def entries(self, topic: bytes, region: Region) -> NDArray[np.int64]:
+        """The points that `find` gives, in one search: their ids in the first line, then one line a dimension.
+
+        For integer codes alone.
+        """
+        few, many = self._collect(topic, region, WHOLE)
+        if few or not many:
+            width = FIRST + self.dimensions
+            many.append(np.array(few, np.int64).T if few else np.empty((width, 0), np.int64))
+        found = np.concatenate(many, axis=1) if len(many) > 1 else many[0]
+        return np.delete(found, 1, axis=0)  # the topic is known
 
     def _collect(self, topic: bytes, region: Region, wanted: int) -> tuple[list[Any], list[Ids]]:
         few: list[Any] = []

@@ -27,6 +27,7 @@ from prosem.brokers.member import Member, RemoteSink, ReplaySink
 from prosem.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import Submit
 from prosem.errors import ProsemError
+from prosem.traffic import Traffic
 from prosem.types.base import Bound, Form
 
 log = logging.getLogger("prosem.brokers")
@@ -59,6 +60,7 @@ class Dispatcher:
         self._is_marking = False
         self.seq = 0
         self.position = 0  # of the last mark
+        self.traffic = Traffic()
         self.members: dict[str, Member] = {}  # by node
         self.submit: Submit
         self.replay: Callable[[Stream, c.Hosted], None]
@@ -77,7 +79,7 @@ class Dispatcher:
             if isinstance(frame, Message):
                 self._edge.take(frame)
                 if self._hosts:
-                    self.post(self.root.inject(frame))
+                    self.traffic.sent(frame, self.post(self.root.inject(frame)))
             elif isinstance(frame, c.Hosted) and isinstance(frame.sink, RemoteSink):
                 self._host(frame, frame.sink.member)
             else:
@@ -257,15 +259,18 @@ class Dispatcher:
     def _direct(self, member: Member, notice: control.Notice) -> None:
         self.post(self.root.direct(member.node, control.encode(notice)))
 
-    def post(self, outs: Iterable[Out]) -> None:
-        """Send what the root says; what is for the server's own edge it has already."""
+    def post(self, outs: Iterable[Out]) -> int:
+        """Send what the root says; what is for the server's own edge it has already. How many frames went out."""
         encoded: tuple[Frame | None, bytes] = None, b""
+        count = 0
         for to, frame in outs:
             if to == self.root.name:
                 continue
             if encoded[0] is not frame:
                 encoded = frame, cn_frames.encode(frame)
             self._send(to, frame, encoded[1])
+            count += 1
+        return count
 
 
 class Carried:

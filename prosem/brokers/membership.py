@@ -178,7 +178,17 @@ class Membership:
             raise InputError("expected the position that the broker has come to", "/position")
         member.seen, member.report, member.position = time.monotonic(), report, position
         self._dispatcher.renewed()
+        self._count()
         return {"position": self._dispatcher.position, "seq": self._dispatcher.seq}
+
+    def _count(self) -> None:
+        """Tell the optimizer's picture of the network how much of the traffic lies behind the server's own links."""
+        reports = (member.report.get("links") for member in self._dispatcher.members.values())
+        links = [link for report in reports if isinstance(report, list) for link in report]
+        counts = [link.get("messages") for link in links if isinstance(link, dict)]
+        behind = sum(count for count in counts if isinstance(count, int))
+        own = sum(carried.messages for carried in self.carried.values())
+        self._dispatcher.traffic.reported(own, behind)
 
     def leave(self, name: str, node: str | None) -> None:
         """A broker says goodbye."""

@@ -33,16 +33,38 @@ _MEASURED = (
     " network_bytes::float8, affected::float8 FROM"
     " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest ORDER BY seq"
 )
+_SHARES = (
+    "SELECT table_r, p_r FROM prosem.statistics_join WHERE run = %s"
+    " UNION SELECT table_s, p_s FROM prosem.statistics_join WHERE run = %s"
+)
+_SUBSCRIPTIONS = (
+    "SELECT group_id, max(subscriptions) FROM prosem.statistics_point WHERE run = %s GROUP BY group_id"
+)
+STALE = 4  # statistics of a group with so many times as many subscriptions now, or so many times fewer, are not used
 ByGroup = dict[int, dict[str, list[Entry]]]  # group → plan → measurements
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The run in force as it is shown, None if there is none; and what estimators learn from."""
+    """The run in force as it is shown, None if there is none; and what estimators learn from.
+
+    `shares` are those of the tables that are joined in all events, `subscriptions` those of each group at that time.
+    """
 
     run: JsonObject | None = None
     training: ByGroup = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
+    shares: dict[int, float] = field(default_factory=dict)
+    subscriptions: dict[int, int] = field(default_factory=dict)
+
+    def is_stale(self, group: int, present: int) -> bool:
+        """Whether a group has changed so much since that what was measured then says nothing of it any more.
+
+        >>> [Statistics(subscriptions={7: 100}).is_stale(7, now) for now in (25, 24, 400, 401)]
+        [False, True, False, True]
+        """
+        then = self.subscriptions.get(group)
+        return then is not None and (then > STALE * present or present > STALE * then)
 
 
 def load_statistics(url: str, recent: int) -> Statistics:
@@ -56,7 +78,13 @@ def load_statistics(url: str, recent: int) -> Statistics:
         run = _shown(connection.execute(_RUN, binary=True).fetchone())
         text, bound = (_MEASURED, recent) if run is None else (_TRAINING, run["run"])
         rows = connection.execute(text, [bound], binary=True).fetchall()
-    return Statistics(run, by_group(rows), weights)
+        shares: dict[int, float] = {}
+        counts: dict[int, int] = {}
+        if run is not None:
+            number = run["run"]
+            shares = dict(connection.execute(_SHARES, [number, number], binary=True).fetchall())
+            counts = dict(connection.execute(_SUBSCRIPTIONS, [number], binary=True).fetchall())
+    return Statistics(run, by_group(rows), weights, shares, counts)
 
 
 def active_run(url: str) -> int | None:

@@ -35,13 +35,15 @@ class Bound(NamedTuple):
 class Surroundings(NamedTuple):
     """What a space needs of the server: the rows of its tables, where a subscription stands, and limits.
 
-    `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name.
+    `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `shares` are the tables' shares of the events,
+    by the statistics; empty if they are unknown.
     """
 
     rows: tuple[Rows, ...]
     locate: Callable[[int], Bound]
     max_boxes: int
     plan: str = "auto"
+    shares: tuple[float, ...] = ()
 
 
 class Draft(NamedTuple):

@@ -89,7 +89,8 @@ class JoinForm:
         return bind
 
     def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
-        partners = first_decomposition(self.shape, [rows.values() for rows in surroundings.rows])
+        rows = [some.values() for some in surroundings.rows]
+        partners = first_decomposition(self.shape, rows, surroundings.shares)
         return JoinSpace(self.shape, space_id, surroundings, partners, mode_of(surroundings.plan))
 
     # -- answers -------------------------------------------------------------------------------------------------

@@ -125,8 +125,10 @@ def rows_per_key(rows: Iterable[Row], key_of: Callable[[Row], tuple[object, ...]
     return count / len(keys) if keys else 0.0
 
 
-def first_decomposition(shape: JoinShape, rows: Sequence[Iterable[Row]]) -> Decomposition:
-    """Before any event was counted: all tables have as many events."""
+def first_decomposition(
+    shape: JoinShape, rows: Sequence[Iterable[Row]], shares: Sequence[float] = ()
+) -> Decomposition:
+    """Before any event was counted here: by the tables' shares of the events so far, if they are known, else equal ones."""
     if not has_choice(shape):
         return tuple(shape.neighbours(table)[0] for table in range(len(shape.tables)))
     known: dict[tuple[int, Classes], float] = {}
@@ -136,5 +138,5 @@ def first_decomposition(shape: JoinShape, rows: Sequence[Iterable[Row]]) -> Deco
             known[table, classes] = rows_per_key(rows[table], shape.key_of(table, classes))
         return known[table, classes]
 
-    shares = [1 / len(shape.tables)] * len(shape.tables)
-    return cheapest(shape, formula(shape, Counted(shares, per_key)))
+    known_shares = list(shares) if sum(shares) > 0 else [1 / len(shape.tables)] * len(shape.tables)
+    return cheapest(shape, formula(shape, Counted(known_shares, per_key)))

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 from cn.geometry import Box, Point, Region
 from cn.match.point_index import PointIndex
+from optimizer.plan import Descriptor
+from optimizer.sketch import Sketch
 from prosem.model import Row
 from prosem.types.base import Draft, Rows
 from prosem.types.join_message import JoinCodec, Joined
@@ -83,8 +85,8 @@ class Mode(Protocol):
     def outlines(self, description: Any) -> Sequence[Region]:
         """Regions that hold everybody whom a description concerns, cheaply."""
 
-    def partners(self, description: Any) -> int:
-        """How many rows join with those of the event: what the flavours of a description depend on."""
+    def descriptor(self, description: Any, sketch: Sketch, population: int) -> Descriptor | None:
+        """What the costs of this mode's plans depend on; None: on the outlines."""
 
     def held(self, point: Point) -> list[list[Row]]:
         """The rows of each table that the edge holds for a subscription."""

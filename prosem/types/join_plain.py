@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cn.geometry import Box, Point, Region
+from optimizer.sketch import Sketch
 from prosem.model import Row
 from prosem.types.base import Draft
 from prosem.types.join_message import Joined
@@ -50,9 +51,8 @@ class _Plain:
         seen = [placed for placed in (description.old, description.new) if placed is not None]
         return [(self._model.box(description.table.around(placed.codes)),) for placed in seen]
 
-    def partners(self, description: Seen) -> int:
-        """Not asked: these modes are chosen for a group, by name."""
-        return 0
+    def descriptor(self, description: Seen, sketch: Sketch, population: int) -> None:
+        """Of the outlines."""
 
     def check(self) -> None:
         """Nothing to assert."""

@@ -16,11 +16,14 @@ Loses to whole selections where nearly every row joins, and to joined rows where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from math import log2
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from cn.geometry import BOTTOM, INT64_MAX, INT64_MIN, TOP, Box, Code, Interval, Point, Region, difference
+from optimizer.plan import Descriptor
+from optimizer.sketch import Sketch
 from prosem.index.join_keys import NOTHING, Entry
 from prosem.index.stabbing_set import StabbingSet
 from prosem.model import Row
@@ -28,6 +31,7 @@ from prosem.types.base import Bound, Draft
 from prosem.types.join_decomposition import Decomposition
 from prosem.types.join_model import Change, JoinModel
 from prosem.types.join_table import Classes, JoinTable, Placed, Sides
+from prosem.types.join_watching import watching
 from prosem.types.skyline import (
     Skyline,
     cluster_skyline,
@@ -37,7 +41,7 @@ from prosem.types.skyline import (
     tuple_skyline,
 )
 
-FEW = 16  # so many subscriptions are asked one by one before the points are searched
+FEW = 1  # so many subscriptions are asked one by one before the points are searched: finding where one stands is as dear
 
 
 class Shift(NamedTuple):
@@ -150,15 +154,27 @@ class SemijoinMode:
 
     # -- messages ------------------------------------------------------------------------------------------------
     def messages(self, description: Described, plan: str) -> list[Draft]:
-        drafts = self._drafts(description, "ref-sj-clu" if plan == "enum-sj" else plan)
+        """By `enum-sj` one for each whom it concerns; rows need no skyline then, see `watching`."""
+        table, old, new, shifts = description
         if plan != "enum-sj":
-            return drafts
-        find = self._model.points.find
+            return [*self._own_drafts(table, old, new, plan), *self._shifted(table, shifts)]
+        codec, find = self._model.codec, self._model.points.find
+        addressed = []
+        rows = [one for one in (old, new) if one is not None]
+        watchers = watching(self._model, table, rows, *self._partner(table), self._standing)
+        if old is not None:
+            addressed.append((codec.remove(table.number, old.row), next(watchers)))
+        if new is not None:
+            addressed.append((codec.upsert(table.number, new.row), next(watchers)))
+        addressed += [(draft, find(b"", draft.region)) for draft in self._shifted(table, shifts)]
         return [
-            draft._replace(region=(), targets=(sid,))
-            for draft in drafts
-            for sid in find(b"", draft.region).tolist()
+            draft._replace(region=(), targets=(sid,)) for draft, sids in addressed for sid in sids.tolist()
         ]
+
+    def _standing(self, sid: int) -> Point:
+        place = self._locate(sid).place
+        assert place is not None, "who has a range has a place"
+        return cast(Point, place)
 
     def outlines(self, description: Described) -> list[Region]:
         """Who selects the row, and who loses or gains others: without the skylines."""
@@ -167,30 +183,58 @@ class SemijoinMode:
         own: list[Region] = [(self._model.box(table.around(placed.codes)),) for placed in seen]
         return own + [shift.region for shift in shifts]
 
-    def partners(self, description: Described) -> int:
+    def descriptor(self, description: Described, sketch: Sketch, population: int) -> Descriptor:
+        """Messages; and in logarithms the rows that join, half steps of how many may see the row, the rows that are gained.
+
+        Who may see it selects it, and reaches between the rows that join: ranks of the picture tell it, without a
+        search. Events of different tables, and those with and without rows lost, are far apart.
+        """
         table, old, new, shifts = description
-        partner, classes = self._partner(table)
-        rows, own = partner.by(classes), [placed.row for placed in (old, new) if placed is not None]
-        return sum(len(rows.at(table.key(classes, row))) for row in own) + sum(
-            len(shift.table.by(shift.classes).at(table.key(shift.classes, shift.row))) for shift in shifts
+        rows, seeing = 0, 0.0
+        one = old if new is None else new
+        if one is not None:
+            partner, classes = self._partner(table)
+            joining = partner.by(classes).at(table.key(classes, one.row))
+            rows = len(joining)
+            ranges = [(*sides, code, code) for sides, code in table.conditions(one.codes)]
+            if partner.routing is not None:
+                ranges.append((*partner.routing, joining[0][0], joining[-1][0]))
+            seeing = population * sketch.reaching(ranges)
+        gained = lost = 0
+        for shift in shifts:
+            key = table.key(shift.classes, shift.row)
+            lost += not shift.gained
+            gained += len(shift.table.by(shift.classes).at(key)) if shift.gained else 0
+        messages = (old is not None) + (new is not None) + len(shifts)
+        return (
+            messages,
+            rows.bit_length() // 2,  # a skyline has fewer points
+            4 * table.number,
+            round(2 * log2(1 + seeing)),
+            3 * lost,
+            2 * gained.bit_length(),
         )
 
-    def _drafts(self, description: Described, plan: str) -> list[Draft]:
-        table, old, new, shifts = description
-        codec, drafts = self._model.codec, []
+    def _own_drafts(
+        self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str
+    ) -> Iterator[Draft]:
+        """Of the event's own row, to those who see it."""
         if old is not None and (region := self.visible(table, old, plan)):
-            drafts.append(codec.remove(table.number, old.row, region))
+            yield self._model.codec.remove(table.number, old.row, region)
         if new is not None and (region := self.visible(table, new, plan)):
-            drafts.append(codec.upsert(table.number, new.row, region))
+            yield self._model.codec.upsert(table.number, new.row, region)
+
+    def _shifted(self, table: JoinTable, shifts: Sequence[Shift]) -> Iterator[Draft]:
+        """Of the rows that some lose or gain with it."""
+        codec = self._model.codec
         for shift in shifts:
             key = table.key(shift.classes, shift.row)
             if not shift.gained:
-                drafts.append(codec.lose(shift.table.number, shift.classes, key, shift.region))
+                yield codec.lose(shift.table.number, shift.classes, key, shift.region)
                 continue
             rows = shift.table.by(shift.classes).at(key)
             for entry, region in self._exposed(shift.table, rows, shift.region):
-                drafts.append(codec.upsert(shift.table.number, entry[2], region))
-        return drafts
+                yield codec.upsert(shift.table.number, entry[2], region)
 
     def visible(self, table: JoinTable, placed: Placed, plan: str) -> Region:
         """Who sees a row: selects it, and holds the code of a joining row; nothing if nobody does."""
@@ -233,8 +277,7 @@ class SemijoinMode:
             gap = Interval(q, r, True, True)
             return self._model.anybody(own, {low: gap, high: gap})
         for sid in few:
-            place = self._locate(sid).place
-            assert place is not None, "who has a range has a place"
+            place = self._standing(sid)
             if all(place[at] in side for at, side in own.items()):
                 return True
         return False

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cn.geometry import Point, Region
 from optimizer.plan import Descriptor
+from optimizer.sketch import SAMPLE
 from prosem.model import Delta, Row
 from prosem.types.base import Bound, Draft, Surroundings
 from prosem.types.join_adaptation import Adaptation
@@ -29,6 +30,8 @@ class JoinSpace(PointSpace):
     O(log N) for each order of its table, and then what the mode's plan says: by the semijoins a few lookups, whatever
     the number of subscriptions.
     """
+
+    sample: ClassVar[int] = 4 * SAMPLE  # events on joins are rarely seen by many: small shares count
 
     def __init__(
         self,
@@ -121,8 +124,9 @@ class JoinSpace(PointSpace):
         return [(b"", region) for region in self._mode.outlines(description)]
 
     def descriptor(self, description: Any) -> Descriptor:
-        """The outlines, and the logarithm of how many rows join with the event's."""
-        return (*super().descriptor(description), self._mode.partners(description).bit_length())
+        """What the mode says of it. Plain modes: see `Sketched`."""
+        described = self._mode.descriptor(description, self.sketch(), len(self.points))
+        return super().descriptor(description) if described is None else described
 
     def affected(self, description: Any) -> int:
         found = [self.points.find(draft.topic, draft.region) for draft in self.drafts(description)]

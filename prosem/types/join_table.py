@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cn.geometry import BOTTOM, EVERYTHING, TOP, Box, Code, Interval, Point
@@ -104,6 +104,17 @@ class JoinTable:
         for (low, high), code in zip(self._sides, codes, strict=True):
             sides[low], sides[high] = Interval(None, code), Interval(code, None)
         return sides
+
+    def around_all(self, rows: Sequence[Codes]) -> Sides:
+        """A box that holds the subscriptions whose own conditions admit one of several rows."""
+        sides: dict[int, Interval] = {}
+        for (low, high), codes in zip(self._sides, zip(*rows, strict=True), strict=True):
+            sides[low], sides[high] = Interval(None, max(codes)), Interval(min(codes), None)
+        return sides
+
+    def conditions(self, codes: Codes) -> Iterator[tuple[tuple[int, int], Code]]:
+        """The two dimensions of each condition, with a row's code there."""
+        return zip(self._sides, codes, strict=True)
 
     def alone(self, classes: Classes, placed: Placed) -> Sides | None:
         """The subscriptions whose routing range holds this row's code and no other row's of its key.

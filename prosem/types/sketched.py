@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from cn.geometry import Region
 from cn.match.point_index import PointIndex
@@ -18,6 +18,8 @@ _RENEWED = 1000  # looks after which the picture of the points is made anew, wha
 class Sketched:
     """`points` with a coarse picture of them, made anew when a quarter of them came or went."""
 
+    sample: ClassVar[int] = SAMPLE  # points that the picture is made of
+
     def __init__(self, points: PointIndex) -> None:
         self.points = points
         self._sketch = Sketch((), points.dimensions)
@@ -29,11 +31,15 @@ class Sketched:
 
     def descriptor(self, description: Any) -> Descriptor:
         """See `Sketch.descriptor`; the number of points is that under the first topic."""
+        sketch, regions = self.sketch(), self.regions(description)
+        return sketch.descriptor(regions, self.points.population(regions[0][0]) if regions else 0)
+
+    def sketch(self) -> Sketch:
+        """The picture as of now."""
         self._descriptors_left -= 1
         if self._descriptors_left < 0:
             self._look()
-        regions = self.regions(description)
-        return self._sketch.descriptor(regions, self.points.population(regions[0][0]) if regions else 0)
+        return self._sketch
 
     def expected(self, description: Any) -> float:
         """About how many are affected, by the histogram."""
@@ -52,5 +58,5 @@ class Sketched:
         points, size = self.points, len(self.points)
         self._descriptors_left, self._looks = _LOOKS, self._looks + 1
         if not 0.8 * size <= self._sketch.size <= 1.25 * size or self._looks > _RENEWED:
-            self._sketch = Sketch(points.thinned(SAMPLE), points.dimensions, size)
+            self._sketch = Sketch(points.thinned(self.sample), points.dimensions, size)
             self._looks = 0

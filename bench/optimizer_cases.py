@@ -1,0 +1,138 @@
+"""What every plan costs on the events of the mixed workload: the ground on which choices are compared.
+
+Server figures are those of the server's own code. The network is simulated: a server and 428 brokers (thesis figure 6.8)
+in a tree, each hosting neighbouring points of every space. A message with a region travels along the links that lead to
+affected subscriptions; addressed ones go straight to their broker, without middleware (thesis 6.5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.common import fail, progress
+from bench.mixed import Mixed
+from cn.message import Message
+from optimizer.choose import Chooser, NamedPlan
+from optimizer.plan import Descriptor, Estimate, Planned
+from prosem import commands as c
+from prosem.measuring import measure
+from prosem.state import State
+from prosem.types.base import LOGGED_ONLY, SENT_ONLY
+from prosem.wire import pack
+
+BROKERS, FAN_OUT, HOP_US = 428, 10, 1_000.0
+REPEATS = 3  # the fastest counts: what else the machine does is no cost of a plan
+
+
+class Case(NamedTuple):
+    """One event in one space: what a chooser sees, and what each plan costs."""
+
+    space: int
+    descriptor: Descriptor
+    expected: float
+    plans: dict[str, Estimate]
+
+
+class Carried(NamedTuple):
+    """Bytes out of the server, bytes between brokers, µs on the way of an average notification, and who was reached."""
+
+    out: float
+    between: float
+    way_us: float
+    reached: NDArray[np.int64]
+
+
+class Overlay:
+    """Brokers in a tree; the points of each space in their order, an equal number at every broker."""
+
+    def __init__(self, state: State) -> None:
+        self._hosts: dict[int, NDArray[np.int64]] = {}
+        last = state.registry.next_sid
+        for number, space in state.spaces.items():
+            if isinstance(space, Planned):
+                hosts = np.zeros(last, np.int64)
+                order = sorted(((t, p), sid) for sid, t, p in space.points.items())  # type: ignore[attr-defined]
+                for at, (_, sid) in enumerate(order):
+                    hosts[sid] = at * BROKERS // len(order)
+                self._hosts[number] = hosts
+
+    def carry(self, space: Any, messages: Sequence[Message]) -> Carried:
+        hosts, out, between, hops = self._hosts[space.network.id], 0.0, 0.0, 0.0
+        reached: list[Any] = [np.empty(0, np.int64)]
+        for message in messages:
+            size = len(pack(message))
+            if message.targets is not None:
+                out, hops = out + size, hops + len(message.targets)
+                reached.append(message.targets)
+                continue
+            found = space.points.find(message.topic, message.region)
+            nodes = np.unique(hosts[found])
+            depth = 0
+            while len(nodes) and depth < 8:
+                between += size * len(nodes)
+                depth += 1
+                if nodes[-1] < FAN_OUT:
+                    break
+                nodes = np.unique(nodes // FAN_OUT)
+            out += size * max(1, len(nodes))
+            hops += (1 + depth) * len(found)
+            reached.append(found)
+        told = np.concatenate(reached).astype(np.int64)
+        return Carried(out, between, HOP_US * hops / max(1, len(told)), np.unique(told))
+
+
+def measured_cases(mixed: Mixed, overlay: Overlay, count: int) -> list[list[Case]]:
+    """The cases of each event; all plans must reach the same subscriptions."""
+    found: list[list[Case]] = []
+    looked: list[Case] = []
+
+    class Watching(Chooser):
+        def choose(self, space: Any, description: Any) -> str:
+            if len(space.plans) > 1 and isinstance(space, Planned):
+                looked.append(_case(overlay, space, description))
+            return str(space.plans[0])
+
+    state = mixed.state
+    state.chooser = Watching(NamedPlan("reformulate"), share=0)
+    for number, (table, event) in enumerate(mixed.events(count)):
+        if number % 250 == 0:
+            progress(f"optimizer: event {number:,} of {count:,}, every plan of every space")
+            state.begin()
+        state.execute(c.Publish(table, [event]))
+        found.append(looked[:])
+        looked.clear()
+    return found
+
+
+def _case(overlay: Overlay, space: Any, description: Any) -> Case:
+    plans: dict[str, Estimate] = {}
+    reached: NDArray[np.int64] | None = None
+    for plan in space.plans:
+        drafts = [draft for draft in space.messages(description, plan) if draft.kind != LOGGED_ONLY]
+        best = min(measure(0, space, description, plan, 0, 0.0) for _ in range(REPEATS))
+        messages = [Message(0, part, space.network.id, *draft) for part, draft in enumerate(drafts)]
+        carried = overlay.carry(space, messages)
+        if reached is None:
+            reached = carried.reached
+        elif not any(draft.kind == SENT_ONLY for draft in drafts) and not np.array_equal(
+            reached, carried.reached
+        ):
+            fail(f"{plan} reaches {len(carried.reached)} subscriptions, {space.plans[0]} {len(reached)}")
+        server, waited = best.server_time_us + best.send_us, best.latency_us + carried.way_us
+        plans[plan] = Estimate(server, waited, carried.out, carried.between, len(reached))
+    return Case(space.network.id, space.descriptor(description), space.expected(description), plans)
+
+
+class Stand:
+    """A case in the place of its space."""
+
+    def __init__(self, case: Case) -> None:
+        self.network, self.plans = SimpleNamespace(id=case.space), tuple(case.plans)
+        self.descriptor: Callable[[Any], Descriptor] = lambda _: case.descriptor
+        self.expected: Callable[[Any], float] = lambda _: case.expected
+        self.affected: Callable[[Any], int] = lambda _: int(next(iter(case.plans.values())).affected)

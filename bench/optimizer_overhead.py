@@ -1,0 +1,73 @@
+"""What choosing costs an event, by the size of the estimators (thesis figure 6.4)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bench.common import progress
+from bench.mixed import Mixed
+from bench.optimizer_cases import Case
+from optimizer.choose import Chooser
+from optimizer.estimate import Entry
+from prosem import commands as c
+from prosem.store.writeset import commands
+
+WARM = 10  # turns before the clock runs
+
+
+class Forced(Chooser):
+    """Chooses, and then takes the first plan all the same: the dearest case for the optimizer (thesis 6.5.2)."""
+
+    spent_ns = 0
+
+    def choose(self, space: Any, description: Any) -> str:
+        start = time.perf_counter_ns()
+        super().choose(space, description)
+        self.spent_ns += time.perf_counter_ns() - start
+        return str(space.plans[0])
+
+
+def overhead(
+    mixed: Mixed, training: Sequence[Case], sizes: Sequence[int], turns: int, count: int
+) -> dict[int, float]:
+    """Choosing in percent of the rest of an event's time, by entries of an estimator: from the command to what is packed
+    for PostgreSQL. Both are times of the wall, so what else the machine does hits both alike.
+    """
+    chance, found, state = random.Random(9), {}, mixed.state
+    for entries in sizes:
+        forced = state.chooser = Forced(share=0, entries=max(1, entries))
+        forced.adopt(forced.prepare(_grown(training, entries, chance)))
+        total_ns = 0
+        for turn in range(WARM + turns):
+            progress(f"optimizer: overhead with {entries:,} entries, turn {turn + 1} of {WARM + turns}")
+            if turn == WARM:
+                forced.spent_ns = total_ns = 0
+            for table, event in mixed.events(count):
+                start = time.perf_counter_ns()
+                state.execute(c.Publish(table, [event]))
+                total_ns += time.perf_counter_ns() - start
+            start = time.perf_counter_ns()
+            commands(state.begin().writes, {})
+            total_ns += time.perf_counter_ns() - start
+        found[entries] = round(100 * forced.spent_ns / (total_ns - forced.spent_ns), 1)
+    return found
+
+
+def _grown(training: Sequence[Case], size: int, chance: random.Random) -> dict[int, dict[str, list[Entry]]]:
+    """So many entries a space and plan: the cases, and others near them."""
+    by_space: dict[int, list[Case]] = {}
+    for case in training:
+        by_space.setdefault(case.space, []).append(case)
+    grown: dict[int, dict[str, list[Entry]]] = {}
+    for space, some in by_space.items():
+        for at in range(size):
+            case = some[at % len(some)]
+            moved = case.descriptor
+            if at >= len(some):
+                moved = tuple(max(0, value + chance.choice((-1, 0, 0, 1))) for value in moved)
+            for plan, estimate in case.plans.items():
+                grown.setdefault(space, {}).setdefault(plan, []).append((moved, estimate))
+    return grown
