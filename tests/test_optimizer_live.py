@@ -48,7 +48,13 @@ async def explained(made: Server) -> Any:
     return group
 
 
-def a_run(url: str, descriptor: tuple[float, ...], costs: dict[str, tuple[float, ...]]) -> int:
+def a_run(
+    url: str,
+    descriptor: tuple[float, ...],
+    costs: dict[str, tuple[float, ...]],
+    subscriptions: int = 20,
+    shares: tuple[float, float] = (0.5, 0.5),
+) -> int:
     """What the statistics job does at its end: a run, active and announced, in one transaction."""
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE prosem.statistics_run SET active = false WHERE active")
@@ -62,6 +68,14 @@ def a_run(url: str, descriptor: tuple[float, ...], costs: dict[str, tuple[float,
                 "INSERT INTO prosem.statistics_training VALUES (%s, 1, %s, %s, %s, %s, %s, %s, %s)",
                 [row[0], plan, list(map(float, descriptor)), *metrics],
             )
+        connection.execute(
+            "INSERT INTO prosem.statistics_point VALUES (%s, 1, 'x >=', %s, 20, NULL, 0)",
+            [row[0], subscriptions],
+        )
+        connection.execute(
+            "INSERT INTO prosem.statistics_join VALUES (%s, 1, '{k}', 2, '{k}', %s, %s, 1, 1, 9, 9, 1, 1)",
+            [row[0], *shares],
+        )
         connection.execute("SELECT pg_notify('prosem_statistics', %s)", [str(row[0])])
     return int(row[0])
 
@@ -131,6 +145,24 @@ async def test_a_run_is_taken_over_under_load_and_switched_back(url: str) -> Non
         await listener.close()
     async with running(url) as made:
         assert (made.state.statistics or {})["run"] == two, "a restart takes the active run"
+
+
+@asynchronous
+async def test_what_was_measured_when_a_group_was_another_is_not_used(url: str) -> None:
+    """A run that knows of five times as many subscriptions is stale: decisions fall back to the histogram."""
+    async with running(url, measure_percent=0) as made:
+        await prepared(made)
+        seen: list[tuple[float, ...]] = []
+        await made.call(c.Inspect(lambda state: seen.append(descriptor_of(state))))
+        fresh = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": DEAR}, 20, (0.9, 0.1))
+        await in_force(made, fresh)
+        assert (await explained(made))["source"] == "measured"
+        assert made.state.group_store.event_shares == {1: 0.9, 2: 0.1}
+        stale = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": DEAR}, 101)
+        await in_force(made, stale)
+        assert (await explained(made))["source"] == "histogram"
+    async with running(url) as made:
+        assert made.state.group_store.event_shares == {1: 0.5, 2: 0.5}, "known before spaces are opened"
 
 
 def descriptor_of(state: Any) -> tuple[float, ...]:
