@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cn.networks.node import star
 from cn.networks.registry import SCHEMES
 from cn.transport.memory import Faults
 from tests.network_driver import Driver
@@ -24,6 +25,7 @@ CASES = {
     "range-tree-star": ("range-tree", {"least": 2, "fan_out": 3, "repository": 1, "plain": ("b2",)}),
     "can-star": ("can", {"least": 2, "repository": 1, "plain": ("b2",)}),
 }
+TREES = [case for case, (name, _) in CASES.items() if SCHEMES[name].overlay is not star]
 BAD = {"drop": 0.15, "duplicate": 0.15, "delay": 5.0}
 
 
@@ -65,8 +67,8 @@ def test_brokers_that_die_come_back_and_miss_only_what_lies_between(
     driver.finish()
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("case", TREES)
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("faults", [False, True])
 def test_those_below_a_broker_that_dies_miss_nothing(case: str, seed: int, faults: bool) -> None:
     driver = make(case, seed, faults=Faults(seed, **BAD) if faults else None)
