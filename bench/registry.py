@@ -49,7 +49,7 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     ),
     "networks": (
         networks.run,
-        "figures 3.6 to 3.12 and 5.7 to 5.17 of the thesis: bytes, hops and node stress in networks of brokers, CN*",
+        "figures 3.6 to 3.12, 4.7 to 4.12, 5.7 to 5.17 of the thesis: bytes, hops, node stress in networks of brokers; CN*",
     ),
     "spark": (
         spark.run,

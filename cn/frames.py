@@ -399,10 +399,6 @@ def decode(data: bytes) -> Frame:
     return _decoder.decode(data)
 
 
-def encode_many(frames: list[Any]) -> bytes:
-    """Several frames in one packet."""
-    return _encoder.encode(frames)
-
-
 def decode_many(data: bytes) -> list[Frame]:
+    """The frames of one packet (`cn.transport.packets`)."""
     return _many.decode(data)

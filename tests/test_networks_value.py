@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import networks_value
+from bench import networks_value, value_carried
 from bench.secondary import ranges_of
 from bench.value_change import RADIUS, Workload, _early, all_rad_workload, same_rad_workload
 from bench.value_schemes import Labels
@@ -60,7 +60,7 @@ def test_labels_that_have_to_make_room_are_shifted_by_one_message() -> None:
     shifted = [one for step in trace.steps for one in step.arrivals if one.relabelled]
     assert shifted
     assert all(low <= high for low, high in (one.span for one in shifted))
-    row = networks_value.measure("4.10", networks_value.TREE, Labels(), trace, Near())
+    row = value_carried.measure("4.10", value_carried.TREE, Labels(), trace, Near())
     told = sum(len(step.arrivals) for step in trace.steps)
     assert row["overlay_hops"] * trace.operations > told, (
         "each is told to its keeper, and the shifts come on top"
@@ -74,7 +74,7 @@ def test_a_network_that_forgets_somebody_fails_the_bench() -> None:
 
     trace = follow(all_rad_workload(60, 40, np.random.default_rng(5)), 30)
     with pytest.raises(SystemExit):
-        networks_value.measure("4.11", networks_value.TREE, Forgetful(), trace, Near())
+        value_carried.measure("4.11", value_carried.TREE, Forgetful(), trace, Near())
 
 
 @given(st.sets(st.integers(0, 40), min_size=1), st.data())
