@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prosem.columns import column_type
-from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units
-from prosem.types.sums import Contribution, pieces
+from prosem.language.parse import parse
+from prosem.types.exact import average_value, pack_units, sum_value, units, unpack_units, written
+from prosem.types.ranges import Ranges
+from prosem.types.sums import Contribution, SumForm, pieces
 from tests.live import Api, Json, Refused
 from tests.test_answers import Population, plain, served  # noqa: F401  (a fixture)
 
@@ -233,3 +235,14 @@ def test_a_parent_sees_the_rows_of_its_children(served: Served) -> None:  # noqa
         api.call("DELETE", f"/v1/tables/{child}")
     for table in (grandchild, child, parent):
         api.call("DELETE", f"/v1/tables/{table}")
+
+
+def test_averages_of_the_same_number_with_other_digits_are_the_same() -> None:
+    """15000 / 10000 has more digits than 3 / 2: who moves from one to the other is told nothing."""
+    form = SumForm("avg", "AVG", parse("SELECT AVG(y) FROM t"), cast(Ranges, None), 1)
+    many = {"value": written(average_value(column_type("integer"), 15_000, 10_000))}
+    few = {"value": written(average_value(column_type("integer"), 3, 2))}
+    assert many != few
+    assert form.difference(many, few) is None
+    assert form.difference(many, {"value": None}) == {"value": None}
+    assert form.difference(few, {"value": "1.6"}) == {"value": "1.6"}

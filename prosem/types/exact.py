@@ -50,6 +50,15 @@ def average_value(kind: ColumnType, total: int, count: int) -> float | Decimal:
     return _decimal(quotient if total >= 0 else -quotient, scale)
 
 
+def written(value: int | float | Decimal | None) -> int | float | str | None:
+    """A sum or an average as it travels: PostgreSQL's digits, where Python would write an exponent.
+
+    >>> written(Decimal("0E-8")), written(Decimal("1.50E-7")), written(3)
+    ('0.00000000', '0.000000150', 3)
+    """
+    return format(value, "f") if isinstance(value, Decimal) else value
+
+
 def _double(total: int, count: int) -> float:
     try:
         return total / (count << _DOUBLE_UNIT)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -27,7 +28,7 @@ from prosem.language.syntax import Query
 from prosem.model import Delta, JsonObject, Row, Table
 from prosem.types import rules
 from prosem.types.base import Bound, Draft, Rows, Space, Surroundings
-from prosem.types.exact import average_value, exact_text, pack_units, sum_value, units, unpack_units
+from prosem.types.exact import average_value, exact_text, pack_units, sum_value, units, unpack_units, written
 from prosem.types.point_space import PointSpace
 from prosem.types.ranges import Codes, RangeForm, Ranges, aggregated, around, recognise_ranges
 from prosem.wire import encode
@@ -75,10 +76,14 @@ class SumForm(RangeForm):
         return SumSpace(self, space_id, surroundings.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
-        return {"value": self.value(self.state(space, bound))}
+        return {"value": written(self.value(self.state(space, bound)))}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
-        return None if before == after else after
+        """Averages may have other digits and still be the same number."""
+        one, other = before["value"], after["value"]
+        if isinstance(one, str) and isinstance(other, str):
+            one, other = Decimal(one), Decimal(other)
+        return None if one == other else after
 
     def contributor(self) -> Callable[[Row | None], Contribution | None]:
         """A function that gives what a row adds to the ranges that contain it; NULL in a range column: to none."""
@@ -119,7 +124,7 @@ class SumForm(RangeForm):
             return messages[-1].payload, state
         after = self._shifted(state, messages, 1)
         value = self.value(after)
-        return (None if self.value(state) == value else encode({"value": value})), after
+        return (None if self.value(state) == value else encode({"value": written(value)})), after
 
     def undo(self, messages: Sequence[Message], state: State) -> State:
         """The state before the messages."""
