@@ -70,7 +70,7 @@ def run(quick: bool) -> Report:
         (f"joins by {PLAN} through real nodes, {count:,} subscriptions, per event", joins),
         *((f"{_called(name)}: {SAID[name][0]} (thesis: {SAID[name][1]})", rows) for name, rows in figures.items()),
         ("without a server, per update that lowers a value (thesis 3.5.5)", serverless),
-        ("value notification, per operation (thesis 4.7, 4.9 to 4.12)", networks_value.table(value)),
+        *networks_value.tables(value),
         ("CN*: bytes that leave the server, per event (thesis 5.7.3)", star),
     ]  # fmt: skip
     report.curves = [curve(name, rows) for name, rows in figures.items() if name != "table 3.4"]

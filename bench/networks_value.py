@@ -25,12 +25,18 @@ THESIS_STRESS: dict[tuple[str, int], dict[str, int]] = {
     ("4.9", 10_000): {"CN(lr)": 18_051, "CN(c)": 9_026, "one by one": 9_025, "CN(lid)": 2},
 }
 THESIS_SHARE = {
-    "one by one": "1",
     "CN(r)": "about 0.1",
-    "CN(lid)": "0.01 and less",
+    "CN(lid)": "< 0.01",
     "CN(r,lid)": "about 0.1",
-    "CN(lr)": "more than 1",
-    "CN(c)": "more than 1",
+    "CN(lr)": "> 1",
+    "CN(c)": "> 1",
+}
+TITLES = {
+    "4.7": "different radii",
+    "4.9": "one radius",
+    "4.10": "one radius, arrivals",
+    "4.11": "all radii",
+    "4.12": "all radii, prices",
 }
 
 
@@ -46,7 +52,7 @@ def compare(figure: str, workload: Workload, measured: int, topology: Topology) 
     if described == "CN(lid)":
         rows.insert(2, {"network": "CN(c)"} | measure(figure, TREE, Centres(RADIUS), trace, topology))
     if described == "CN(r,lid)":
-        rows.append({"network": "CN(r,lid), secondary servers"} | secondary(figure, trace, topology))
+        rows.append({"network": "secondary servers"} | secondary(figure, trace, topology))
     affected = sum(len(step.affected) for step in trace.steps) / len(trace.steps)
     known = THESIS_STRESS.get((figure, len(trace.radius)), {})
     return [
@@ -100,15 +106,8 @@ def priced(workload: Workload, rng: np.random.Generator) -> Workload:
 
 
 def curves(rows: list[Row]) -> list[Curve]:
-    titles = {
-        "4.7": "different radii",
-        "4.9": "one radius",
-        "4.10": "one radius, arrivals",
-        "4.11": "all radii",
-        "4.12": "all radii, prices",
-    }
     made = []
-    for figure, title in titles.items():
+    for figure, title in TITLES.items():
         some = [row for row in rows if row["figure"] == figure]
         by = "arrivals" if figure == "4.10" else "subscriptions"
         lines = {
@@ -120,16 +119,32 @@ def curves(rows: list[Row]) -> list[Curve]:
     return made
 
 
-def table(rows: list[Row]) -> list[Row]:
-    """The rows as they are shown."""
-    return [
-        {"figure": row["figure"], "subs": row["subscriptions"], "arrivals": row.get("arrivals", "-")}
-        | {name: value for name, value in row.items() if name not in ("figure", "subscriptions", "arrivals")}
-        for row in rows
-    ]
+def tables(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    """The rows as they are shown, a table for each figure; the thesis's values in brackets."""
+    shown = []
+    for figure, title in TITLES.items():
+        some = [
+            {"network": row["network"], "subs": row["subscriptions"]}
+            | ({"arrivals": row["arrivals"]} if "arrivals" in row else {})
+            | {
+                "bytes": row["traffic_bytes"],
+                "of one by one": _beside(f"{row['of_one_by_one']:.2f}", row["thesis"]),
+                "hops": row["overlay_hops"],
+                "stress": _beside(f"{row['max_node_stress']:,}", row["thesis_stress"]),
+            }
+            for row in rows
+            if row["figure"] == figure
+        ]
+        if some:
+            shown.append((f"thesis {figure}: {title}, per operation", some))
+    return shown
+
+
+def _beside(ours: str, thesis: str | int) -> str:
+    return ours if thesis == "-" else f"{ours} ({thesis if isinstance(thesis, str) else f'{thesis:,}'})"
 
 
 NOTES = [
-    "value: CN(lr) and CN(c) pay for moving whoever was told something; thesis: traffic as a share of unicast's, and stress",
+    "value: CN(lr) and CN(c) pay for moving whoever was told something; in brackets the thesis, at 10,000 and more",
     "value: figure 4.12 has prices of a random walk, since the traces of the thesis are not to be had",
 ]
