@@ -85,7 +85,7 @@ def test_those_below_a_broker_that_dies_miss_nothing(case: str, seed: int, fault
 def test_many_brokers_and_all_faults(case: str, seed: int) -> None:
     print("seed", seed)
     driver = make(case, seed, brokers=60, ids=800, faults=Faults(seed, **BAD))
-    for _ in range(40):
+    for _ in range(12 if CASES[case][0] in ("relaxed", "cut-off") else 40):  # these flood the network
         driver.steps(60)
         driver.cut()
         if driver.dice.random() < 0.3:
