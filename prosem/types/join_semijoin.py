@@ -16,7 +16,6 @@ Loses to whole selections where nearly every row joins, and to joined rows where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import log2
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -29,6 +28,7 @@ from prosem.index.stabbing_set import StabbingSet
 from prosem.model import Row
 from prosem.types.base import Bound, Draft
 from prosem.types.join_decomposition import Decomposition
+from prosem.types.join_descriptor import semijoin_descriptor
 from prosem.types.join_model import Change, JoinModel
 from prosem.types.join_table import Classes, JoinTable, Placed, Sides
 from prosem.types.join_watching import watching
@@ -184,36 +184,7 @@ class SemijoinMode:
         return own + [shift.region for shift in shifts]
 
     def descriptor(self, description: Described, sketch: Sketch, population: int) -> Descriptor:
-        """Messages; and in logarithms the rows that join, half steps of how many may see the row, the rows that are gained.
-
-        Who may see it selects it, and reaches between the rows that join: ranks of the picture tell it, without a
-        search. Events of different tables, and those with and without rows lost, are far apart.
-        """
-        table, old, new, shifts = description
-        rows, seeing = 0, 0.0
-        one = old if new is None else new
-        if one is not None:
-            partner, classes = self._partner(table)
-            joining = partner.by(classes).at(table.key(classes, one.row))
-            rows = len(joining)
-            ranges = [(*sides, code, code) for sides, code in table.conditions(one.codes)]
-            if partner.routing is not None:
-                ranges.append((*partner.routing, joining[0][0], joining[-1][0]))
-            seeing = population * sketch.reaching(ranges)
-        gained = lost = 0
-        for shift in shifts:
-            key = table.key(shift.classes, shift.row)
-            lost += not shift.gained
-            gained += len(shift.table.by(shift.classes).at(key)) if shift.gained else 0
-        messages = (old is not None) + (new is not None) + len(shifts)
-        return (
-            messages,
-            rows.bit_length() // 2,  # a skyline has fewer points
-            4 * table.number,
-            round(2 * log2(1 + seeing)),
-            3 * lost,
-            2 * gained.bit_length(),
-        )
+        return semijoin_descriptor(description, *self._partner(description.table), sketch, population)
 
     def _own_drafts(
         self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str
