@@ -25,6 +25,7 @@ _REMEMBERED = 20_000  # choices of one space
 SETTLED = 256  # equal choices in a row, after which only some events are looked at
 SKIPPED = 3  # events between two looks then
 _SMOOTH = 0.1
+_CALIBRATING = 500  # measurements of a plan in a space that suffice to see how dear this machine is
 Pick = Callable[[Sequence[str]], str]
 Training = Mapping[int, Mapping[str, Sequence[Entry]]]  # space → plan → measurements
 
@@ -277,7 +278,10 @@ class Chooser:
             for space, plans in training.items()
         }
         every = (
-            (plan, *entry) for plans in training.values() for plan, some in plans.items() for entry in some
+            (plan, *entry)
+            for plans in training.values()
+            for plan, some in plans.items()
+            for entry in some[:: max(1, len(some) // _CALIBRATING)]
         )
         return Prepared(estimators, calibrated(every))
 
