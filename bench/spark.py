@@ -112,6 +112,7 @@ def measure(session: Session, url: str, folder: Path, sizes: tuple[int, ...]) ->
                 "driver_heap_mb": _heap_mb(session),
             }
         )
+        progress(", ".join(f"{name} {value}" for name, value in made[-1].items()))
     _grow(url, last, last + max(1, last // 100))
     _, incremental_s = _refresh(session, url, folder / str(last))
     growth = math.log(made[-1]["seconds"] / made[0]["seconds"]) / math.log(sizes[-1] / sizes[0])
