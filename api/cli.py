@@ -432,11 +432,11 @@ def bench(
         if network:
             from bench.parametric_network import run
         report = run(quick)
+        report.show(json_output)  # first: a plot that fails takes no figures with it
         if plot:
             from bench.plots import draw
 
             draw(report, Path(plot))
-        report.show(json_output)
 
 
 def main() -> None:
