@@ -154,8 +154,18 @@ class Edge:
     # -- after a commit ------------------------------------------------------------------------------------------
     def release(self, frames: list[c.Frame], seq: int) -> None:
         for frame in frames:
-            self.take(frame)
+            self.survive(self.take, frame)
         self.network.watermark(seq)
+
+    def survive(self, take: Callable[[Any], None], frame: c.Frame) -> bool:
+        """Whether a frame was taken. If not, a fault of ours: every stream starts again from where it stands."""
+        try:
+            take(frame)
+        except Exception:
+            log.exception("a frame failed in a way it should not: %r", type(frame).__name__)
+            self._all_lag()
+            return False
+        return True
 
     def take(self, frame: c.Frame) -> None:
         """One frame, in its order."""
@@ -169,19 +179,20 @@ class Edge:
         """Frames may be missing, also such without a seq: every stream starts again from where it stands."""
         self._fold()
         if self.seq:
-            for host in self._hosts.values():
-                for stream in host.streams:
-                    stream.sink.lag()
+            self._all_lag()
         self.seq = seq
         self.network.watermark(seq)
 
     def start_over(self) -> None:
         """Whatever fed this edge is lost: it hosts nothing, and every stream is attached again where it stands."""
         self._folding = {}
+        self._all_lag()
+        self._hosts = {}
+
+    def _all_lag(self) -> None:
         for host in self._hosts.values():
             for stream in host.streams:
                 stream.sink.lag()
-        self._hosts = {}
 
     def _move(self, frame: c.Frame) -> None:
         if isinstance(frame, c.Hosted):
@@ -286,13 +297,19 @@ class Edge:
             host = self._hosts.get(sid)
             if host is None:
                 continue
-            body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
-            if host.is_raw:
-                host.tell_raw(seq, messages, body)
-                self._metrics.changes += body is not None
-                continue
-            if body is None:
-                continue
+            try:
+                self._tell(host, seq, messages)
+            except Exception:  # a fault of ours: this subscription starts again, the others go on
+                log.exception("messages of seq %d could not be folded", seq)
+                for stream in host.streams:
+                    stream.sink.lag()
+
+    def _tell(self, host: Host, seq: int, messages: Sequence[Message]) -> None:
+        body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
+        if host.is_raw:
+            host.tell_raw(seq, messages, body)
+            self._metrics.changes += body is not None
+        elif body is not None:
             self._metrics.changes += 1
             for stream in host.streams:
                 stream.live(seq, body)

@@ -29,7 +29,15 @@ from prosem.types.base import Bound
 
 SUBSCRIPTIONS = 2
 SPACE = Space(1, 1, True)
-FORM = SimpleNamespace(change=lambda messages, bound, state: (messages[-1].payload, state))
+FAULTY = b"faulty"
+
+
+def _change(messages: list[Message], bound: Bound, state: None) -> tuple[bytes, None]:
+    assert messages[-1].payload != FAULTY
+    return messages[-1].payload, state
+
+
+FORM = SimpleNamespace(change=_change)
 
 
 class Short(Subscriber):
@@ -95,14 +103,21 @@ class LazyListeners(RuleBasedStateMachine):
         return [snapshot] + [seq for seq, sid in self.log if sid == int(id) and seq > snapshot]
 
     # -- the engine ----------------------------------------------------------------------------------------------
-    @rule(batch=st.lists(st.sets(st.integers(0, SUBSCRIPTIONS - 1)), min_size=1, max_size=4))
-    def publish(self, batch: list[set[int]]) -> None:
+    @rule(
+        batch=st.lists(st.sets(st.integers(0, SUBSCRIPTIONS - 1)), min_size=1, max_size=4),
+        faulty=st.booleans(),
+    )
+    def publish(self, batch: list[set[int]], faulty: bool = False) -> None:
+        """A faulty message cannot be folded when it comes live; in the replay it can."""
         frames: list[Any] = []
         for sids in batch:
             self.seq += 1
             for part, sid in enumerate(sids):
                 self.log.append((self.seq, sid))
-                frames.append(Message(self.seq, part, 1, "change", targets=(sid,), payload=b"{}"))
+                frames.append(
+                    Message(self.seq, part, 1, "change", targets=(sid,), payload=FAULTY if faulty else b"{}")
+                )
+                faulty = False
         self.edge.release(frames, self.seq)
 
     @rule()

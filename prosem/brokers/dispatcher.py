@@ -75,22 +75,26 @@ class Dispatcher:
     # -- after a commit ------------------------------------------------------------------------------------------
     def release(self, frames: list[c.Frame], seq: int) -> None:
         self.seq = seq
-        for frame in frames:
-            if isinstance(frame, Message):
-                self._edge.take(frame)
-                if self._hosts:
-                    self.traffic.sent(frame, self.post(self.root.inject(frame)))
-            elif isinstance(frame, c.Hosted) and isinstance(frame.sink, RemoteSink):
-                self._host(frame, frame.sink.member)
-            else:
-                self._edge.take(frame)
-                if isinstance(frame, c.Moved | c.Gone):
-                    self._move(frame)
-                elif isinstance(frame, c.Rearranged):
-                    for member in self.members.values():
-                        self._direct(member, control.Rearranged(frame.space))
+        taken = [self._edge.survive(self._take, frame) for frame in frames]
+        if not all(taken):
+            self.expire()
         self._edge.network.watermark(seq)
         self.mark()
+
+    def _take(self, frame: c.Frame) -> None:
+        if isinstance(frame, Message):
+            self._edge.take(frame)
+            if self._hosts:
+                self.traffic.sent(frame, self.post(self.root.inject(frame)))
+        elif isinstance(frame, c.Hosted) and isinstance(frame.sink, RemoteSink):
+            self._host(frame, frame.sink.member)
+        else:
+            self._edge.take(frame)
+            if isinstance(frame, c.Moved | c.Gone):
+                self._move(frame)
+            elif isinstance(frame, c.Rearranged):
+                for member in self.members.values():
+                    self._direct(member, control.Rearranged(frame.space))
 
     def recovered(self, seq: int) -> None:
         """Frames may be missing: all start over."""
