@@ -80,10 +80,10 @@ class Webhooks:
             await self._dismiss(courier.webhook.id)
 
     async def _employ(self, webhook: Webhook) -> None:
-        if self._is_closed or self._is_revoked(webhook.scope.key) or webhook.id in self._couriers:
-            return
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
+        if self._is_closed or self._is_revoked(webhook.scope.key) or webhook.id in self._couriers:
+            return  # asked after the wait: whoever starts all of them may have met a new one
         self._couriers[webhook.id] = Courier(
             webhook,
             self._store,
