@@ -144,16 +144,8 @@ def hop(
     cost: Dissemination, sender: str, to: str, size: int, depth: int, ip_hops: Callable[[str, str], int]
 ) -> None:
     """Count a frame, unless it stays where it is."""
-    if sender == to:
-        return
-    under = ip_hops(sender, to)
-    cost.overlay_hops += 1
-    cost.ip_hops += under
-    cost.bytes += size
-    cost.traffic_bytes += under * size
-    cost.stress[sender] += 1
-    cost.byte_stress[sender] += size
-    cost.hop_latency = max(cost.hop_latency, depth)
+    if sender != to:
+        cost.hop(sender, size, ip_hops(sender, to), depth)
 
 
 def measure(

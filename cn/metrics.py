@@ -27,6 +27,16 @@ class Dissemination:
     byte_stress: Counter[str] = field(default_factory=Counter)
     hop_latency: int = 0
 
+    def hop(self, sender: str, size: int, under: int, depth: int) -> None:
+        """A frame takes a link of `under` IP hops, as the `depth`-th on its way."""
+        self.overlay_hops += 1
+        self.ip_hops += under
+        self.bytes += size
+        self.traffic_bytes += under * size
+        self.stress[sender] += 1
+        self.byte_stress[sender] += size
+        self.hop_latency = max(self.hop_latency, depth)
+
     @property
     def max_node_stress(self) -> int:
         return max(self.stress.values(), default=0)
@@ -57,16 +67,9 @@ class Meter:
             event = self._begin(message.seq)
         if self._size[0] is not frame:
             self._size = frame, len(encode(frame))
-        size, hops = self._size[1], self._ip_hops(sender, to)
-        event.overlay_hops += 1
-        event.ip_hops += hops
-        event.bytes += size
-        event.traffic_bytes += hops * size
-        event.stress[sender] += 1
-        event.byte_stress[sender] += size
         depths = self._depth.setdefault((message.seq, message.part), {})
         depths[to] = depths.get(sender, 0) + 1
-        event.hop_latency = max(event.hop_latency, depths[to])
+        event.hop(sender, self._size[1], self._ip_hops(sender, to), depths[to])
 
     def _begin(self, seq: int) -> Dissemination:
         if len(self.events) >= self._keep:

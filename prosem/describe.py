@@ -35,7 +35,7 @@ def describe(
     predicates: Predicates = NO_PREDICATES,
 ) -> JsonObject:
     """The description; parameters that are missing leave the place out. The space is opened over no rows: O(1)."""
-    form, _, constants = state.recognise(query, notify, tenant, predicates)
+    form, _, constants = state.subscribing.recognise(query, notify, tenant, predicates)
     resolve.check_parameters(query, {**dict.fromkeys(query.parameters), **params})
     names = sorted(query.parameters, key=lambda name: (query.sql.find(f":{name}"), name))  # as they are read
     is_placed = query.parameters <= params.keys()

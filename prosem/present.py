@@ -24,7 +24,8 @@ from prosem.wire import decode_exact, pack
 class Present:
     """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions.
 
-    `traffic` knows what messages cost the network; None: there are no brokers.
+    After every `look_events` events spaces may arrange themselves anew. `traffic` knows what messages cost the network;
+    None: there are no brokers.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class Present:
         retained_after: Callable[[], int] = lambda: 0,
         max_boxes: int = 128,
         plan: str = "auto",
+        look_events: int = 20_000,
         traffic: Traffic | None = None,
     ) -> None:
         self.chooser, self.metrics, self.traffic = chooser, metrics, traffic
         self.statistics: JsonObject | None = None  # the run that is in force
         self.retained_after = retained_after
+        self.look_events = look_events
         self.seq = 0
         self.next_table = 1
         self.table_store = Tables()

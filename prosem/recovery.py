@@ -40,7 +40,7 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
         count = 0
         for chunk in loaded.subscriptions():
             try:
-                state.restore(chunk)
+                state.subscribing.restore(chunk)
             except ProsemError as error:
                 raise SetupError(f"a stored subscription cannot be read any more: {error.detail}") from error
             count += len(chunk)

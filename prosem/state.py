@@ -7,41 +7,34 @@ indexes, the write set and the frames of the batch are extended together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
-from optimizer.choose import Chooser
 from prosem import commands as c
 from prosem.batch import Batch
 from prosem.errors import ConflictError
-from prosem.metrics import Metrics
 from prosem.model import JsonObject
 from prosem.present import Present
 from prosem.publishing import Publishing
 from prosem.store.log import Counters
 from prosem.subscribing import Subscribing
-from prosem.traffic import Traffic
 from prosem.types.base import AdaptiveSpace
 from prosem.validate import known_table, table_definition
 
 
 class State(Present):
-    """After every `look_events` events spaces may arrange themselves anew."""
+    """What the engine thread owns."""
 
-    def __init__(
-        self,
-        chooser: Chooser,
-        metrics: Metrics,
-        retained_after: Callable[[], int] = lambda: 0,
-        max_boxes: int = 128,
-        plan: str = "auto",
-        look_events: int = 20_000,
-        traffic: Traffic | None = None,
-    ) -> None:
-        super().__init__(chooser, metrics, retained_after, max_boxes, plan, traffic)
-        self._look_events, self._looked = look_events, 0
-        publishing, subscribing = Publishing(self), Subscribing(self)
-        self.recognise, self.restore = subscribing.recognise, subscribing.restore
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+    _looked = 0  # the seq at which spaces were last asked whether to arrange themselves anew
+
+    @cached_property
+    def subscribing(self) -> Subscribing:
+        return Subscribing(self)
+
+    @cached_property
+    def _handlers(self) -> dict[type, Callable[[Any], Any]]:
+        publishing, subscribing = Publishing(self), self.subscribing
+        return {
             c.CreateTable: self.create_table,
             c.DropTable: self.drop_table,
             c.Publish: publishing.publish,
@@ -64,7 +57,7 @@ class State(Present):
 
     def begin(self) -> Batch:
         """Close the present batch and start another."""
-        if self.seq - self._looked >= self._look_events:
+        if self.seq - self._looked >= self.look_events:
             self._look()
         self.marks.renew(self.batch, self.seq, lambda sid: self.place(sid)[1])
         for space, keeping in self.group_store.keeping.items():

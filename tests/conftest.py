@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import hypothesis
 import pytest
+from prosem_client import Client
 
 from api.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
@@ -142,6 +143,12 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def api(server: str) -> Iterator[Api]:
     with Api(server) as made:
+        yield made
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[Client]:
+    with Client(server) as made:
         yield made
 
 

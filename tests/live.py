@@ -172,6 +172,15 @@ class Socket:
         return answer
 
 
+def attached(url: str, ids: Iterable[str]) -> Socket:
+    """A socket that has the answers of these subscriptions."""
+    made = Socket(url)
+    for id in ids:
+        made.attach(id)
+    made.pong()
+    return made
+
+
 def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
     """The answer after a change; values in the order they came."""
     if "values" in answer:

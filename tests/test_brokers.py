@@ -19,7 +19,7 @@ from api.deployment import Deployment
 from api.settings import Settings
 from prosem.errors import SetupError
 from tests.deployed import WAIT_S, Deployed, until
-from tests.live import Api, Json, Socket, delete, in_any_order, insert, lowest, update, upsert
+from tests.live import Api, Json, Socket, attached, delete, in_any_order, insert, lowest, update, upsert
 
 QUERIES: list[tuple[str, Json, Json | None]] = [
     ("SELECT MIN(y) FROM {} WHERE x BETWEEN :a AND :b", {"a": 10, "b": 60}, None),
@@ -70,14 +70,6 @@ def event(rng: random.Random) -> Json:
         "s": rng.choice("abcmxyz"),
     }
     return upsert(k=key, **row)
-
-
-def attached(url: str, ids: list[str]) -> Socket:
-    socket = Socket(url)
-    for id in ids:
-        socket.attach(id)
-    socket.pong()
-    return socket
 
 
 def assert_exact(api: Api, ids: list[str], sockets: list[Socket]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -48,12 +47,6 @@ AS_PYTHON = {
     "raw": b"\0\xff",
     "j": '{"a": [1, null]}',
 }
-
-
-@pytest.fixture
-def client(server: str) -> Iterator[Client]:
-    with Client(server) as client:
-        yield client
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -14,12 +13,6 @@ from prosem_client import AsyncClient, Client, PartlyPublished, ProsemError, Syn
 
 COLUMNS = {"id": "integer", "sector": "text", "per": "numeric(8,2)", "x": "integer"}
 WAIT_S = 10.0
-
-
-@pytest.fixture
-def client(server: str) -> Iterator[Client]:
-    with Client(server) as client:
-        yield client
 
 
 @pytest.fixture

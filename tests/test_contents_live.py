@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.deployed import Deployed, until
-from tests.live import Api, Json, Socket, in_any_order, upsert
+from tests.live import Api, Json, attached, in_any_order, upsert
 
 PHOTO = 4_000  # bytes
 
@@ -18,14 +18,6 @@ def deployed() -> Iterator[Deployed]:
     chain = ("--network", "cbn", "--network-options", "fan_out=1,repository=40")
     with Deployed(brokers=2, options=chain) as made:
         yield made
-
-
-def attached(url: str, ids: list[str]) -> Socket:
-    socket = Socket(url)
-    for id in ids:
-        socket.attach(id)
-    socket.pong()
-    return socket
 
 
 def product(rng: random.Random) -> Json:

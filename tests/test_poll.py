@@ -167,12 +167,6 @@ def api(server: str) -> Iterator[Api]:
         yield made
 
 
-@pytest.fixture
-def client(server: str) -> Iterator[Client]:
-    with Client(server) as made:
-        yield made
-
-
 class Desk:
     """A table, and pollers of feeds for it that keep their state in one file."""
 

@@ -246,7 +246,7 @@ class World:
                 "default",
                 0,
             )
-            self.state.restore([stored])
+            self.state.subscribing.restore([stored])
         self.state.marks.restore(self._told_by_now(sids, old))
         for at, keeping in groups.keeping.items():
             stored = [kept for (space, _), kept in self.kept.items() if space == at and kept is not None]

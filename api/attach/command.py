@@ -177,21 +177,20 @@ class Readings:
     def collect(self) -> Iterator[Metric]:
         progress = self._progress
         following = progress.state == "following"
-        for name, text, value in (
+        gauges = (
             ("following", "1 while the source is followed", int(following)),
             ("slot_lag_bytes", "bytes of the source's log not yet applied", progress.lag_bytes),
             ("slot_kept_bytes", "bytes of its log that the source keeps for the slot", progress.kept_bytes),
             ("position_bytes", "the position in the source's log", progress.position),
-        ):
-            gauge = GaugeMetricFamily(f"prosem_attach_{name}", text, labels=["slot"])
-            gauge.add_metric([self._slot], value)
-            yield gauge
-        for name, text, value in (
+        )
+        counters = (
             ("rows_copied", "rows copied from snapshots", progress.rows),
             ("transactions", "transactions of the source applied", progress.transactions),
             ("events", "events of those transactions", progress.events),
             ("source_losses", "times that the source was lost", progress.losses),
-        ):
-            counter = CounterMetricFamily(f"prosem_attach_{name}", text, labels=["slot"])
-            counter.add_metric([self._slot], value)
-            yield counter
+        )
+        for family, measured in ((GaugeMetricFamily, gauges), (CounterMetricFamily, counters)):
+            for name, text, value in measured:
+                metric = family(f"prosem_attach_{name}", text, labels=["slot"])
+                metric.add_metric([self._slot], value)
+                yield metric

@@ -120,11 +120,7 @@ class Simulated:
         for one in lost:
             self.memory.crash(one)
             del self.edges[one]
-        for one in sorted(lost, key=lambda one: len(self._way(one))):
-            self._join(one)
-        for id, (space, topic, place) in self._known.items():
-            if self._host_of(id) in lost:
-                self._post(self.root.place(self._host_of(id), space, id, topic, place))
+        self._bring_back(lost, lost)
         return lost
 
     def lose(self, broker: str) -> list[str]:
@@ -139,12 +135,16 @@ class Simulated:
         for one in kept:
             if self.parents[one] == broker:
                 self.parents[one] = self.parents[broker]
+        self._bring_back(lost, below)
+        return lost
+
+    def _bring_back(self, lost: Sequence[str], displaced: Sequence[str]) -> None:
+        """Those who are lost join again, parents first; what the displaced host is placed from this position on."""
         for one in sorted(lost, key=lambda one: len(self._way(one))):
             self._join(one)
         for id, (space, topic, place) in self._known.items():
-            if self._host_of(id) in below:
+            if self._host_of(id) in displaced:
                 self._post(self.root.place(self._host_of(id), space, id, topic, place))
-        return lost
 
     def check(self) -> None:
         """Assert the invariants of every edge, and of every node that has some."""
