@@ -58,7 +58,13 @@ class _Reader:
         for plan, nanoseconds in list(metrics.plan_cpu_ns.items()):
             seconds.add_metric([plan], nanoseconds / 1e9)
             runs.add_metric([plan], metrics.plan_runs[plan])
-        yield from (messages, seconds, runs)
+        restarts = CounterMetricFamily(
+            "prosem_task_restarts", "times a background task failed and was started again", labels=["task"]
+        )
+        for task, count in list(metrics.restarts.items()):
+            restarts.add_metric([task], count)
+        yield _gauge("prosem_alive", "0 once a thread of the engine has died", int(made.is_alive))
+        yield from (messages, seconds, runs, restarts)
         if made.is_ready:
             yield from self._sizes()
 

@@ -39,6 +39,7 @@ from prosem.store.keys import ensure_admin_key, load_keys
 from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
+from prosem.store.statistics import CHANNEL as STATISTICS_CHANNEL
 from prosem.store.statistics import Listener, Statistics, active_run, load_statistics
 from prosem.store.webhooks import WebhookStore
 from prosem.subscriber import Subscriber
@@ -108,8 +109,11 @@ class Server:
             )
             self._engine.start()
             self._listeners = [
-                Listener(lambda: self.database, self._statistics_changed),
-                Listener(lambda: self.database, self.reload_keys, KEYS_CHANNEL),
+                Listener(lambda: self.database, changed, channel, self.metrics.restarts)
+                for changed, channel in (
+                    (self._statistics_changed, STATISTICS_CHANNEL),
+                    (self.reload_keys, KEYS_CHANNEL),
+                )
             ]
             for listener in self._listeners:
                 listener.start()
@@ -133,6 +137,7 @@ class Server:
             Patience(settings.webhook_attempts, settings.webhook_wait_ms / 1000),
             settings.webhook_timeout_s,
             settings.max_body_mb << 20,
+            self.metrics.restarts,
         )
 
     async def _deploy(self, url: str) -> Outlet:
@@ -277,6 +282,11 @@ class Server:
     @property
     def is_ready(self) -> bool:
         return self._engine is not None and self._engine.ready
+
+    @property
+    def is_alive(self) -> bool:
+        """False once a thread of the engine has died: nothing but a restart of the process helps."""
+        return self._closing or self._engine is None or self._engine.is_alive
 
     @property
     def problem(self) -> str:

@@ -92,9 +92,15 @@ class Engine:
         with self._change:
             self._closing = True
             self._change.notify_all()
+        wait_s = 30 if self.is_alive else 2  # one thread without the other never ends
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(30)
+                thread.join(wait_s)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether both threads run, or have not been started yet."""
+        return all(thread.ident is None or thread.is_alive() for thread in self._threads)
 
     # -- the rim's side ------------------------------------------------------------------------------------------
     def submit(self, command: c.Command, parent: str = "") -> Future[Any]:

@@ -14,6 +14,7 @@ class Metrics:
         self.replayed = 0
         self.lagging = 0
         self.rearranged = 0
+        self.restarts: dict[str, int] = defaultdict(int)  # by background task
         self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below
         self.plan_cpu_ns: dict[str, int] = defaultdict(
             int

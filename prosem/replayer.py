@@ -26,6 +26,7 @@ from prosem.replayed_marks import ReplayedMarks, read_mark
 from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, NotRetainedError
 from prosem.store.replay import Replay as ReplayStore
+from prosem.supervise import end, supervise
 from prosem.turn import Turn
 from prosem.types.base import LOGGED_ONLY, Bound, LoggedForm, MarkedForm, StatefulForm
 from prosem.types.filter_message import row_draft
@@ -45,12 +46,10 @@ class Replayer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task = supervise("replayer", self._work, self._metrics.restarts)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
 
     def submit(self, stream: Stream, frame: Hosted) -> None:
         assert frame.after is not None

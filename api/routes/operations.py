@@ -17,8 +17,13 @@ from prosem.errors import RecoveringError
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", **documented("Whether the process is alive"))
-async def healthz() -> Response:
+@router.get(
+    "/healthz", **documented("Whether the process is alive; 503 once a thread of the engine has died")
+)
+async def healthz(request: Request) -> Response:
+    made = server(request)
+    if not made.is_alive:
+        return PlainTextResponse(f"the engine has stopped, restart the server: {made.problem}\n", 503)
     return PlainTextResponse("ok\n")
 
 
@@ -54,6 +59,7 @@ async def status(request: Request) -> Response:
             "network": made.network,
             "uptime_s": round(time.time() - made.started, 3),
             "backlog": engine.backlog,
+            "restarts": made.metrics.restarts if caller.is_operator else None,
         }
     )
 

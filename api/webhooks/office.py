@@ -8,7 +8,7 @@ import logging
 import secrets
 import ssl
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from api.webhooks.courier import Counts, Courier, Patience
@@ -19,6 +19,7 @@ from prosem.access import Caller, Role, Scope
 from prosem.errors import InputError, NotFoundError, ProsemError
 from prosem.store.webhooks import Delivery, Webhook, WebhookStore
 from prosem.subscriber import Subscriber
+from prosem.supervise import end, supervise
 
 log = logging.getLogger("prosem.webhooks")
 READY_S = 0.05
@@ -37,11 +38,12 @@ class Webhooks:
         patience: Patience,
         timeout_s: float,
         largest: int,
+        restarts: MutableMapping[str, int],
     ) -> None:
         self.counts = Counts()
         self._store, self._targets, self._subscriber = store, targets, subscriber
         self._is_revoked, self._patience = is_revoked, patience
-        self._timeout_s, self._largest = timeout_s, largest
+        self._timeout_s, self._largest, self._restarts = timeout_s, largest, restarts
         self._couriers: dict[str, Courier] = {}
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
@@ -49,7 +51,7 @@ class Webhooks:
 
     def start(self, is_ready: Callable[[], bool]) -> None:
         """Go on with all that is stored, as soon as the server serves."""
-        self._starting = asyncio.get_running_loop().create_task(self._start(is_ready))
+        self._starting = supervise("webhooks", lambda: self._start(is_ready), self._restarts)
 
     async def _start(self, is_ready: Callable[[], bool]) -> None:
         while True:
@@ -66,9 +68,7 @@ class Webhooks:
     async def close(self) -> None:
         """What is under way stays stored."""
         self._is_closed = True
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
+        await end(self._starting)
         await asyncio.gather(*(courier.close() for courier in self._couriers.values()))
         self._couriers.clear()
         self._targets.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from optimizer.estimate import Entry
 from optimizer.plan import Estimate
 from prosem.model import JsonObject
 from prosem.store.recovery import register_loaders
+from prosem.supervise import end, supervise
 
 log = logging.getLogger("prosem.statistics")
 CHANNEL = "prosem_statistics"
@@ -113,18 +114,21 @@ class Listener:
     """Calls `changed` after each announcement, and once after each connecting. Runs on the loop."""
 
     def __init__(
-        self, address: Callable[[], str], changed: Callable[[], Awaitable[None]], channel: str = CHANNEL
+        self,
+        address: Callable[[], str],
+        changed: Callable[[], Awaitable[None]],
+        channel: str = CHANNEL,
+        restarts: MutableMapping[str, int] | None = None,
     ) -> None:
         self._address, self._changed, self._channel = address, changed, channel
+        self._restarts: MutableMapping[str, int] = {} if restarts is None else restarts
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name=self._channel)
+        self._task = supervise(self._channel, self._run, self._restarts)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
 
     async def _run(self) -> None:
         wait_s = 0.2
@@ -141,5 +145,6 @@ class Listener:
                         await self._changed()
             except Exception as error:
                 log.warning("no news on %s, trying again in %.1f s: %s", self._channel, wait_s, error)
+            self._restarts[self._channel] = self._restarts.get(self._channel, 0) + 1
             await asyncio.sleep(wait_s)
             wait_s = min(30.0, wait_s * 2)
