@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.sync.client import connect
 
 from prosem.errors import ConflictError, InputError, NotFoundError, ProsemError
 from prosem.tables import Tables
@@ -140,3 +142,22 @@ def test_all_or_none_over_http(server: str) -> None:
         assert rows("transact_a") == []
         again = http.post("/v1/events", json={"events": [{"table": "transact_a", "op": "truncate"}]}).json()
         assert again["count"] == 0
+
+
+def test_transactions_of_several_tables_over_a_publisher_stream(server: str) -> None:
+    names = ("stream_a", "stream_b")
+    for name in names:
+        assert httpx.post(server + "/v1/tables", json=definition(name), trust_env=False).status_code in (
+            200,
+            201,
+        )
+    with connect("ws" + server.removeprefix("http") + "/v1/publish", proxy=None) as socket:
+        both = [{"table": name, "op": "upsert", "row": {"k": 1, "x": 1}} for name in names]
+        missing = {"table": names[0], "op": "delete", "key": {"k": 9}}
+        for tag, events in enumerate((both, [both[0], missing], [*both, {"op": "insert", "row": {"k": 2}}])):
+            socket.send(json.dumps({"events": events, "tag": tag}))
+        answers = [json.loads(socket.recv(20)) for _ in range(3)]
+    assert [answer["tag"] for answer in answers] == [0, 1, 2]
+    assert answers[0]["last_seq"] == answers[0]["first_seq"] + 1
+    assert (answers[1]["error"]["status"], answers[1]["error"]["errors"][0]["at"]) == (409, "/events/1")
+    assert (answers[2]["error"]["status"], answers[2]["error"]["errors"][0]["at"]) == (422, "/events/2/table")
