@@ -242,9 +242,7 @@ async def _begin(made: Server, caller: Caller, message: Any) -> tuple[Any, Any] 
         if frame.get("op") == "authenticate":
             return None  # by a client that need not have
         tag = frame.get("tag")
-        if not isinstance(frame.get("table"), str):
-            raise InputError("expected the name of a table", "/table")
-        command = c.Publish(frame["table"], _events(frame), scope=caller.scope)
+        command = _command(frame, caller)
         made.keys.usage.spend(caller, len(command.events))
         while True:
             try:
@@ -255,6 +253,15 @@ async def _begin(made: Server, caller: Caller, message: Any) -> tuple[Any, Any] 
                 await asyncio.sleep(0.02)
     except ProsemError as error:
         return tag, error
+
+
+def _command(frame: JsonObject, caller: Caller) -> c.Publish | c.Transact:
+    """Events of one table, or, without "table", events that name their tables, as in POST /v1/events."""
+    if "table" not in frame:
+        return c.Transact(_events(frame), scope=caller.scope)
+    if not isinstance(frame["table"], str):
+        raise InputError("expected the name of a table", "/table")
+    return c.Publish(frame["table"], _events(frame), scope=caller.scope)
 
 
 async def _send_answers(socket: WebSocket, answers: asyncio.Queue[tuple[Any, Any] | None]) -> None:
