@@ -132,6 +132,33 @@ def test_a_broker_whose_lease_is_over_leaves_the_network() -> None:
     assert 2 not in meter.events, "nobody asks for it any more"
 
 
+def test_leases_that_are_over_directly_below_the_server() -> None:
+    net = network({}, ttl=10.0)
+    memory, root = net.memory, net.root
+    assert isinstance(root, StageRoot)
+    for broker in ("b0", "b1"):
+        memory.crash(broker)
+    while memory.now < 60.0:
+        memory.tick()
+        memory.run(memory.now + 5.0)
+    assert root.lost == ["b0", "b1"]
+    assert not root.parents
+
+
+def test_the_caller_may_remove_a_broker_whose_lease_is_over() -> None:
+    expired: list[str] = []
+    root = StageRoot("server", {"ttl": 10, "expired": expired.append})
+    for broker in ("a", "b"):
+        list(root.join(broker, "server"))
+    for now in (0.0, 31.0, 32.0):
+        list(root.tick(now))
+    assert expired == ["a", "b"], "once, not at every tick"
+    assert root.parents.keys() == {"a", "b"}
+    kept, _ = root.lose("a", {})
+    assert not kept
+    assert root.parents.keys() == {"b"}
+
+
 def test_a_subscription_to_a_type_gets_its_subtypes() -> None:
     space, told = Space(1, 0, False), []
     net = make_simulated(

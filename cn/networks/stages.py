@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -127,7 +127,7 @@ class StageNode(TreeNode):
         ttl: float | None = self.options.get("ttl")
         if ttl is None:
             return
-        for child in self.children:
+        for child in [*self.children]:  # one whose lease is over is taken out meanwhile
             if self._heard.get(child, -1.0) < 0.0:
                 self._heard[child] = now
             elif now - self._heard[child] > EXPIRES * ttl:
@@ -174,11 +174,14 @@ class StageRoot(StageNode, TreeRoot):
     """Each stage filters on fewer attributes than the one below it, so that tables near the server are small.
 
     It loses by what weak filters let through: a message may travel to the last stage but one before it is dropped.
+    Option: `expired(broker)`, called when a lease is over; the caller then removes the broker. Without it the broker and all
+    below it leave the network at once.
     """
 
     def __init__(self, name: str, options: Options | None = None) -> None:
         super().__init__(name, options)
-        self.lost: list[str] = []  # brokers whose lease is over; they have left the network
+        self.lost: list[str] = []  # brokers whose lease is over
+        self._report_expired: Callable[[str], None] | None = self.options.get("expired")
         self.places_found: dict[int, str] = {}
         self._sought = 0
 
@@ -206,6 +209,9 @@ class StageRoot(StageNode, TreeRoot):
         if broker not in self.parents:
             return ()
         self.lost.append(broker)
+        if self._report_expired is not None:
+            self._report_expired(broker)
+            return ()
         return self.leave(broker)
 
 

@@ -13,6 +13,7 @@ import logging
 import re
 import secrets
 import time
+from functools import partial
 from typing import Any
 
 from cn import frames as cn_frames
@@ -81,16 +82,20 @@ class Membership:
             self._watching = asyncio.get_running_loop().create_task(self._watch())
 
     def make_root(self) -> Root:
-        return self._scheme.root(SERVER, {**self._options, "forgotten": self._forgotten})
+        """The root calls `forgotten` when a broker asks for a content that is no longer in memory, `expired` when a lease of
+        the network itself is over: the broker joins again, and is replayed from the log."""
+        forgotten = partial(self._drop_later, why="it asks for a content that the server has forgotten")
+        expired = partial(self._drop_later, why="its lease in the network is over")
+        return self._scheme.root(SERVER, {**self._options, "forgotten": forgotten, "expired": expired})
 
-    def _forgotten(self, node: str) -> None:
-        """A broker asks for a content that is no longer in memory: the log tells it all when it has joined again."""
-        asyncio.get_running_loop().call_soon(self._drop_later, node)
+    def _drop_later(self, node: str, why: str) -> None:
+        """Remove a broker after the step of the root that is being carried out."""
+        asyncio.get_running_loop().call_soon(self._drop_node, node, why)
 
-    def _drop_later(self, node: str) -> None:
+    def _drop_node(self, node: str, why: str) -> None:
         member = self._dispatcher.members.get(node)
         if member is not None:
-            self._drop(member, "it asks for a content that the server has forgotten")
+            self._drop(member, why)
 
     async def _open(self) -> None:
         """Make the stream of a new epoch, however long NATS takes to answer."""
