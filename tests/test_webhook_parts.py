@@ -55,8 +55,18 @@ NEAR = [
     "::ffff:10.0.0.1",
 ]
 NEVER = ["169.254.169.254", "fe80::1", "0.0.0.0", "::", "224.0.0.1", "ff02::1", "255.255.255.255"]
-TRICKY = ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "64:ff9b::e000:1"]
-FAR = ["93.184.215.14", "2606:4700:4700::1111", "::ffff:93.184.215.14"]
+TRICKY = [
+    "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "64:ff9b::e000:1",
+    "192.0.0.8", "192.0.0.170", "192.0.0.9", "192.88.99.1", "100.64.0.1", "198.18.0.1", "192.0.2.1", "240.0.0.1",
+    "fec0::1", "feff::1", "fe80::1%lo", "2606:4700:4700::1111%lo",
+    "::127.0.0.1", "::10.0.0.1", "::93.184.215.14",  # IPv4-compatible
+    "::ffff:0:127.0.0.1", "::ffff:0:10.0.0.1", "::ffff:0:93.184.215.14",  # IPv4-translated
+    "64:ff9b:1::7f00:1", "64:ff9b:1::5db8:d70e", "64:ff9b::7f00:1", "64:ff9b::a00:1", "64:ff9b::c000:8",
+    "2001:0:7f00:1::", "2001:0:4136:e378:8000:63bf:80ff:fffe", "2002:7f00:1::", "2002:a00:1::1",
+    "2001:db8::1", "3fff::1", "100::1", "5f00::1", "2001:10::1", "4000::1", "::ffff:100.64.0.1",
+]  # fmt: skip
+WRITTEN = ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "localhost"]
+FAR = ["93.184.215.14", "2606:4700:4700::1111", "::ffff:93.184.215.14", "64:ff9b::5db8:d70e", "192.0.1.1"]
 
 
 @pytest.mark.parametrize("host", NEAR)
@@ -70,6 +80,11 @@ def test_near_addresses_are_for_servers_of_this_machine_alone(host: str) -> None
 def test_some_addresses_are_never_reached_by_default(host: str) -> None:
     assert not reached(host)
     assert not reached(host, is_local=True)
+
+
+@pytest.mark.parametrize("host", WRITTEN)
+def test_other_notations_of_an_address_are_checked_like_it(host: str) -> None:
+    assert not reached(host)
 
 
 @pytest.mark.parametrize("host", FAR)

@@ -19,7 +19,27 @@ from prosem.errors import SetupError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 PUBLIC = "public"
+_NETWORK = ipaddress.ip_network
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# `ipaddress.is_global` changes with the patch release of Python and knows no embedded addresses; these are IANA's registries
+# of special-purpose addresses. What is global within an assignment to the IETF (192.0.0.9, 2001:1::1) receives no webhooks.
+_SPECIAL_IPV4 = [
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+    *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+]
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")  # all else in IPv6 is special, reserved or embeds IPv4
+_SPECIAL_IPV6 = [
+    "2001::/23",
+    "2001:db8::/32",
+    "2002::/16",
+    "3fff::/20",
+]  # 2001::/32 is Teredo, 2002::/16 6to4
+_SPECIAL: list[Network] = [_NETWORK(text) for text in (*_SPECIAL_IPV4, *_SPECIAL_IPV6)]
+_NEAR: list[Network] = [
+    _NETWORK(text)
+    for text in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7")
+]
 _RESOLVERS = 32  # a name that is slow to resolve holds one, and its webhook alone waits
 
 
@@ -27,44 +47,40 @@ class UnreachableError(Exception):
     """The host has no address, or none that webhooks may reach."""
 
 
-def embedded(address: Address) -> list[Address]:
-    """The address, and those that it stands for.
+def embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address leads to (IPv4-mapped, or translated by NAT64), else the address itself.
 
-    >>> [str(each) for each in embedded(ipaddress.ip_address("::ffff:10.0.0.1"))]
-    ['::ffff:a00:1', '10.0.0.1']
-    >>> [str(each) for each in embedded(ipaddress.ip_address("64:ff9b::7f00:1"))]
-    ['64:ff9b::7f00:1', '127.0.0.1']
+    >>> [str(embedded(ipaddress.ip_address(text))) for text in ("::ffff:10.0.0.1", "64:ff9b::7f00:1", "::1")]
+    ['10.0.0.1', '127.0.0.1', '::1']
     """
-    found: list[Address] = [address]
     if isinstance(address, ipaddress.IPv6Address):
-        found += [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
         if address in _NAT64:
-            found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return found
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address, and all it stands for, is one of the Internet.
+    """Whether the address, or the IPv4 address that it leads to, is a global unicast address of no special purpose.
 
-    >>> [is_public(ipaddress.ip_address(text)) for text in ("93.184.215.14", "10.0.0.1", "169.254.169.254", "2002:7f00:1::")]
+    >>> [is_public(ipaddress.ip_address(text)) for text in ("93.184.215.14", "10.0.0.1", "169.254.169.254", "::127.0.0.1")]
     [True, False, False, False]
     """
-    within = embedded(address)[1:] or [address]
-    return all(each.is_global and not each.is_multicast for each in within)
+    target = embedded(address)
+    if isinstance(target, ipaddress.IPv6Address) and target not in _GLOBAL_UNICAST:
+        return False
+    return not any(target in network for network in _SPECIAL)
 
 
 def is_near(address: Address) -> bool:
-    """Whether it is this machine's or of a private network, but none that every machine has for itself.
+    """Whether it is an address of this machine or of a private network; link-local addresses are neither.
 
     >>> [is_near(ipaddress.ip_address(text)) for text in ("127.0.0.1", "10.0.0.1", "169.254.169.254", "0.0.0.0", "8.8.8.8")]
     [True, True, False, False, False]
     """
-    within = embedded(address)[1:] or [address]
-    return all(
-        each.is_loopback
-        or (each.is_private and not (each.is_link_local or each.is_unspecified or each.is_reserved))
-        for each in within
-    )
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return any((mapped or address) in network for network in _NEAR)
 
 
 class Targets:
@@ -108,7 +124,7 @@ class Targets:
         )
 
     def allows(self, address: Address) -> bool:
-        if any(each in network for network in self._networks for each in embedded(address)):
+        if any(each in network for network in self._networks for each in (address, embedded(address))):
             return True
         return (self._public and is_public(address)) or (
             self._is_default and is_near(address) and self._is_local()
@@ -118,6 +134,10 @@ class Targets:
         """An address of the host that may be reached. UnreachableError says why there is none."""
         try:
             found: list[Address] = [ipaddress.ip_address(host)]
+            if "%" in host:
+                raise UnreachableError(
+                    f"{host} names a network interface of the server; leave the part from % out"
+                )
         except ValueError:
             found = await self._look_up(host, port)
         if not self.trusts(host):
