@@ -44,7 +44,9 @@ class Gate:
             state = scope.setdefault("state", {})
             state["token"] = token
             try:
-                state["caller"] = await self._keys.caller(token)
+                caller = state["caller"] = await self._keys.caller(token)
+                if caller.is_service and scope["type"] == "http":
+                    check_of_service(scope["path"])
                 if self._keys.is_open:
                     check_local(scope)
             except UnauthorizedError as error:
@@ -93,6 +95,12 @@ def check_local(scope: Scope) -> None:
         raise ForbiddenError(
             "without keys this server is for this machine alone: make a key with prosem keys create"
         )
+
+
+def check_of_service(path: str) -> None:
+    """ForbiddenError for what is a tenant's: a key of the role metrics or broker reaches nothing of it."""
+    if path not in ("/metrics", "/v1/whoami", "/v1/network") and not path.startswith("/v1/network/"):
+        raise ForbiddenError("a key of the role metrics or broker alone reaches /metrics or /v1/network only")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
@@ -148,6 +156,7 @@ async def attend(
     try:
         caller.check(role)
         with keys.usage.socket(caller, closer(socket)):
+            await keys.caller(socket.state.token)  # a key revoked before the socket was registered
             await serve(caller)
     except ProsemError as error:
         await dismiss(socket, error)

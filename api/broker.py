@@ -29,7 +29,7 @@ from api.settings import BrokerSettings
 from cn.frames import Frame
 from cn.networks.registry import scheme_of
 from cn.transport.nats import Link, NatsMissingError, NatsTransport
-from prosem.access import Caller, Scope
+from prosem.access import Caller, Role, Scope
 from prosem.brokers.dispatcher import Carried
 from prosem.brokers.feed import Feed
 from prosem.brokers.membership import CONTROL, contents_of
@@ -152,7 +152,7 @@ class Broker:
         if answer.status_code in (409, 422):
             raise SetupError(given["detail"])
         if answer.status_code in (401, 403):
-            raise SetupError(f"{given['detail']}; give the broker an admin's key with --api-key")
+            raise SetupError(f"{given['detail']}; give the broker a key of the role broker with --api-key")
         if answer.status_code != 201:
             raise OSError(given.get("detail", answer.text[:200]))
         if given["open"] and not is_loopback(self.settings.host):
@@ -289,7 +289,7 @@ def make_broker_app(made: Broker) -> FastAPI:
 
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
-        caller_of(request).check_operator()
+        caller_of(request).check_service(Role.METRICS)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(made)
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -337,7 +337,9 @@ app.add_typer(keys, name="keys")
 @keys.command("create")
 def keys_create(
     name: Annotated[str, typer.Argument(help="what the key is for")],
-    role: Annotated[list[str], typer.Option(help="admin, publisher or subscriber; may be given again")],
+    role: Annotated[
+        list[str], typer.Option(help="admin, publisher, subscriber, metrics or broker; may be given again")
+    ],
     tenant: Annotated[str, typer.Option(help="whose tables and subscriptions it reaches")] = "default",
     rows: Annotated[
         list[str], typer.Option(help="\"stocks: sector = 'tech'\": the rows of a table that it sees")

@@ -174,7 +174,7 @@ KEY = {
         "roles": {
             "type": "array",
             "minItems": 1,
-            "items": {"enum": ["admin", "publisher", "subscriber"]},
+            "items": {"enum": ["admin", "publisher", "subscriber", "metrics", "broker"]},
         },
         "rows": {"type": "object", "description": "a condition for each table whose rows it may see in part"},
         "limits": {

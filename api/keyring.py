@@ -37,8 +37,10 @@ class Keyring:
         self._revoked: frozenset[int] = frozenset()
 
     def replace(self, keys: Iterable[StoredKey]) -> None:
-        """The keys as they are now; whoever came with one that is revoked is shown the door."""
+        """Take over the keys as they are now. Closes the sockets of revoked keys, and with the first key those without."""
         keys = list(keys)
+        if keys and self.is_open:
+            self.usage.close_all([EVERYBODY.key])
         self._ever = bool(keys)
         self._callers = {key.digest: key.caller for key in keys if key.revoked is None}
         self._revoked = frozenset(key.caller.key for key in keys if key.revoked is not None)

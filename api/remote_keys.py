@@ -30,12 +30,14 @@ class RemoteKeys:
         self._tokens: dict[int, str] = {}  # of keys with sockets
 
     async def caller(self, token: str | None) -> Caller:
-        if token is None and self.is_open:
-            return EVERYBODY
         digest = digest_of(token or "")
         caller, until = self._known.get(digest, (None, 0.0))
         if caller is None or until < time.monotonic():
-            caller = await self._ask(token)
+            try:
+                caller = await self._ask(token)
+            except UnauthorizedError:
+                self._known.pop(digest, None)
+                raise
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
             self._known[digest] = caller, time.monotonic() + HOLDS_S
@@ -50,6 +52,7 @@ class RemoteKeys:
         except (httpx.HTTPError, UnicodeError, ValueError) as error:
             raise RecoveringError("the server does not answer") from error
         if answer.status_code == 401:
+            self.is_open = self.is_open and token is not None
             raise refusal(token)
         if answer.status_code != 200:
             raise RecoveringError(f"the server answers {answer.status_code}; try again after a second")
@@ -63,10 +66,14 @@ class RemoteKeys:
             await asyncio.sleep(HOLDS_S)
             present = self.usage.open_keys()
             self._tokens = {key: token for key, token in self._tokens.items() if key in present}
-            for key, token in list(self._tokens.items()):
+            asked: dict[int, str | None] = dict(self._tokens)
+            if EVERYBODY.key in present:
+                asked[EVERYBODY.key] = None
+            for key, token in asked.items():
                 try:
                     await self._ask(token)
                 except UnauthorizedError:
+                    self._known.pop(digest_of(token or ""), None)
                     self.usage.close_all([key])
                 except RecoveringError:
                     break

@@ -58,6 +58,8 @@ class Settings:
         20_000, "events after which the server looks whether joins should be decomposed another way"
     )  # type: ignore[assignment]
     admin_key: str = setting("", "a key of at least 24 characters that is made an admin's at the start")  # type: ignore[assignment]
+    metrics_key: str = setting("", "the same with the role metrics: for Prometheus")  # type: ignore[assignment]
+    broker_key: str = setting("", "the same with the role broker: for brokers' --api-key")  # type: ignore[assignment]
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
     webhook_hosts: str = setting(
@@ -94,7 +96,7 @@ class BrokerSettings:
     host: str = setting("127.0.0.1", "address to listen on")  # type: ignore[assignment]
     port: int = setting(8081, "port to listen on")  # type: ignore[assignment]
     name: str = setting("", "name in the network, its own for each broker (default: from host and port)")  # type: ignore[assignment]
-    api_key: str = setting("", "an admin's key of the tenant default, if the server needs keys")  # type: ignore[assignment]
+    api_key: str = setting("", "a key of the role broker, if the server needs keys")  # type: ignore[assignment]
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
     nats: str = setting("", "nats://… if this broker reaches NATS by another address than the server")  # type: ignore[assignment]

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from prosem.access import Limits, Predicates, Role, tenant_name
+from prosem.access import SERVICES, Limits, Predicates, Role, tenant_name
 from prosem.columns import check_text
 from prosem.errors import InputError, pointer
+from prosem.model import DEFAULT_TENANT
 from prosem.predicates import read_predicates
 
 _MEMBERS = ("name", "tenant", "roles", "rows", "limits")
@@ -38,7 +39,13 @@ def wanted_key(body: Mapping[str, Any], tenant: str) -> Wanted:
     roles, rows = _roles(body.get("roles")), read_predicates(body.get("rows"))
     if rows and roles != {Role.SUBSCRIBER}:
         raise InputError("a key with row predicates only subscribes: its one role is subscriber", "/roles")
-    return Wanted(name, tenant_name(body.get("tenant", tenant)), roles, rows, _limits(body.get("limits")))
+    tenant = tenant_name(body.get("tenant", tenant))
+    if tenant != DEFAULT_TENANT and roles & SERVICES:
+        known = " and ".join(sorted(SERVICES))
+        raise InputError(
+            f"the roles {known} concern all tenants: their keys are of {DEFAULT_TENANT!r}", "/roles"
+        )
+    return Wanted(name, tenant, roles, rows, _limits(body.get("limits")))
 
 
 def _roles(given: Any) -> frozenset[Role]:

@@ -22,7 +22,7 @@ from optimizer.choose import chooser
 from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from prosem import commands as c
-from prosem.access import WHOLE, Caller, Scope
+from prosem.access import WHOLE, Caller, Role, Scope
 from prosem.edge import Edge
 from prosem.engine import Engine, Outlet
 from prosem.errors import NotFoundError, ProsemError, RecoveringError, SetupError
@@ -35,7 +35,7 @@ from prosem.state import State
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.identity import identity
 from prosem.store.keys import CHANNEL as KEYS_CHANNEL
-from prosem.store.keys import ensure_admin_key, load_keys
+from prosem.store.keys import ensure_key, load_keys
 from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
@@ -169,13 +169,15 @@ class Server:
             partition_size=settings.partition_events,
             cancelled=lambda: self._closing,
         )
-        if settings.admin_key:
-            ensure_admin_key(url, settings.admin_key)
+        for role in (Role.ADMIN, Role.METRICS, Role.BROKER):
+            if chosen := getattr(settings, f"{role}_key"):
+                ensure_key(url, chosen, role)
         self.keys.replace(load_keys(url))
         if self.keys.is_open and not is_loopback(settings.host):
             raise SetupError(
-                f"without keys the server listens on loopback alone, not on {settings.host}: make one with"
-                " prosem keys create, or give --admin-key"
+                f"without keys the server listens on loopback alone, not on {settings.host}: choose a key of"
+                " 24 random characters or more and give it with --admin-key or the variable PROSEM_ADMIN_KEY"
+                " (docker run --env PROSEM_ADMIN_KEY=… prosem), or make one with prosem keys create"
             )
         return url
 

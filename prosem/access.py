@@ -20,11 +20,18 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
 class Role(StrEnum):
-    """What a key may do. An admin may do everything in its tenant."""
+    """What a key may do. An admin may do everything in its tenant; `metrics` and `broker` are roles of services."""
 
     ADMIN = "admin"
     PUBLISHER = "publisher"
     SUBSCRIBER = "subscriber"
+    METRICS = "metrics"
+    BROKER = "broker"
+
+
+SERVICES = frozenset(
+    {Role.METRICS, Role.BROKER}
+)  # they concern all tenants, so their keys are of the tenant `default`
 
 
 class Scope(NamedTuple):
@@ -102,6 +109,31 @@ class Caller:
     def check_operator(self) -> None:
         if not self.is_operator:
             raise ForbiddenError(f"this concerns all tenants: it needs an admin's key of {DEFAULT_TENANT!r}")
+
+    @property
+    def is_service(self) -> bool:
+        """Whether the key is for Prometheus or a broker alone: it reaches nothing of a tenant."""
+        return self.roles <= SERVICES
+
+    def check_service(self, role: Role) -> None:
+        """ForbiddenError unless the caller has this role of a service, or is the operator."""
+        if not self.is_operator and not (role in self.roles and self.tenant == DEFAULT_TENANT):
+            raise ForbiddenError(
+                f"this concerns all tenants: it needs a key of {DEFAULT_TENANT!r} with the role {role} or admin"
+            )
+
+    def check_may_make(self, tenant: str, limits: Limits) -> None:
+        """ForbiddenError for a key that would reach further than the key that makes it."""
+        if tenant != self.tenant and not self.is_operator:
+            raise ForbiddenError(f"this key makes keys of the tenant {self.tenant!r} alone")
+        self.check_sees_all()
+        own, wanted = asdict(self.limits), asdict(limits)
+        for name, most in own.items():
+            if most is not None and (wanted[name] is None or wanted[name] > most):
+                raise ForbiddenError(
+                    f"this key has the limit {name}={most}, and so must a key that it makes: give limits with"
+                    f" {name} of at most {most}"
+                )
 
     def check_sees_all(self) -> None:
         """ForbiddenError for a key with row predicates: the answer would tell of rows that it must not see."""

@@ -76,5 +76,5 @@ def test_a_broker_without_a_key_is_not_let_in(broker: tuple[Keyed, Keyed]) -> No
     made.start(wait=False)
     assert made.process is not None
     assert made.process.wait(60) == 1
-    assert "give the broker an admin's key with --api-key" in made.log
+    assert "give the broker a key of the role broker with --api-key" in made.log
     made.remove()

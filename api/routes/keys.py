@@ -12,7 +12,7 @@ from api.bodies import json_object
 from api.documents import KEY, documented
 from api.wanted import wanted_key
 from prosem.access import Caller, Role
-from prosem.errors import ForbiddenError, NotFoundError
+from prosem.errors import NotFoundError
 from prosem.store.keys import create_key, load_keys, revoke_key
 
 router = APIRouter(prefix="/v1", tags=["keys"])
@@ -44,8 +44,7 @@ async def index(request: Request) -> Response:
 async def create(request: Request) -> Response:
     caller, made = _admin(request), server(request)
     wanted = wanted_key(await json_object(request, _LIMIT_BYTES), caller.tenant)
-    if wanted.tenant != caller.tenant and not caller.is_operator:
-        raise ForbiddenError(f"this key makes keys of the tenant {caller.tenant!r} alone")
+    caller.check_may_make(wanted.tenant, wanted.limits)
     key, stored = await asyncio.to_thread(create_key, made.database, *wanted)
     await made.reload_keys()
     return answer({"secret": key, **stored.shown()}, 201)

@@ -8,6 +8,7 @@ from api.access import caller_of
 from api.answers import answer, server
 from api.bodies import json_object
 from api.documents import JOIN, documented
+from prosem.access import Role
 from prosem.brokers.membership import Membership
 from prosem.errors import ConflictError
 
@@ -16,7 +17,7 @@ _LIMIT_BYTES = 1 << 20
 
 
 def _membership(request: Request) -> Membership:
-    caller_of(request).check_operator()
+    caller_of(request).check_service(Role.BROKER)
     made = server(request)
     _ = made.engine  # 503 while it starts
     if made.deployment is None:
@@ -26,7 +27,7 @@ def _membership(request: Request) -> Membership:
 
 @router.get("", **documented("Brokers and links"))
 async def network(request: Request) -> Response:
-    caller_of(request).check_operator()
+    caller_of(request).check_service(Role.BROKER)
     made = server(request)
     found = made.brokers()
     links = [*made.edge.network.links(), *found["links"]]

@@ -12,6 +12,7 @@ from api.access import caller_of
 from api.answers import answer, server
 from api.documents import documented
 from api.metrics import exposition
+from prosem.access import Role
 from prosem.errors import RecoveringError
 
 router = APIRouter(tags=["operations"])
@@ -87,5 +88,5 @@ async def groups(request: Request) -> Response:
 @router.get("/metrics", **documented("Prometheus metrics"))
 async def metrics(request: Request) -> Response:
     if server(request).keys.is_loaded:  # before that there are only figures of the process
-        caller_of(request).check_operator()
+        caller_of(request).check_service(Role.METRICS)
     return Response(exposition(server(request)), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -131,15 +131,22 @@ async def events(request: Request, id: str) -> StreamingResponse:
     await made.check_known(id, caller, request.state.token)  # 404 before the stream starts
     made.keys.usage.check_room(caller)
     return StreamingResponse(
-        _event_stream(made, caller, id, after),
+        _event_stream(made, caller, request.state.token, id, after),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store"},
     )
 
 
-async def _event_stream(made: Listening, caller: Caller, id: str, after: int | None) -> AsyncIterator[bytes]:
+async def _event_stream(
+    made: Listening, caller: Caller, token: str | None, id: str, after: int | None
+) -> AsyncIterator[bytes]:
     subscriber = made.subscriber(caller.scope)
     with made.keys.usage.socket(caller, subscriber.close), contextlib.closing(subscriber):
+        try:
+            await made.keys.caller(token)  # a key revoked before the stream was registered
+        except ProsemError as error:
+            yield _event(Item("error", id, 0, _encode(error.problem())))
+            return
         subscriber.attach(id, after)
         yield b": connected\n\n"
         while True:

@@ -17,6 +17,7 @@ import psycopg
 
 from prosem.access import Caller, Limits, Predicates, Role
 from prosem.errors import NotFoundError, SetupError
+from prosem.model import DEFAULT_TENANT
 from prosem.wire import decode_exact, encode_exact
 
 CHANNEL = "prosem_keys"
@@ -57,21 +58,24 @@ def create_key(
         return key, _insert(connection, key, name, tenant, roles, rows or {}, limits or Limits())
 
 
-def ensure_admin_key(url: str, key: str) -> None:
-    """Make the key that the operator chose an admin's of the tenant `default`, unless it is known."""
+def ensure_key(url: str, key: str, role: Role) -> None:
+    """Make the key that the operator chose for this role one of the tenant `default`, unless it is known."""
+    option = f"--{role}-key"
     if len(key) < SHORTEST:
-        raise SetupError(f"the admin key is too short: choose at least {SHORTEST} random characters")
+        raise SetupError(f"{option} is too short: choose at least {SHORTEST} random characters")
     with _connect(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [int.from_bytes(digest_of(key)[:7])])
         row = connection.execute(
-            "SELECT revoked FROM prosem.api_key WHERE digest = %s", [digest_of(key)]
+            "SELECT revoked, tenant, roles FROM prosem.api_key WHERE digest = %s", [digest_of(key)]
         ).fetchone()
         if row is None:
-            _insert(
-                connection, key, "admin key of the settings", "default", frozenset({Role.ADMIN}), {}, Limits()
-            )
+            name = f"{role} key of the settings"
+            _insert(connection, key, name, DEFAULT_TENANT, frozenset({role}), {}, Limits())
         elif row[0] is not None:
-            raise SetupError("the admin key of the settings was revoked: choose another")
+            raise SetupError(f"the key of {option} was revoked: choose another")
+        elif row[1] != DEFAULT_TENANT or role not in row[2]:
+            had = f"the key of {option} is already one of the tenant {row[1]!r} with the role {', '.join(row[2])}"
+            raise SetupError(f"{had}: choose another")
 
 
 def load_keys(url: str) -> list[StoredKey]:
