@@ -61,6 +61,7 @@ class Server:
         self._writer: Writer | None = None
         self._engine: Engine | None = None
         self._retained_after = 0
+        self._has_served = False
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
         self.store: ReplayStore | None = None
@@ -194,10 +195,24 @@ class Server:
         await self.webhooks.review()
 
     def _recover(self) -> State:
+        """The state from PostgreSQL. The one before is collected first: memory never holds two."""
+        gc.unfreeze()
+        gc.collect()
         assert self._writer is not None
         url = self._revive() or self._writer.url
         if not self._writer.is_open():
             self._writer.reconnect(url=url)
+        gc.disable()  # nothing becomes garbage while the state grows
+        try:
+            state = self._build_state(url)
+        finally:
+            gc.enable()
+        self._has_served = True
+        gc.collect()
+        gc.freeze()  # what was recovered stays: no later collection need look at it
+        return state
+
+    def _build_state(self, url: str) -> State:
         state = State(
             chooser(self.settings.plan, self.settings.estimator_entries, self.settings.measure_percent / 100),
             self.metrics,
@@ -209,13 +224,9 @@ class Server:
         )
         statistics = load_statistics(url, self.settings.measurements // 10)
         state.group_store.event_shares = statistics.shares  # spaces are opened by them
-        self._retained_after = recover(
-            url, state, log.info, restart=self._engine is None or self._engine.state is None
-        )
+        self._retained_after = recover(url, state, log.info, restart=not self._has_served)
         state.chooser.weigh(Weights.of(statistics.weights))
         state.execute(self._adoption(state, statistics))
-        gc.collect()
-        gc.freeze()  # what was recovered stays: no later collection need look at it
         return state
 
     def _adoption(self, state: State, statistics: Statistics) -> c.Adopt:
@@ -231,13 +242,12 @@ class Server:
         """Take the active run over if it is another one; events go on meanwhile."""
         while not self.is_ready:
             await asyncio.sleep(0.1)
-        store, state = self.store, self.state
+        store, present = self.store, self.state.statistics
         assert store is not None
-        present = None if state.statistics is None else state.statistics["run"]
-        if await asyncio.to_thread(active_run, store.url) == present:
+        if await asyncio.to_thread(active_run, store.url) == (None if present is None else present["run"]):
             return
         statistics = await asyncio.to_thread(load_statistics, store.url, 0)
-        await self.call(await asyncio.to_thread(self._adoption, state, statistics))
+        await self.call(await asyncio.to_thread(self._adoption, self.state, statistics))
         log.info("statistics: run %s is in force", None if statistics.run is None else statistics.run["run"])
 
     def _revive(self) -> str | None:
@@ -308,7 +318,7 @@ class Server:
         """For reading sizes; answers go through `call`."""
         state = self.engine.state
         if state is None:
-            raise SetupError("the server does not serve yet")
+            raise RecoveringError(f"the server does not serve yet: {self.problem}")
         return state
 
     def submit(self, command: c.Command, parent: str = "") -> Future[Any]:

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from traceback import clear_frames
 from typing import Any, Protocol
 
 from prosem import commands as c
@@ -186,7 +187,8 @@ class Engine:
                     journey.error = error.detail
             except Exception as error:
                 log.exception("a command failed in a way it should not: %r", type(command).__name__)
-                self._failure = error  # the state may be half changed: rebuild it
+                clear_frames(error.__traceback__)  # their locals refer to the state, which must go
+                self._failure = RuntimeError(repr(error))  # the state may be half changed: rebuild it
                 replies.append((future, CommitError(f"internal error: {error!r}; nothing was applied")))
                 return
             if journey is not None:
@@ -206,13 +208,14 @@ class Engine:
         self._rebuild()
 
     def _rebuild(self) -> None:
-        wait_s = 0.2
+        is_start, wait_s = self.state is None, 0.2
+        self.state = None  # released before the next one is built: there is never memory for two
         while not self._closing:
             try:
                 self.state = self._recover()
                 break
             except ProsemError as error:
-                if not self.ready and self.state is None and error.code == "setup":
+                if is_start and error.code == "setup":
                     self.problem = error.detail
                     raise
                 self.problem = error.detail

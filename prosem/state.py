@@ -46,7 +46,7 @@ class State(Present):
             c.Forget: subscribing.forget,
             c.Result: subscribing.result,
             c.Attach: subscribing.attach,
-            c.Inspect: lambda command: command.look(self),
+            c.Inspect: self.inspect,
             c.Weigh: self.weigh,
             c.Adopt: self.adopt,
         }
@@ -54,6 +54,9 @@ class State(Present):
     def execute(self, command: c.Command) -> Any:
         """Carry a command out in the present batch; raises without having changed anything."""
         return self._handlers[type(command)](command)
+
+    def inspect(self, command: c.Inspect) -> Any:
+        return command.look(self)
 
     def begin(self) -> Batch:
         """Close the present batch and start another."""
