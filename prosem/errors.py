@@ -4,7 +4,8 @@
     ├── InputError                  422  bad-input            a value, a name or a shape is wrong
     │   ├── MalformedError          400  malformed            the body is no JSON, or not of the expected kind
     │   ├── LanguageError           422  bad-sql              with line, column and a highlight
-    │   └── TooLargeError           413  too-large            a limit of the configuration
+    │   ├── TooLargeError           413  too-large            a limit of the configuration
+    │   └── RefusedError            422  refused              PostgreSQL does not take what the request holds
     ├── UnauthorizedError           401  unauthorized         no key, or one that is not known
     ├── ForbiddenError              403  forbidden            the key has not the role for it
     ├── NotFoundError               404  not-found
@@ -13,7 +14,8 @@
     │   ├── LimitError              429  limit                a limit of the key
     │   └── BusyError               503  busy                 too much waits
     │       ├── RecoveringError     503  recovering           indexes are being rebuilt
-    │       └── CommitError         503  commit-failed        PostgreSQL refused a batch; nothing of it was applied
+    │       ├── CommitError         503  commit-failed        PostgreSQL refused a batch; nothing of it was applied
+    │       └── ResourceError       503  no-resources         PostgreSQL cannot write (a full disk); reads go on
     └── SetupError                  500  setup                the installation: wrong schema, taken database, no PostgreSQL
 
 A code never changes its meaning; `docs/errors.md` explains each one and a test compares the two.
@@ -64,6 +66,12 @@ class MalformedError(InputError):
 
 class TooLargeError(InputError):
     code, status, title = "too-large", 413, "The request is too large"
+
+
+class RefusedError(InputError):
+    """`detail` has PostgreSQL's own words."""
+
+    code, status, title = "refused", 422, "The database does not take the request"
 
 
 class LanguageError(InputError):
@@ -127,6 +135,10 @@ class RecoveringError(BusyError):
 
 class CommitError(BusyError):
     code, title = "commit-failed", "The database refused the transaction"
+
+
+class ResourceError(BusyError):
+    code, title = "no-resources", "The database cannot write"
 
 
 class SetupError(ProsemError):

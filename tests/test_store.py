@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.columns import column_type
-from prosem.errors import CommitError
+from prosem.errors import RefusedError
 from prosem.model import Column, Key, Row, Table
 from prosem.store import recovery
 from prosem.store.log import Counters, Writer, WriteSet
@@ -153,7 +153,7 @@ def test_text_compares_by_code_point_and_not_null_holds(url: str, writer: Writer
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT k FROM tenant_default.t ORDER BY k").fetchall()
     assert "".join(key for (key,) in found) == "AZabä"
-    with pytest.raises(CommitError, match="not-null"):
+    with pytest.raises(RefusedError, match="not-null"):
         put(writer, table, {("x",): ("x", None)})
 
 

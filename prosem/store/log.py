@@ -9,6 +9,8 @@ a batch of one by the fsync.
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
 from collections.abc import Callable
 
@@ -18,8 +20,10 @@ from psycopg import sql
 
 from prosem.errors import CommitError, SetupError
 from prosem.store import catalog, schema
+from prosem.store.flushing import flush_all
 from prosem.store.packing import Packed, PackedDumper
 from prosem.store.partitions import Connection, Partitions
+from prosem.store.refusal import refusal
 from prosem.store.told import LAST_PART, told
 from prosem.store.writeset import Counters, WriteSet, commands, history
 
@@ -28,6 +32,7 @@ __all__ = ["IDEMPOTENCY_S", "PARTITION_SIZE", "Counters", "InjectedFault", "Writ
 PARTITION_SIZE = 1_000_000
 IDEMPOTENCY_S = 24 * 3600
 _PAUSE_S = 0.1
+_CANCEL_S = 5.0  # that a cancelled statement has to end
 _HOPELESS = ("authentication failed", "does not exist", "no pg_hba.conf entry")
 # The session writes by key only: a plan made while a table was empty must not scan it when it is large.
 _SESSION = (
@@ -56,6 +61,8 @@ class Writer:
         self._batches = 0
         self._measurements: int | None = None  # written since the last trim; None: nobody knows
         self._rows: dict[int, catalog.RowStatements] = {}
+        self.busy_since: float | None = None
+        """while a batch is written: when its last statement was sent (monotonic)"""
 
     # -- the session -----------------------------------------------------------------------------------------
     @classmethod
@@ -117,26 +124,73 @@ class Writer:
 
     # -- writing ---------------------------------------------------------------------------------------------
     def write(self, batch: WriteSet) -> None:
-        """Commit the batch, or raise CommitError with nothing of it applied."""
+        """Commit the batch, or raise with nothing of it applied: RefusedError for its data, ResourceError while
+        nothing can be written, else CommitError."""
         if batch.is_empty():
             return
         connection = self._require()
         try:
-            if self._partitions.needs(batch.last_seq):
-                self._partitions.extend(connection, batch.last_seq)
-            statements = commands(batch, self._rows)
-            lasting = batch.created is None and batch.dropped is None
-            # psycopg forgets its prepared statements after a DROP, cleanly only outside a pipeline.
-            with connection.pipeline() if lasting else contextlib.nullcontext():
-                for text, parameters in statements:
-                    connection.execute(text, parameters, prepare=lasting)
-                self._count_down()
-                connection.commit()
+            self._send(connection, batch)
         except psycopg.Error as error:
             self._settle(error)
+        finally:
+            self.busy_since = None
         self._batches += 1
         if self._measurements is not None:
             self._measurements += len(batch.measurements)
+
+    def probe(self, batch: WriteSet) -> None:
+        """Write the batch in a transaction that is rolled back; raises as `write` would."""
+        connection = self._require()
+        try:
+            try:
+                self._send(connection, batch, is_trial=True)
+            finally:
+                self.busy_since = None
+                self._rows.clear()  # a table that was made in the trial is not there
+                if not connection.closed:
+                    connection.rollback()
+        except psycopg.Error as error:
+            raise refusal(error) from error
+
+    def _send(self, connection: Connection, batch: WriteSet, *, is_trial: bool = False) -> None:
+        """All statements of the batch in a transaction, which is committed unless this is a trial."""
+        self.busy_since = time.monotonic()
+        if self._partitions.needs(batch.last_seq):
+            self._partitions.extend(connection, batch.last_seq)
+        lasting = batch.created is None and batch.dropped is None
+        # psycopg forgets its prepared statements after a DROP, cleanly only outside a pipeline.
+        with connection.pipeline() if lasting else contextlib.nullcontext():
+            for text, parameters in commands(batch, self._rows):
+                connection.execute(text, parameters, prepare=lasting)
+                flush_all(connection)
+                self.busy_since = time.monotonic()
+            if is_trial:
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                return
+            self._count_down()
+            connection.commit()
+
+    def abort(self) -> None:
+        """End a commit that makes no progress; the thread that waits for it gets an error.
+
+        Called from another thread. First the statement is cancelled, which frees a backend that waits for a lock;
+        if that does not help, the session is broken.
+        """
+        connection, since = self._connection, self.busy_since
+        if connection is None or connection.closed or since is None:
+            return
+        with contextlib.suppress(psycopg.Error, OSError):
+            connection.cancel_safe(timeout=_CANCEL_S)
+        deadline = time.monotonic() + _CANCEL_S
+        while self.busy_since == since and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        if self.busy_since == since:
+            with (
+                contextlib.suppress(psycopg.Error, OSError),
+                socket.socket(fileno=os.dup(connection.fileno())) as link,
+            ):
+                link.shutdown(socket.SHUT_RDWR)
 
     def _count_down(self) -> None:
         if self.fail_after is not None:
@@ -162,7 +216,7 @@ class Writer:
             if self._batches == expected:
                 self._batches -= 1  # `write` counts it
                 return
-        raise CommitError(f"PostgreSQL refused the batch: {error}") from error
+        raise refusal(error) from error
 
     def _require(self) -> Connection:
         if self._connection is None:

@@ -1,12 +1,13 @@
 """What a batch changes, and the statements that write it.
 
-Every list becomes one statement with one array a column, whatever its length.
+Every list becomes one statement with one array a column; the lists of a large batch become several, of about
+`PIECE_BYTES` each.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 
 from prosem.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table
 from prosem.store import catalog
+from prosem.store.flushing import PIECE_BYTES
 from prosem.store.packing import Packed, pack
 
 
@@ -70,6 +72,14 @@ class WriteSet:
     created: Table | None = None
     dropped: Table | None = None
     counters: Counters | None = None
+    size_bytes: int = 0
+    """about how much it is; 0: not known"""
+
+    def rows_in_a_piece(self, count: int) -> int:
+        """Into how long pieces a list of so many rows is cut."""
+        if self.size_bytes <= PIECE_BYTES:
+            return max(1, count)
+        return max(1, count * PIECE_BYTES // self.size_bytes)
 
     def is_empty(self) -> bool:
         """Whether there is nothing to write (a `last_seq` alone is nothing)."""
@@ -162,6 +172,7 @@ _UPDATES = (
     b" FROM unnest($1::bigint[], $2::json[], $3::boolean[], $4::json[]) AS v(sid, params, active, frozen)"
     b" WHERE s.sid = v.sid"
 )
+_UNUSED = b"DELETE FROM prosem.statement s USING unnest($1::integer[]) AS v(id) WHERE s.id = v.id"
 _DELETED = b"DELETE FROM prosem.subscription s USING unnest($1::bigint[]) AS v(sid) WHERE s.sid = v.sid"
 _FORGOTTEN = b"DELETE FROM prosem.history h USING unnest($1::bigint[]) AS v(sid) WHERE h.sid = v.sid"
 _UNTOLD = (
@@ -179,89 +190,78 @@ _STATE = (
 )
 
 
-def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> list[Command]:
-    """The statements of a batch, all values packed; `known` keeps the statements of the tables seen so far.
+def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> Iterator[Command]:
+    """The statements of a batch, packed one by one; `known` keeps the statements of the tables seen so far.
 
     Deletions come before insertions: an id that was given up may be taken again in the same batch.
     """
-    made: list[Command] = []
-    if batch.created is not None:
-        definition = msgspec.json.encode(batch.created.definition()).decode()
-        made += [(statement.as_bytes(), []) for statement in catalog.create(batch.created)]
-        made.append(
-            (
-                _CATALOG,
-                [batch.created.id, batch.created.tenant, batch.created.name, definition, batch.last_seq],
-            )
-        )
-    if batch.dropped is not None:
-        made.append((catalog.drop(batch.dropped).as_bytes(), []))
-        made.append((b"DELETE FROM prosem.tenant_table WHERE id = $1", [batch.dropped.id]))
-        owned = [batch.dropped.name, batch.dropped.tenant]
-        made.append((b"DELETE FROM prosem.group_ WHERE $1 = ANY(tables) AND tenant = $2", owned))
-        known.pop(batch.dropped.id, None)
+    yield from _schema_commands(batch, known)
     for table_id, rows in batch.rows.items():
-        made += _row_commands(batch.tables[table_id], rows, known)
+        yield from _row_commands(batch, batch.tables[table_id], rows, known)
     for g in batch.groups:
         notify = None if g.sample_notify is None else msgspec.json.encode(g.sample_notify).decode()
-        values = [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify, g.tenant]
-        made.append((_GROUP, values))
+        yield _GROUP, [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify, g.tenant]
     if batch.unused_statements:
-        unused = pack("integer", batch.unused_statements)
-        made.append(
-            (
-                b"DELETE FROM prosem.statement s USING unnest($1::integer[]) AS v(id) WHERE s.id = v.id",
-                [unused],
-            )
-        )
+        yield _UNUSED, [pack("integer", batch.unused_statements)]
     unused_ids = set(batch.unused_statements)
     if new := [statement for statement in batch.statements if statement.id not in unused_ids]:
-        made.append(_STATEMENTS([_statement(statement) for statement in new]))
+        yield _STATEMENTS([_statement(statement) for statement in new])
     if batch.deleted:
-        made.append((_DELETED, [pack("bigint", batch.deleted)]))
-        made.append((_FORGOTTEN, [pack("bigint", batch.deleted)]))
+        yield _DELETED, [pack("bigint", batch.deleted)]
+        yield _FORGOTTEN, [pack("bigint", batch.deleted)]
     dead = set(batch.deleted)
-    if fresh := [row for row in batch.subscriptions if row[0] not in dead]:
-        made.append(_SUBSCRIPTIONS(fresh))
+    yield from _inserted(batch, _SUBSCRIPTIONS, [row for row in batch.subscriptions if row[0] not in dead])
     if batch.updates:
         changes = [(sid, *change) for sid, change in batch.updates.items()]
-        made.append((_UPDATES, _columns(["bigint", "json", "boolean", "json"], changes)))
-    lists: list[tuple[_Insertion, Sequence[tuple[Any, ...]]]] = [
-        (_HISTORY, [row for row in batch.history if row[0] not in dead]),
-        (_EVENTS, batch.events),
-        (_MESSAGES, batch.messages),
-    ]
-    for insertion, added in lists:
-        if added:
-            made.append(insertion(added))
-    made += _item_commands(batch.items)
+        yield _UPDATES, _columns(["bigint", "json", "boolean", "json"], changes)
+    yield from _inserted(batch, _HISTORY, [row for row in batch.history if row[0] not in dead])
+    yield from _inserted(batch, _EVENTS, batch.events)
+    yield from _inserted(batch, _MESSAGES, batch.messages)
+    yield from _item_commands(batch.items)
     if batch.idempotency:
-        made.append(_IDEMPOTENCY(list({row[0]: row for row in batch.idempotency}.values())))
+        yield _IDEMPOTENCY(list({row[0]: row for row in batch.idempotency}.values()))
     if batch.weights is not None:
-        made.append(_WEIGHTS(list(batch.weights.items())))
+        yield _WEIGHTS(list(batch.weights.items()))
     if batch.measurements:
         measured = [(*row[:4], f"{{{','.join(map(str, row[4]))}}}", *row[5:]) for row in batch.measurements]
-        made.append((_MEASUREMENTS, _columns(list(_MEASURED.values()), measured)))
+        yield _MEASUREMENTS, _columns(list(_MEASURED.values()), measured)
     counters = batch.counters or Counters()
-    following = [counters.table, counters.group, counters.statement, counters.sid]
-    made.append((_STATE, [batch.last_seq, *following]))
-    return made
+    yield _STATE, [batch.last_seq, counters.table, counters.group, counters.statement, counters.sid]
+
+
+def _schema_commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> Iterator[Command]:
+    made, gone = batch.created, batch.dropped
+    if made is not None:
+        for statement in catalog.create(made):
+            yield statement.as_bytes(), []
+        definition = msgspec.json.encode(made.definition()).decode()
+        yield _CATALOG, [made.id, made.tenant, made.name, definition, batch.last_seq]
+    if gone is not None:
+        yield catalog.drop(gone).as_bytes(), []
+        yield b"DELETE FROM prosem.tenant_table WHERE id = $1", [gone.id]
+        yield b"DELETE FROM prosem.group_ WHERE $1 = ANY(tables) AND tenant = $2", [gone.name, gone.tenant]
+        known.pop(gone.id, None)
+
+
+def _inserted(batch: WriteSet, insertion: _Insertion, rows: Sequence[tuple[Any, ...]]) -> Iterator[Command]:
+    length = batch.rows_in_a_piece(len(rows))
+    for start in range(0, len(rows), length):
+        yield insertion(rows[start : start + length])
 
 
 def _row_commands(
-    table: Table, rows: dict[Key, Row | None], known: dict[int, catalog.RowStatements]
-) -> list[Command]:
+    batch: WriteSet, table: Table, rows: dict[Key, Row | None], known: dict[int, catalog.RowStatements]
+) -> Iterator[Command]:
     statements = known.get(table.id)
     if statements is None:
         statements = known[table.id] = catalog.row_statements(table)
     kept = [row for row in rows.values() if row is not None]
     gone = [key for key, row in rows.items() if row is None]
-    made: list[Command] = []
-    if gone:
-        made.append((statements.delete, list(statements.pack_keys(gone))))
-    if kept:
-        made.append((statements.upsert, list(statements.pack_rows(kept))))
-    return made
+    length = batch.rows_in_a_piece(len(rows))
+    for start in range(0, len(gone), length):
+        yield statements.delete, list(statements.pack_keys(gone[start : start + length]))
+    for start in range(0, len(kept), length):
+        yield statements.upsert, list(statements.pack_rows(kept[start : start + length]))
 
 
 def _item_commands(items: dict[tuple[int, bytes], bytes | None]) -> list[Command]:
