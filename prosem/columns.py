@@ -24,6 +24,9 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from typing import Any
 
+from prosem.jsonb import read_jsonb
+from prosem.texts import check_text as check_text
+
 Value = Any  # int, float, Decimal, str, bool, date, datetime, bytes, a JSON value, or None
 Code = int | str
 
@@ -156,14 +159,6 @@ def _read_text(value: Any) -> str:
     return value
 
 
-def check_text(value: str) -> None:
-    """PostgreSQL holds no NUL character and no half of a surrogate pair."""
-    if "\0" in value:
-        raise ValueError("a text cannot hold the NUL character")
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise ValueError("a text cannot hold half of a surrogate pair")
-
-
 def _read_date(value: Any) -> date:
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
         try:
@@ -190,37 +185,6 @@ def _read_bytes(value: Any) -> bytes:
         except (binascii.Error, ValueError):
             pass
     raise ValueError(f"expected base64, got {_show(value)}")
-
-
-def _read_json(value: Any) -> Any:
-    """A JSON value as PostgreSQL's jsonb keeps it; iterative, so that no depth can exhaust the stack."""
-    if isinstance(value, Decimal):
-        return _plain_number(value)
-    if isinstance(value, str):
-        check_text(value)
-    if not isinstance(value, dict | list):
-        return value
-    todo: list[Any] = [value]
-    while todo:
-        node = todo.pop()
-        items = list(node.items()) if isinstance(node, dict) else list(enumerate(node))
-        for at, child in items:
-            if isinstance(at, str):
-                check_text(at)
-            if isinstance(child, Decimal):
-                node[at] = _plain_number(child)
-            elif isinstance(child, str):
-                check_text(child)
-            elif isinstance(child, dict | list):
-                todo.append(child)
-    return value
-
-
-def _plain_number(value: Decimal) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{_show(value)} is not a finite number")
-    return number
 
 
 def _show(value: Any) -> str:
@@ -325,7 +289,7 @@ _SIMPLE = {
     "text": ColumnType("text", _read_text, lambda v: v + _EXACT, _read_text, int64=False),
     "date": ColumnType("date", _read_date, date.toordinal, _date_constant),
     "timestamptz": ColumnType("timestamptz", _read_timestamp, _timestamp_code, _timestamp_constant),
-    "jsonb": ColumnType("jsonb", _read_json, None, _no_constant, int64=False),
+    "jsonb": ColumnType("jsonb", read_jsonb, None, _no_constant, int64=False),
     "bytea": ColumnType("bytea", _read_bytes, lambda v: v.hex() + _EXACT, _bytes_constant, int64=False),
 }
 
