@@ -57,6 +57,9 @@ class Settings:
     look_events: int = setting(
         20_000, "events after which the server looks whether joins should be decomposed another way"
     )  # type: ignore[assignment]
+    ephemeral_s: int = setting(
+        60, 'seconds after which a subscription with "durable": false that was never streamed ends'
+    )  # type: ignore[assignment]
     admin_key: str = setting("", "a key of at least 24 characters that is made an admin's at the start")  # type: ignore[assignment]
     metrics_key: str = setting("", "the same with the role metrics: for Prometheus")  # type: ignore[assignment]
     broker_key: str = setting("", "the same with the role broker: for brokers' --api-key")  # type: ignore[assignment]

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from api.deployment import Deployment
+from api.expiry import Expiry
 from api.keyring import Keyring, is_loopback
 from api.settings import Settings
 from api.tracing import tracer
@@ -73,6 +74,7 @@ class Server:
         self._listeners: list[Listener] = []
         self.keys = Keyring()
         self.webhooks = self._make_webhooks()
+        self._expiry = Expiry(settings.ephemeral_s, self._unstreamed, self.call, self._forget_again)
         self.deployment: Deployment | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
@@ -119,6 +121,7 @@ class Server:
             for listener in self._listeners:
                 listener.start()
             self.webhooks.start(lambda: self.is_ready)
+            self._expiry.start()
         except ProsemError as error:
             self.failure = error.detail
             log.error("cannot start: %s", error.detail)
@@ -221,6 +224,7 @@ class Server:
             self.settings.plan,
             self.settings.look_events,
             None if self.deployment is None else self.deployment.dispatcher.traffic,
+            self.settings.ephemeral_s,
         )
         statistics = load_statistics(url, self.settings.measurements // 10)
         state.group_store.event_shares = statistics.shares  # spaces are opened by them
@@ -275,6 +279,7 @@ class Server:
             await asyncio.gather(self._starting, return_exceptions=True)
         for listener in self._listeners:
             await listener.close()
+        await self._expiry.close()
         await self.webhooks.close()
         if self._engine is not None:
             await asyncio.to_thread(self._engine.close)
@@ -359,4 +364,14 @@ class Server:
             future = self.submit(c.Forget(sid))
             future.add_done_callback(lambda done: done.exception())
         except ProsemError as error:
-            log.warning("the ephemeral subscription %d stays until the next start: %s", sid, error)
+            log.info("the ephemeral subscription %d is ended later: %s", sid, error.detail)
+            self._expiry.refused(sid)
+
+    def _forget_again(self, sid: int) -> None:
+        if not self.edge.hosts(sid):
+            self.edge.orphan(sid)
+
+    def _unstreamed(self) -> int:
+        """Ephemeral subscriptions that have had no stream yet."""
+        state = None if self._engine is None else self._engine.state
+        return len(state.unstreamed) if state is not None and self.is_ready else 0

@@ -96,6 +96,11 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Expire:
+    """Delete ephemeral subscriptions that no stream was attached to in time; True if there may be more of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     id: str
     scope: Scope = WHOLE
@@ -157,6 +162,7 @@ Command = (
     | Patch
     | Delete
     | Forget
+    | Expire
     | Result
     | Attach
     | Inspect

@@ -18,6 +18,7 @@ from prosem.registry import Registry
 from prosem.tables import Tables
 from prosem.traffic import Traffic
 from prosem.types.base import LOGGED_ONLY, RETOLD, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space
+from prosem.unstreamed import LIFETIME_S, Unstreamed
 from prosem.wire import decode_exact, pack
 
 
@@ -37,6 +38,7 @@ class Present:
         plan: str = "auto",
         look_events: int = 20_000,
         traffic: Traffic | None = None,
+        ephemeral_s: float = LIFETIME_S,
     ) -> None:
         self.chooser, self.metrics, self.traffic = chooser, metrics, traffic
         self.statistics: JsonObject | None = None  # the run that is in force
@@ -46,6 +48,7 @@ class Present:
         self.next_table = 1
         self.table_store = Tables()
         self.registry = Registry()
+        self.unstreamed = Unstreamed(ephemeral_s)
         self.marks = Marks(self.registry)
         self.group_store = Groups(self.table_store, lambda sid: self.place(sid)[2], max_boxes, plan)
         self.group_store.on_close = chooser.forget

@@ -44,6 +44,7 @@ class State(Present):
             c.Patch: subscribing.patch,
             c.Delete: subscribing.delete,
             c.Forget: subscribing.forget,
+            c.Expire: subscribing.expire,
             c.Result: subscribing.result,
             c.Attach: subscribing.attach,
             c.Inspect: self.inspect,
@@ -104,7 +105,8 @@ class State(Present):
 
     def drop_table(self, command: c.DropTable) -> None:
         table = known_table(self.tables(command.scope.tenant), command.name)
-        count = self.group_store.users(table)
+        unstreamed = self.subscribing.unstreamed_users(table)
+        count = self.group_store.users(table) - len(unstreamed)
         if count:
             raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
         heirs = [heir.name for heir in self.table_store.heirs(table)]
@@ -112,6 +114,7 @@ class State(Present):
             raise ConflictError(
                 f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first"
             )
+        self.subscribing.end(unstreamed)
         self.group_store.forget(table)
         self.table_store.drop(table)
         self.batch.writes.dropped = table

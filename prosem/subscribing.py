@@ -11,7 +11,7 @@ from prosem.language import resolve
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.marks import Unmarked
-from prosem.model import DEFAULT_TENANT, JsonObject
+from prosem.model import DEFAULT_TENANT, JsonObject, Table
 from prosem.predicates import check_given, restricted
 from prosem.present import Present
 from prosem.store.recovery import StoredSubscription
@@ -19,6 +19,7 @@ from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, StatefulFo
 from prosem.wire import decode, decode_exact, encode, encode_exact
 
 MAX_ID_LENGTH = 200
+EXPIRED_AT_ONCE = 1_000  # events wait meanwhile
 
 
 class Subscribing:
@@ -64,6 +65,8 @@ class Subscribing:
             )
             writes.subscriptions.append((*values, command.scope.tenant, command.scope.key))
             ids.append(id)
+        if not command.durable:
+            self._present.unstreamed.add(sids)
         space.add(sids, bounds)
         if isinstance(space, MarkedSpace):
             self._marks.created(self._present.batch, self._present.seq, sids, form, space)
@@ -140,7 +143,25 @@ class Subscribing:
         if self._registry.exists(command.sid):
             self._delete(command.sid)
 
+    def expire(self, command: c.Expire) -> bool:
+        due = self._present.unstreamed.due(EXPIRED_AT_ONCE)
+        self.end(due)
+        return len(due) == EXPIRED_AT_ONCE
+
+    def unstreamed_users(self, table: Table) -> list[int]:
+        """Ephemeral subscriptions without a stream that see the table's rows: they do not keep it from being dropped."""
+        names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
+        groups = self._present.groups
+        using = {id for id, one in groups.items() if one.tenant == table.tenant and names & {*one.tables}}
+        return [sid for sid in self._present.unstreamed if self._registry.group(sid) in using]
+
+    def end(self, sids: Sequence[int]) -> None:
+        for sid in sids:
+            self._delete(sid)
+        self._present.batch.weight += len(sids)
+
     def _delete(self, sid: int) -> None:
+        self._present.unstreamed.discard(sid)
         _, space, bound = self._present.place(sid)
         if self._registry.frozen(sid) is None:
             space.remove(sid, bound)
@@ -154,6 +175,7 @@ class Subscribing:
 
     def result(self, command: c.Result) -> JsonObject:
         sid = self._known(command.id, command.scope)
+        self._present.unstreamed.renew(sid)
         return {
             "id": command.id,
             "seq": self._present.seq,
@@ -162,6 +184,7 @@ class Subscribing:
 
     def attach(self, command: c.Attach) -> None:
         sid = self._known(command.id, command.scope)
+        self._present.unstreamed.discard(sid)  # from now on the edge reports when its last stream is gone
         form, space, bound = self._present.place(sid)
         frozen = self._registry.frozen(sid)
         oldest = max(self._registry.created(sid), self._present.retained_after())
@@ -191,6 +214,7 @@ class Subscribing:
     def patch(self, command: c.Patch) -> JsonObject:
         """Move the point, suspend or resume; a change of the answer takes a seq of its own."""
         sid = self._known(command.id, command.scope)
+        self._present.unstreamed.renew(sid)
         form, space, bound = self._present.place(sid)
         params, moved = self._registry.params(sid), bound
         if command.params is not None:
@@ -265,6 +289,8 @@ class Subscribing:
             kept = None if active else frozen or b"{}"
             scope = WHOLE if tenant == DEFAULT_TENANT and not key else Scope(tenant, key)
             self._registry.put(sid, id, group, statement, params, created, durable, kept, scope)
+            if not durable:
+                self._present.unstreamed.add([sid])  # streams that there were attach again
             self._groups.join(group, statement, 1)
             if active:
                 form = self._groups.form(statement)
