@@ -18,9 +18,10 @@ import msgspec
 from fastapi import Request, WebSocket
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.bodies import decode
+from api.frames import admit
 from api.keyring import Keys, is_loopback
 from api.problems import response
+from api.staged import decode
 from prosem.access import Caller, Role
 from prosem.errors import ForbiddenError, ProsemError, RecoveringError, TooLargeError, UnauthorizedError
 
@@ -125,6 +126,8 @@ def caller_of(request: Request) -> Caller:
 async def admitted(socket: WebSocket, keys: Keys) -> Caller | None:
     """Accept a socket; one that came without a key says it in its first frame. None: it was refused and closed."""
     caller: Caller | None = socket.state.caller
+    if caller is not None:
+        admit(socket)
     await socket.accept()
     if caller is not None:
         return caller
@@ -135,7 +138,9 @@ async def admitted(socket: WebSocket, keys: Keys) -> Caller | None:
         if not isinstance(token, str):
             raise UnauthorizedError('the first frame must be {"op": "authenticate", "key": …}')
         socket.state.token = token
-        return await keys.caller(token)
+        caller = await keys.caller(token)
+        admit(socket)
+        return caller
     except TimeoutError:
         error: ProsemError = UnauthorizedError("no key came")
     except ProsemError as refused:

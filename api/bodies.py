@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 from fastapi import Request
 
-from prosem.errors import InputError, MalformedError, TooLargeError
-from prosem.wire import decode_exact
+from api.staged import decode_large
+from prosem.errors import InputError, TooLargeError
 
-
-def decode(text: bytes | str) -> Any:
-    """JSON as Python values; numbers with a fraction or an exponent as exact decimals."""
-    try:
-        return decode_exact(text)
-    except RecursionError:
-        raise MalformedError("the JSON is nested too deeply") from None
-    except (msgspec.DecodeError, ValueError, ArithmeticError) as error:
-        raise MalformedError(f"the body is not valid JSON: {error}") from None
+MAX_LINE_BYTES = 16 << 20  # of NDJSON
 
 
 def body_limit(request: Request) -> int:
@@ -47,7 +38,7 @@ def _size(limit_bytes: int) -> str:
 
 
 async def json_object(request: Request, limit_bytes: int) -> dict[str, Any]:
-    value = decode(await body(request, limit_bytes))
+    value = await decode_large(await body(request, limit_bytes))
     if not isinstance(value, dict):
         raise InputError("expected a JSON object", "")
     return value
@@ -55,12 +46,17 @@ async def json_object(request: Request, limit_bytes: int) -> dict[str, Any]:
 
 async def lines(request: Request, limit_bytes: int) -> AsyncIterator[list[bytes]]:
     """The complete lines of a body as they arrive; memory holds one line and one network chunk."""
-    rest = b""
+    most = min(limit_bytes, MAX_LINE_BYTES)
+    rest: list[bytes] = []  # of a line that goes on; joined once, when it ends
+    size = 0
     async for part in request.stream():
-        *whole, rest = (rest + part).split(b"\n")
-        if len(rest) > limit_bytes:
-            raise TooLargeError(f"a line is longer than {_size(limit_bytes)}")
+        first, *whole = part.split(b"\n")
+        rest.append(first)
+        size += len(first)
+        if size > most:
+            raise TooLargeError(f"a line is longer than {_size(most)}; send such an event as JSON")
         if whole:
-            yield whole
-    if rest:
-        yield [rest]
+            yield [b"".join(rest), *whole[:-1]]
+            rest, size = [whole[-1]], len(whole[-1])
+    if size:
+        yield [b"".join(rest)]

@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from api.frames import admit
 from api.problems import response
 from prosem.errors import BusyError
 
@@ -109,6 +110,7 @@ class Forwarder:
             back = asyncio.create_task(_back(upstream, socket))
             with contextlib.suppress(ConnectionClosed):
                 while (message := await socket.receive())["type"] != "websocket.disconnect":
+                    admit(socket)  # of the first frame the server judges, within its own limit
                     text = message.get("text")
                     await upstream.send(message["bytes"] if text is None else text)
             back.cancel()

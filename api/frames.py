@@ -4,6 +4,9 @@ The usual way costs a task switch, a validation and a system call a frame. A bat
 so the protocol is given an ASGI extension: `{"type": "websocket.send", "frames": [bytes, …]}` writes all of them, each as a
 text frame of its own (RFC 6455 §5: unmasked, not fragmented), in one call to the transport. Elsewhere, and with
 compression on, frames go one by one.
+
+The protocol also bounds what a socket can cost. Until `admit` is called its first message may have `FIRST_FRAME_BYTES`, and
+nothing after it is read. One that does not answer a ping is aborted: a close would wait for bytes that are never read.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from fastapi import WebSocket
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 from websockets.http11 import Request
 
 EXTENSION = "prosem.frames"
+ADMISSION = "prosem.admission"
 _MAX_WRITE_BYTES = 1 << 18
+FIRST_FRAME_BYTES = 16 << 10
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -35,22 +42,95 @@ def text_frame(payload: bytes) -> bytes:
 
 
 class FrameProtocol(WebSocketsSansIOProtocol):
-    """Uvicorn's protocol with the extension."""
+    """Uvicorn's protocol with the extensions."""
+
+    _is_admitted = False
+    _unsent = 0  # bytes that waited when the last ping was sent
 
     def handle_connect(self, event: Request) -> None:
+        self.conn.max_message_size = FIRST_FRAME_BYTES
         super().handle_connect(event)
         scope = getattr(self, "scope", None)
-        if scope is not None and not self.conn.extensions:
-            cast(Any, scope)["extensions"][EXTENSION] = {}
+        if scope is not None:
+            cast(Any, scope)["extensions"][ADMISSION] = {"admit": self.admit}
+            if not self.conn.extensions:
+                cast(Any, scope)["extensions"][EXTENSION] = {}
+
+    # -- before authentication -----------------------------------------------------------------------------------
+    def admit(self) -> None:
+        """The caller is known: messages of the full size, one after the other."""
+        if not self._is_admitted:
+            self._is_admitted = True
+            self.conn.max_message_size = self.config.ws_max_size
+            self._resume()
+
+    def _resume(self) -> None:
+        if self.read_paused and self.queue.empty() and not self.transport.is_closing():
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    def send_receive_event_to_app(self) -> None:
+        super().send_receive_event_to_app()
+        self.conn.max_message_size = (
+            self.config.ws_max_size
+        )  # of the next one, which is not read before `admit`
+
+    async def receive(self) -> Any:
+        if self._is_admitted:
+            return await super().receive()
+        return await self.queue.get()
+
+    # -- sockets that are not read -------------------------------------------------------------------------------
+    def send_keepalive_ping(self) -> None:
+        self._unsent = self.transport.get_write_buffer_size()
+        super().send_keepalive_ping()
+
+    def keepalive_timeout(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if (
+            unsent < self._unsent and self.ping_timeout is not None
+        ):  # it reads, but has not come to the ping yet
+            self._unsent = unsent
+            self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
+            return
+        super().keepalive_timeout()
+        self._abort_later(0 if unsent else self.close_timeout)
+
+    def handle_close(self, event: Frame) -> None:
+        super().handle_close(event)
+        self._abort_later(self.close_timeout)
+
+    def handle_parser_exception(self) -> None:
+        super().handle_parser_exception()
+        self._abort_later(self.close_timeout)
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        self._abort_later(self.close_timeout)
+
+    def _abort_later(self, wait_s: float) -> None:
+        """End the connection whether or not the client reads what is left."""
+        self.loop.call_later(wait_s, self.transport.abort)
 
     async def send(self, message: Any) -> None:
         frames = message.get("frames")
         if frames is None:
             await super().send(message)
+            if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+                self.handshake_complete = True  # refused; else uvicorn logs that it never was
             return
         await self.writable.wait()
+        if self.disconnected:
+            raise ClientDisconnected()
         if not self.close_sent and not self.transport.is_closing():
             self.transport.write(b"".join(map(text_frame, frames)))
+
+
+def admit(socket: WebSocket) -> None:
+    """Lift the limits of a socket whose caller is not known yet."""
+    found = socket.scope.get("extensions", {}).get(ADMISSION)
+    if found is not None:
+        found["admit"]()
 
 
 async def send_all(socket: WebSocket, payloads: Iterable[bytes]) -> None:

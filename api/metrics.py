@@ -10,18 +10,19 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 if TYPE_CHECKING:
+    from api.connections import Limits
     from api.wiring import Server  # a broker, which has metrics too, needs no more of a server
 
 
-def exposition(made: Server) -> bytes:
+def exposition(made: Server, limits: Limits | None = None) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Reader(made))
+    registry.register(_Reader(made, limits))
     return generate_latest(registry)
 
 
 class _Reader:
-    def __init__(self, made: Server) -> None:
-        self._made = made
+    def __init__(self, made: Server, limits: Limits | None) -> None:
+        self._made, self._limits = made, limits
 
     def collect(self) -> Iterator[Metric]:
         made, metrics = self._made, self._made.metrics
@@ -32,6 +33,11 @@ class _Reader:
         )
         yield _gauge(
             "prosem_process_peak_memory_bytes", "most memory the process has used", usage.ru_maxrss * 1024
+        )
+        yield _counter(
+            "prosem_connections_refused",
+            "connections refused because the process has too many open files",
+            0 if self._limits is None else self._limits.refused,
         )
         yield _counter("prosem_events", "events committed or about to be", metrics.events)
         yield _counter("prosem_commits", "transactions committed", metrics.commits)

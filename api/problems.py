@@ -9,6 +9,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from prosem.errors import BusyError, InputError, LimitError, ProsemError, UnauthorizedError, pointer
 
@@ -42,6 +43,10 @@ def install(app: FastAPI) -> None:
         return Response(
             msgspec.json.encode(document), error.status_code, error.headers, "application/problem+json"
         )
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # the connection is closed, the response goes nowhere
 
     @app.exception_handler(Exception)
     async def unknown(request: Request, error: Exception) -> Response:

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from api.app import make_app
 from api.broker import Broker, make_broker_app
+from api.connections import LimitedHttp, Limits
 from api.frames import FrameProtocol
 from api.logs import configure_logging
 from api.settings import BrokerSettings, Settings
@@ -97,17 +98,23 @@ def check_tls(certificate: str, key: str) -> None:
 
 def config(app: FastAPI, settings: Settings | BrokerSettings) -> uvicorn.Config:
     check_tls(settings.tls_certificate, settings.tls_key)
+    app.state.limits = Limits(
+        settings.max_header_kb << 10,
+        settings.header_timeout_s,
+        settings.body_timeout_s,
+        settings.write_timeout_s,
+    )
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         log_config=None,
         access_log=False,
+        http=LimitedHttp,
         ws=FrameProtocol,
         ws_max_size=settings.max_body_mb << 20,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=3,
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,
-        h11_max_incomplete_event_size=1 << 18,
     )

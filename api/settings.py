@@ -42,6 +42,10 @@ class Settings:
     max_backlog: int = setting(50_000, "events that may wait before publishers are answered 503")  # type: ignore[assignment]
     max_batch: int = setting(2_000, "events of one transaction at the most")  # type: ignore[assignment]
     max_body_mb: int = setting(64, "largest JSON body in MiB (NDJSON bodies have no limit)")  # type: ignore[assignment]
+    max_header_kb: int = setting(64, "largest request line with its headers in KiB")  # type: ignore[assignment]
+    header_timeout_s: int = setting(10, "seconds within which the headers of a request must be complete")  # type: ignore[assignment]
+    body_timeout_s: int = setting(30, "seconds that a request's body may pause")  # type: ignore[assignment]
+    write_timeout_s: int = setting(40, "seconds without progress after which a response is broken off")  # type: ignore[assignment]
     max_batch_rows: int = setting(100_000, "most subscriptions of one batch request")  # type: ignore[assignment]
     queue: int = setting(
         10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
@@ -107,5 +111,9 @@ class BrokerSettings:
         10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
     )  # type: ignore[assignment]
     max_body_mb: int = setting(64, "largest frame of a socket in MiB")  # type: ignore[assignment]
+    max_header_kb: int = setting(64, "largest request line with its headers in KiB")  # type: ignore[assignment]
+    header_timeout_s: int = setting(10, "seconds within which the headers of a request must be complete")  # type: ignore[assignment]
+    body_timeout_s: int = setting(30, "seconds that a request's body may pause")  # type: ignore[assignment]
+    write_timeout_s: int = setting(40, "seconds without progress after which a response is broken off")  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
     log_format: str = setting("text", "text for people, json for a log collector: one object a line")  # type: ignore[assignment]

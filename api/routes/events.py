@@ -13,8 +13,9 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 
 from api.access import Disconnected, attend, caller_of, received
 from api.answers import answer, server
-from api.bodies import body, body_limit, decode, lines
+from api.bodies import body, body_limit, lines
 from api.documents import EVENTS, TRANSACTION, documented
+from api.staged import decode, decode_large
 from api.wiring import Server
 from prosem import commands as c
 from prosem.access import Caller, Role
@@ -33,15 +34,19 @@ async def publish(request: Request, table: str) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
     key = _hashed(request.headers.get("idempotency-key"), caller.tenant)
-    async with _alone(made, key):
-        stored = await _stored(made, key)
-        if stored is not None and stored[1]:
-            return answer(stored[0])
-        if request.headers.get("content-type", "").split(";")[0].strip().lower() == "application/x-ndjson":
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() == "application/x-ndjson":
+        async with _alone(made, key):
+            stored = await _stored(made, key)
+            if stored is not None and stored[1]:
+                return answer(stored[0])
             known_table(made.state.tables(caller.tenant), table)
             feed = Feed(made, caller, table, key, stored[0] if stored else None)
             return await _ndjson(feed, request)
-        given = decode(await body(request, body_limit(request)))
+    given = await decode_large(await body(request, body_limit(request)))
+    async with _alone(made, key):  # not before the body is complete: it may never be
+        stored = await _stored(made, key)
+        if stored is not None and stored[1]:
+            return answer(stored[0])
         idempotency = c.Idempotency(key) if key else None
         command = c.Publish(table, _events(given), idempotency, scope=caller.scope)
         made.keys.usage.spend(caller, len(command.events))
@@ -53,11 +58,11 @@ async def transact(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
     key = _hashed(request.headers.get("idempotency-key"), caller.tenant)
-    async with _alone(made, key):
+    given = await decode_large(await body(request, body_limit(request)))
+    async with _alone(made, key):  # not before the body is complete: it may never be
         stored = await _stored(made, key)
         if stored is not None:
             return answer(stored[0])
-        given = decode(await body(request, body_limit(request)))
         command = c.Transact(_events(given), c.Idempotency(key) if key else None, caller.scope)
         made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
@@ -236,7 +241,7 @@ async def _begin(made: Server, caller: Caller, message: Any) -> tuple[Any, Any] 
     """Put one frame's events into the order; a future, or the error that stops it. None: there is nothing to answer."""
     tag = None
     try:
-        frame = decode(received(message, caller.limits.frame_bytes))
+        frame = await decode_large(received(message, caller.limits.frame_bytes))
         if not isinstance(frame, dict):
             raise InputError('expected a frame like {"table": …, "events": […]}', "")
         if frame.get("op") == "authenticate":

@@ -89,4 +89,5 @@ async def groups(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     if server(request).keys.is_loaded:  # before that there are only figures of the process
         caller_of(request).check_service(Role.METRICS)
-    return Response(exposition(server(request)), media_type="text/plain; version=0.0.4; charset=utf-8")
+    text = exposition(server(request), getattr(request.app.state, "limits", None))
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Request, WebSocket
 from starlette.responses import StreamingResponse
 
 from api.access import Disconnected, attend, caller_of, received
-from api.bodies import decode
 from api.documents import documented
 from api.frames import send_all
 from api.keyring import Keys
+from api.staged import decode_large
 from prosem.access import Caller, Role, Scope
 from prosem.errors import InputError, ProsemError
 from prosem.subscriber import Item, Subscriber
@@ -62,7 +62,7 @@ async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
                 await asyncio.sleep(0.05)
             message = await socket.receive()
             try:
-                _handle(subscriber, decode(received(message, caller.limits.frame_bytes)))
+                _handle(subscriber, await decode_large(received(message, caller.limits.frame_bytes)))
             except ProsemError as error:
                 subscriber.error(error)
     except Disconnected:

@@ -22,6 +22,7 @@ from prosem.language.syntax import Query
 from prosem.model import JsonObject
 from prosem.store.replay import ListedSubscription
 from prosem.subscribing import MAX_ID_LENGTH
+from prosem.turn import Turn
 from prosem.types.registry import TYPES
 
 router = APIRouter(prefix="/v1", tags=["subscriptions"])
@@ -63,7 +64,10 @@ async def subscribe_batch(request: Request) -> Response:
         raise InputError("expected a list with at least one row", "/rows")
     if len(given) > made.settings.max_batch_rows:
         raise TooLargeError(f"a batch has at most {made.settings.max_batch_rows} rows; send several", "/rows")
-    rows = [_row(row, number) for number, row in enumerate(given)]
+    turn, rows = Turn(), []
+    for number, row in enumerate(given):
+        rows.append(_row(row, number))
+        await turn.over()
     durable = body.get("durable", True)
     if not isinstance(durable, bool):
         raise InputError("expected true or false", "/durable")
