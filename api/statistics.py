@@ -36,14 +36,22 @@ def show_runs(url: str) -> int:
 
     with _told(), connect(url) as connection:
         found = list_runs(connection)
-    table = Table("run", "active", "created", "since", "events", "subscriptions", "training", "job")
+    console = Console()
+    if not found:
+        console.print("there are no runs yet: prosem stats refresh makes one")
+        return 0
+    table = Table("run", "", "created", "since", box=None, padding=(0, 1, 0, 0))
+    for name in ("events", "subscriptions", "training"):
+        table.add_column(name, justify="right")
     for run in found:
         counts = [f"{run.rows.get(name, 0):,}" for name in ("event_log", "subscription", "training")]
         since = f"{run.since:%Y-%m-%d %H:%M}" if run.since else "the start"
         created = f"{run.created:%Y-%m-%d %H:%M}"
-        table.add_row(str(run.id), "yes" if run.active else "", created, since, *counts, run.job)
-    console = Console()
-    console.print(table if found else "there are no runs yet: prosem stats refresh makes one")
+        table.add_row(str(run.id), "*" if run.active else "", created, since, *counts)
+    console.print(table)
+    for run in found:
+        if run.active:
+            console.print(f"* active: {run.job}", markup=False, highlight=False)
     return 0
 
 

@@ -120,11 +120,14 @@ def measure(session: Session, url: str, folder: Path, sizes: tuple[int, ...]) ->
 
 
 def _refresh(session: Session, url: str, archive: Path) -> tuple[Outcome, float]:
+    from optimizer.statistics.database import connect, take_lock
     from optimizer.statistics.job import Job, Options
     from optimizer.statistics.progress import Steps
 
     begun = time.perf_counter()
-    done = Job(session, Options(url, str(archive), quiet=True), Steps(quiet=True)).run()
+    with connect(url) as connection:
+        take_lock(connection)
+        done = Job(session, Options(url, str(archive), quiet=True), Steps(quiet=True), connection).run()
     return done, time.perf_counter() - begun
 
 

@@ -47,7 +47,8 @@ class Unstreamed:
         >>> held.due(1), held.due(9), list(held)
         ([2], [2, 3], [2, 3, 1])
         """
-        now, found = self._now(), []
+        now = self._now()
+        found: list[int] = []
         for sid, until in self._until.items():
             if until > now or len(found) == most:
                 break

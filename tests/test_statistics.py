@@ -28,7 +28,7 @@ from bench import spark
 from bench.common import Curve, Report
 from bench.plots import draw
 from optimizer.statistics.archive import Archive
-from optimizer.statistics.database import connect
+from optimizer.statistics.database import connect, take_lock
 from optimizer.statistics.job import TABLES, Job, Options, Outcome
 from optimizer.statistics.joins import semijoin_cost
 from optimizer.statistics.progress import Steps
@@ -75,7 +75,9 @@ class World:
 
     def refresh(self, archive: str = "archive", **options: Any) -> Outcome:
         chosen = Options(self.url, str(self.folder / archive), quiet=True, **options)
-        return Job(self.session, chosen, Steps(quiet=True)).run()
+        with connect(chosen.database) as connection:
+            take_lock(connection)
+            return Job(self.session, chosen, Steps(quiet=True), connection).run()
 
     def ask(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url) as connection:
@@ -372,7 +374,7 @@ def test_runs_are_kept_and_can_be_switched_back_to(world: World, first: Outcome)
 
     assert f"run {newest} is active" in call("use", str(newest)).stdout
     listed = call("list").stdout
-    assert [line for line in listed.splitlines() if " yes " in line and f" {newest} " in line]
+    assert [line for line in listed.splitlines() if line.split()[:2] == [str(newest), "*"]]
     assert "Spark" in listed
     refused = call("use", "123456")
     assert refused.returncode == 1
@@ -437,7 +439,7 @@ def test_an_archive_ahead_of_its_database_is_refused(world: World, first: Outcom
     ahead = world.folder / "ahead" / name / "event_log" / "0-99999999"
     ahead.mkdir(parents=True)
     (ahead / "_SUCCESS").write_bytes(b"")
-    with pytest.raises(StatisticsError, match="give another --archive"):
+    with pytest.raises(StatisticsError, match="restored from a backup: give another folder"):
         world.refresh("ahead")
 
 

@@ -11,13 +11,45 @@ s3a://… works as a local one does.
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from optimizer.statistics import StatisticsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SEGMENT = re.compile(r"(\d+)-(\d+)")
+
+
+def check_folder(folder: str, master: str) -> None:
+    """StatisticsError if a folder of this machine cannot hold the archive: found before Spark starts.
+
+    What is meant by a path without a scheme is Hadoop's to say where it is configured, and on a cluster.
+    """
+    elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "HADOOP_CONF_DIR" in os.environ
+    if elsewhere or _SCHEME.match(folder) or not (master or "local").startswith("local"):
+        return
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except FileExistsError:
+        raise StatisticsError(f"--archive {folder} is a file: give a folder") from None
+    except (OSError, ValueError) as error:
+        wrong = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise StatisticsError(f"--archive {folder} cannot be used: {wrong}") from None
+
+
+def reason(error: Exception) -> str:
+    """The line of a long report that names the error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    named = [line for line in lines if re.match(r"(: )?[\w.]+(Error|Exception)\b.*:", line)]
+    return named[-1].removeprefix(": ") if named else lines[0]
 
 
 class Segment(NamedTuple):
@@ -32,8 +64,20 @@ class Archive:
     """The archive of one database in a folder. One run at a time uses it (the database's advisory lock sees to that)."""
 
     def __init__(self, spark: SparkSession, folder: str, database: str) -> None:
-        self._spark = spark
+        self._spark, self._folder = spark, folder
         self._root = f"{folder.rstrip('/')}/{database}"
+
+    def check(self) -> None:
+        """StatisticsError if the folder cannot be reached or made."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+        try:
+            system, path = self._path(self._root)
+            is_there = system.mkdirs(path)
+        except Py4JError as error:
+            raise StatisticsError(f"--archive {self._folder} cannot be used: {reason(error)}") from error
+        if not is_there:
+            raise StatisticsError(f"--archive {self._folder} cannot be used: its folder cannot be made")
 
     def segments(self, name: str) -> list[Segment]:
         """The complete segments of a table, in order; what is incomplete is removed."""

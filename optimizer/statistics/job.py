@@ -27,8 +27,9 @@ if __name__ == "__main__":  # by spark-submit, which puts only this file's folde
 import psycopg
 
 from optimizer.statistics import StatisticsError
+from optimizer.statistics.archive import check_folder, reason
 from optimizer.statistics.catalog import Catalog, family, key_queries, read_catalog
-from optimizer.statistics.database import connect, take_lock
+from optimizer.statistics.database import Connection, connect, take_lock
 from optimizer.statistics.figures import Collected, Figures
 from optimizer.statistics.joins import SIDE, Frequencies, JoinStatistics, frequencies
 from optimizer.statistics.progress import Steps
@@ -95,21 +96,16 @@ def refresh(options: Options, steps: Steps | None = None) -> Outcome:
     from pyspark.errors import PySparkException
 
     with steps or Steps(options.quiet) as shown, ExitStack() as stack:
-        connect(options.database).close()  # before Spark takes its time
+        connection = stack.enter_context(connect(options.database))
+        take_lock(connection)  # what cannot succeed ends before Spark takes its time
+        check_folder(options.archive, options.master)
         with shown.step("starting Spark"):
             session = stack.enter_context(open_session(options.master))
         shown.say(session.engine)
         try:
-            return Job(session, options, shown).run()
+            return Job(session, options, shown, connection).run()
         except (PySparkException, Py4JError, psycopg.Error) as error:
-            raise StatisticsError(f"the job failed and changed nothing: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """The line of a long report that names the error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b.*:", line)]
-    return named[-1] if named else lines[0]
+            raise StatisticsError(f"the job failed and changed nothing: {reason(error)}") from error
 
 
 @dataclass
@@ -119,6 +115,7 @@ class Job:
     session: Session
     options: Options
     steps: Steps
+    connection: Connection  # it holds the job's lock
     collected: Collected = field(default_factory=Collected)
     counts: dict[str, Any] = field(default_factory=dict)
 
@@ -129,24 +126,21 @@ class Job:
         self.steps.context = self.session.spark.sparkContext
         self._driver = self.options.driver or driver()
         started = time.perf_counter()
-        with connect(self.options.database) as self._connection:
-            take_lock(self._connection)
-            catalog = read_catalog(self._connection)
-            archive = Archive(self.session.spark, self.options.archive, catalog.database)
-            self._archive(archive, catalog)
-            archived = time.perf_counter()
-            kept = self._compute(archive, catalog)
-            computed = time.perf_counter()
-            self.counts["seconds"] = {
-                "archive": round(archived - started, 3), "compute": round(computed - archived, 3)
-            }  # fmt: skip
-            job = f"{self.session.engine}, by {self._driver}"
-            with self.steps.step("writing the run"):
-                self.counts["collected"] = vars(self.collected)
-                run = write_run(
-                    self._connection, job, self.options.since, kept.parts(self.collected), self.counts
-                )
-            kept.release()
+        catalog = read_catalog(self.connection)
+        archive = Archive(self.session.spark, self.options.archive, catalog.database)
+        archive.check()
+        self._archive(archive, catalog)
+        archived = time.perf_counter()
+        kept = self._compute(archive, catalog)
+        computed = time.perf_counter()
+        self.counts["seconds"] = {
+            "archive": round(archived - started, 3), "compute": round(computed - archived, 3)
+        }  # fmt: skip
+        job = f"{self.session.engine}, by {self._driver}"
+        with self.steps.step("writing the run"):
+            self.counts["collected"] = vars(self.collected)
+            run = write_run(self.connection, job, self.options.since, kept.parts(self.collected), self.counts)
+        kept.release()
         return Outcome(run, job, self.counts)
 
     # -- reading ---------------------------------------------------------------------------------------------
@@ -154,8 +148,8 @@ class Job:
         """Only what is new of the logs is read; subscriptions are copied as they are."""
         if archive.upto("event_log") > catalog.last_seq:
             raise StatisticsError(
-                "the archive knows later events than the database, which was probably restored from a backup: "
-                "give another --archive"
+                f"--archive {self.options.archive} knows later events than the database, which was probably "
+                "restored from a backup: give another folder"
             )
         after = max(archive.upto("event_log"), catalog.retained_after)
         measured = max(archive.upto("plan_measurement"), catalog.first_measurement - 1)
@@ -220,7 +214,7 @@ class Job:
         sides = sorted({side for edge in catalog.edges for side in edge})
         if not sides:
             return []
-        queries = key_queries(self._connection, catalog, sides)
+        queries = key_queries(self.connection, catalog, sides)
         keys = frame(self.session.spark, self.options.database, queries, SIDE, self._driver)
         found = {
             row.side: Frequencies(row.keys, row.rows, row.skew)
