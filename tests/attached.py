@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,33 @@ from tests.conftest import CommandProcess
 WAIT_S = 60.0
 
 
+def slot_name() -> str:
+    return "slot_" + uuid.uuid4().hex[:8]
+
+
+def execute(source: str, text: str) -> None:
+    with psycopg.connect(source, autocommit=True) as connection:
+        connection.execute(text)  # type: ignore[call-overload]
+
+
+def wait_for(is_there: Callable[[], bool], what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_there():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.05)
+
+
+def complaint(source: str, server: str, *options: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "api.cli", "attach", source, "--url", server, *options],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
 class Attacher(CommandProcess):
     def __init__(self, source: str, server: str, tables: str, log: Path, *options: str) -> None:
         self.source, self.log = source, log
@@ -27,7 +58,7 @@ class Attacher(CommandProcess):
     @property
     def said(self) -> str:
         """What it has written so far."""
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def start(self, *options: str) -> None:
         self.launch(self.log, "attach", *self.arguments, *options)
@@ -42,11 +73,27 @@ class Attacher(CommandProcess):
             assert time.monotonic() < deadline, self.said[-3000:]
             time.sleep(0.05)
 
+    def ended(self) -> str:
+        """Wait until it has ended by an error; what it has said."""
+        assert self.process is not None
+        assert self.process.wait(WAIT_S) == 1, self.said[-3000:]
+        return self.said
+
     def catch_up(self, *options: str) -> None:
         """Follow until the source's log as of now is applied."""
         self.start("--once", *options)
         assert self.process is not None
         assert self.process.wait(WAIT_S) == 0, self.said[-3000:]
+
+
+def metric(port: int, name: str) -> float | None:
+    """A figure of the metrics that it serves; None while there is none."""
+    try:
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+    except httpx.HTTPError:
+        return None
+    found = [line for line in text.splitlines() if line.startswith(f"prosem_attach_{name}{{")]
+    return float(found[0].rpartition(" ")[2]) if found else None
 
 
 def answer(server: str, query: str) -> Any:

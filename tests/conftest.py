@@ -9,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import hypothesis
+import psycopg
 import pytest
 from prosem_client import Client
 
@@ -159,3 +161,16 @@ def own_server() -> Iterator[ServerProcess]:
     yield made
     if made.process is not None:
         made.remove()
+
+
+@pytest.fixture
+def source(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """A database of the test's own, to be followed."""
+    name = "source_" + uuid.uuid4().hex[:8]
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
+        yield postgres.url.replace("/prosem?", f"/{name}?")
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", [name]
+        )
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import psycopg
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from api.attach.follow import Follower, Progress, StoppedError
+from api.attach.follow import Follower, StoppedError
 from api.attach.pgoutput import written
+from api.attach.progress import Progress
 from api.attach.slot import connect
 from api.attach.source import Source, SourceTable, parse_tables
 from api.attach.target import Target
 from api.logs import configure_logging
 from prosem.errors import SetupError
 
+log = logging.getLogger("prosem.attach")
 LONGEST_PAUSE_S = 10.0
 
 
@@ -62,7 +64,15 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
     """Again and again as long as the source is lost; what is wrong at the first attempt is an error."""
     tables: list[SourceTable] = []
     target: Target | None = None
+    made: list[str] = []
+    follower: Follower | None = None
     again, pause_s = options.again, 0.5
+
+    def waiting(reason: str) -> None:
+        progress.state = f"waiting for the server at {options.server} ({reason})"
+        if stopped.is_set():
+            raise StoppedError("stopped while the server was away")
+
     try:
         while not stopped.is_set():
             try:
@@ -72,16 +82,22 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
                         system = source.check()
                         tables = _tables(source, options)
                         target = Target(options.server, f"{system}/{options.slot}", options.api_key)
-                        target.prepare(tables)
+                        target.waiting = waiting
+                        tables, made = target.prepare(tables)
+                        log.info(
+                            "the source has %s",
+                            ", ".join(f"{name} = {value}" for name, value in source.settings().items()),
+                        )
                     follower = Follower(
                         options.source, source, target, tables, progress, stopped.is_set, options.once
                     )
-                    follower.run(again)
+                    follower.run(again, made)
                     return
             except psycopg.OperationalError as error:
                 if target is None:
                     raise SetupError(f"the source cannot be reached: {str(error).strip()}") from None
-                again = again and progress.state in ("starting", "copying")
+                if follower is not None and follower.is_following:
+                    again, made = False, []
                 pause_s = 0.5 if progress.state == "following" else min(LONGEST_PAUSE_S, pause_s * 2)
                 progress.state, progress.losses = f"waiting: {str(error).strip()}", progress.losses + 1
                 stopped.wait(pause_s)
@@ -120,17 +136,18 @@ def detach(options: Options) -> int:
 def line(progress: Progress) -> str:
     """One line for people.
 
-    >>> line(Progress(state="following", transactions=3, events=7, position=0x16B374D8, lag_bytes=2048))
-    'following: 3 transactions, 7 events, at 0/16B374D8, 2.0 KiB behind'
+    >>> line(Progress(state="following", transactions=3, events=7, position=0x16B374D8, lag_bytes=2048,
+    ...     lag_s=1.25))
+    'following: 3 transactions, 7 events, at 0/16B374D8, 2.0 KiB and 1.2 s behind'
     """
     if progress.state == "copying":
         return f"copying: {progress.rows:,} rows"
     text = (
         f"{progress.state}: {progress.transactions:,} transactions, {progress.events:,} events, "
-        f"at {written(progress.position)}, {_size(progress.lag_bytes)} behind"
+        f"at {written(progress.position)}, {_size(progress.lag_bytes)} and {progress.lag_s:.1f} s behind"
     )
-    if progress.committed is not None and progress.lag_bytes:
-        text += f", last commit {(datetime.now(UTC) - progress.committed).total_seconds():.1f} s ago"
+    if progress.safe_bytes is not None:
+        text += f"; the slot is lost after {_size(max(0, progress.safe_bytes))} more"
     return text
 
 
@@ -177,9 +194,10 @@ class Readings:
     def collect(self) -> Iterator[Metric]:
         progress = self._progress
         following = progress.state == "following"
-        gauges = (
+        gauges: tuple[tuple[str, str, float], ...] = (
             ("following", "1 while the source is followed", int(following)),
             ("slot_lag_bytes", "bytes of the source's log not yet applied", progress.lag_bytes),
+            ("slot_lag_seconds", "age of the oldest transaction not yet applied", progress.lag_s),
             ("slot_kept_bytes", "bytes of its log that the source keeps for the slot", progress.kept_bytes),
             ("position_bytes", "the position in the source's log", progress.position),
         )
@@ -189,6 +207,9 @@ class Readings:
             ("events", "events of those transactions", progress.events),
             ("source_losses", "times that the source was lost", progress.losses),
         )
+        if progress.safe_bytes is not None:
+            text = "bytes of log until the source gives the slot up (max_slot_wal_keep_size)"
+            gauges += (("slot_safe_bytes", text, progress.safe_bytes),)
         for family, measured in ((GaugeMetricFamily, gauges), (CounterMetricFamily, counters)):
             for name, text, value in measured:
                 metric = family(f"prosem_attach_{name}", text, labels=["slot"])

@@ -24,12 +24,23 @@ Cell = str | None | Unchanged
 Cells = tuple[Cell, ...]
 
 
+class Attribute(NamedTuple):
+    """A column of a relation: its type (OID), the type's modifier (-1: none), and whether it identifies the row."""
+
+    name: str
+    type: int
+    modifier: int
+    is_key: bool
+
+
 class Relation(NamedTuple):
     id: int
+    """OID of the table"""
     schema: str
     name: str
-    columns: tuple[tuple[str, int], ...]
-    """name and type (OID)"""
+    identity: str
+    """its replica identity: d (primary key), i (an index), f (the whole row), n (nothing)"""
+    columns: tuple[Attribute, ...]
 
 
 class Begin(NamedTuple):
@@ -157,14 +168,15 @@ class _Reader:
     def relation(self) -> Relation:
         (number,) = self.unpack("!I")
         schema, name = self.name(), self.name()
-        _, count = self.unpack("!BH")
+        identity = self.take("c").decode()
+        (count,) = self.unpack("!H")
         columns = []
         for _ in range(count):
-            self.unpack("!B")
+            (flags,) = self.unpack("!B")
             column = self.name()
-            kind, _ = self.unpack("!Ii")
-            columns.append((column, kind))
-        return Relation(number, schema, name, tuple(columns))
+            kind, modifier = self.unpack("!Ii")
+            columns.append(Attribute(column, kind, modifier, bool(flags & 1)))
+        return Relation(number, schema, name, identity, tuple(columns))
 
     def cells(self) -> Cells:
         (count,) = self.unpack("!H")

@@ -6,7 +6,6 @@ form whatever the source's settings are, so a value from the stream and one from
 
 from __future__ import annotations
 
-import select
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +22,15 @@ from prosem.errors import SetupError
 # How values are written, in every session with the source.
 FORMS = "-c datestyle=ISO -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
 
+# A source that has vanished without a word is noticed within half a minute.
+_LIVELINESS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+
 
 def connect(url: str, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
     """A session with the source, in which each statement is a transaction of its own."""
@@ -33,8 +41,7 @@ def connect(url: str, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
         client_encoding="utf8",
         application_name="prosem attach",
         options=f"{given} {FORMS}".strip(),
-        connect_timeout=10,
-        **options,
+        **{**_LIVELINESS, **options},
     )
 
 
@@ -85,12 +92,12 @@ class Slot:
             raise self._failure(self._link.get_result())
         return frame(bytes(data))
 
-    def wait(self, timeout_s: float) -> None:
-        """Until something arrives."""
-        select.select([self._link.socket], [], [], timeout_s)
+    def fileno(self) -> int:
+        """The socket, to wait for what arrives."""
+        return self._link.socket
 
     def confirm(self, position: int) -> None:
-        """Everything up to this position is safe here."""
+        """Everything up to this position is safe here. The source ends a stream that it hears nothing of for long."""
         self._link.put_copy_data(standing(position, datetime.now(UTC)))
         self._link.flush()
 
@@ -112,4 +119,15 @@ class Slot:
             code is None or code[:2] in (b"08", b"53", b"57") or code == b"55006"
         ):  # the last: the slot is in use
             return psycopg.OperationalError(text)
+        if code in (b"55000", b"58P01"):  # invalidated, or its log is gone
+            return SetupError(lost_slot(self.name, text))
         return SetupError(f"the source refuses replication: {text}")
+
+
+def lost_slot(name: str, reason: str) -> str:
+    """What has happened, and what to do."""
+    return (
+        f"the slot {name!r} cannot be continued: {reason}. The changes since then are lost; start again with --again, which"
+        " copies the tables anew. A slot is lost when it is dropped, or when its log exceeds max_slot_wal_keep_size of the"
+        " source: allow more there, or let less time pass without this command"
+    )

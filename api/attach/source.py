@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
 
 from api.attach.pgoutput import lsn
-from api.attach.values import reader, server_type
+from api.attach.values import NUMERIC_OID, reader, server_type
 from prosem.errors import SetupError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 class Followed(NamedTuple):
-    """A column that is followed: its type in the source (OID) and on the server."""
+    """A column that is followed: its type in the source (OID and modifier) and on the server."""
 
     name: str
     oid: int
+    modifier: int
     type: str
     nullable: bool
     read: Callable[[str], Any]
@@ -35,6 +37,7 @@ class Followed(NamedTuple):
 class SourceTable:
     """One table of the source, and under which name the server has it."""
 
+    oid: int
     schema: str
     name: str
     target: str
@@ -57,6 +60,24 @@ class SourceTable:
                 f"out with --leave-out {self.target}.{column.name}"
             ) from None
 
+    def adapted(self, columns: Sequence[dict[str, Any]]) -> SourceTable:
+        """As the table that the server has already, where that holds everything that the source may send.
+
+        The precision of a numeric that has none in the source is the server's, and a column may be nullable there alone.
+        """
+        has = {column["name"]: column for column in columns}
+        found = []
+        for column in self.columns:
+            there = has.get(column.name)
+            if there is not None:
+                nullable = column.nullable or (bool(there["nullable"]) and column.name not in self.key)
+                column = column._replace(nullable=nullable)
+                kind = str(there["type"])
+                if column.oid == NUMERIC_OID and column.modifier == -1 and kind.startswith("numeric("):
+                    column = column._replace(type=kind, read=reader(kind))
+            found.append(column)
+        return replace(self, columns=tuple(found))
+
     def definition(self) -> dict[str, Any]:
         """The body of POST /v1/tables."""
         columns = [{"name": c.name, "type": c.type, "nullable": c.nullable} for c in self.columns]
@@ -64,11 +85,22 @@ class SourceTable:
 
 
 class SlotState(NamedTuple):
-    """What the source says of a slot."""
+    """What the source says of a slot; `reason` why it is lost, if it is."""
 
     confirmed: int
     is_active: bool
     is_lost: bool
+    reason: str = ""
+
+
+class Lag(NamedTuple):
+    """`end` is the end of the log, `clock` the source's; `safe` bytes may be written before the slot is given up."""
+
+    end: int
+    clock: datetime
+    kept: int
+    safe: int | None
+    status: str
 
 
 def parse_tables(text: str) -> list[tuple[str, str, str]]:
@@ -95,7 +127,8 @@ class Source:
     """Questions to the source and what is set up there, over one session."""
 
     def __init__(self, connection: Connection, slot: str, publication: str) -> None:
-        self._connection, self.slot_name, self.publication = connection, slot, publication
+        self.connection = self._connection = connection
+        self.slot_name, self.publication = slot, publication
 
     def check(self) -> str:
         """Whether it can be followed at all; an identifier of the cluster."""
@@ -110,7 +143,7 @@ class Source:
 
     def table(self, schema: str, name: str, target: str, left_out: set[str]) -> SourceTable:
         found = self._all(
-            "SELECT c.oid, c.relkind::text, c.relreplident::text FROM pg_class c JOIN pg_namespace n"
+            "SELECT c.oid::bigint, c.relkind::text, c.relreplident::text FROM pg_class c JOIN pg_namespace n"
             " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
             schema,
             name,
@@ -120,9 +153,9 @@ class Source:
         ((oid, kind, identity),) = found
         key = self._key(oid, f"{schema}.{name}", identity)
         columns, unknown = [], []
-        for column, type_oid, text, is_enum, is_required in self._all(
-            "SELECT a.attname, a.atttypid::bigint, format_type(a.atttypid, a.atttypmod), t.typtype = 'e', a.attnotnull"
-            " FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
+        for column, type_oid, modifier, text, is_enum, is_required in self._all(
+            "SELECT a.attname, a.atttypid::bigint, a.atttypmod, format_type(a.atttypid, a.atttypmod), t.typtype = 'e',"
+            " a.attnotnull FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
             " WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
             oid,
         ):
@@ -133,13 +166,13 @@ class Source:
                 unknown.append(f"{column} ({text})")
             else:
                 nullable = not is_required and column not in key
-                columns.append(Followed(column, type_oid, found_type, nullable, reader(found_type)))
+                columns.append(Followed(column, type_oid, modifier, found_type, nullable, reader(found_type)))
         if unknown:
             raise SetupError(
                 f"{schema}.{name} has columns of types that cannot be followed: {', '.join(unknown)}; leave them out"
                 f" with --leave-out {target}.{unknown[0].partition(' ')[0]} (a key column cannot be)"
             )
-        return SourceTable(schema, name, target, tuple(columns), key, kind == "p")
+        return SourceTable(oid, schema, name, target, tuple(columns), key, kind == "p")
 
     def _key(self, oid: int, name: str, identity: str) -> tuple[str, ...]:
         chosen = "indisreplident" if identity == "i" else "indisprimary"
@@ -158,10 +191,13 @@ class Source:
 
     # -- publication and slot ------------------------------------------------------------------------------------
     def publish(self, tables: Sequence[SourceTable]) -> None:
-        """Let the publication hold exactly these tables."""
+        """Let the publication hold exactly these tables, unless it is one FOR ALL TABLES."""
         name = sql.Identifier(self.publication)
         relations = sql.SQL(", ").join(table.relation for table in tables)
-        if self._all("SELECT FROM pg_publication WHERE pubname = %s", self.publication):
+        existing = self._all("SELECT puballtables FROM pg_publication WHERE pubname = %s", self.publication)
+        if existing == [(True,)]:
+            return
+        if existing:
             text = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, relations)
         else:
             text = sql.SQL(
@@ -170,12 +206,12 @@ class Source:
         self._connection.execute(text)
 
     def slot(self) -> SlotState | None:
-        for confirmed, is_active, status in self._all(
-            "SELECT confirmed_flush_lsn::text, active, coalesce(wal_status, '') FROM pg_replication_slots"
-            " WHERE slot_name = %s",
+        for confirmed, is_active, status, reason in self._all(
+            "SELECT confirmed_flush_lsn::text, active, coalesce(wal_status, ''),"
+            " coalesce(to_jsonb(s) ->> 'invalidation_reason', '') FROM pg_replication_slots s WHERE slot_name = %s",
             self.slot_name,
         ):
-            return SlotState(lsn(confirmed or "0/0"), is_active, status == "lost")
+            return SlotState(lsn(confirmed or "0/0"), is_active, status == "lost" or bool(reason), reason)
         return None
 
     def drop_slot(self) -> None:
@@ -194,16 +230,30 @@ class Source:
         ((end,),) = self._all("SELECT pg_current_wal_flush_lsn()::text")
         return lsn(end)
 
-    def lag(self) -> tuple[int, int]:
-        """Bytes of the log that the slot has not confirmed, and bytes that the source keeps for it."""
-        for behind, kept in self._all(
-            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint,"
-            " pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint"
-            " FROM pg_replication_slots WHERE slot_name = %s",
+    def lag(self) -> Lag | None:
+        """How the slot stands; None if it is gone."""
+        for end, clock, kept, safe, status in self._all(
+            "SELECT pg_current_wal_lsn()::text, clock_timestamp(),"
+            " coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, safe_wal_size,"
+            " coalesce(wal_status, '') FROM pg_replication_slots WHERE slot_name = %s",
             self.slot_name,
         ):
-            return max(0, behind or 0), max(0, kept or 0)
-        return 0, 0
+            return Lag(lsn(end), clock, max(0, kept), safe, status)
+        return None
+
+    def settings(self) -> dict[str, str]:
+        """What decides how long the source waits for us."""
+        names = ["wal_sender_timeout", "max_slot_wal_keep_size"]
+        return dict(
+            self._all("SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)", names)
+        )
+
+    def sender_timeout_s(self) -> float:
+        """After how long without a word from us the source ends the connection; 0: never."""
+        ((milliseconds,),) = self._all(
+            "SELECT setting::bigint FROM pg_settings WHERE name = 'wal_sender_timeout'"
+        )
+        return float(milliseconds) / 1_000
 
     def _all(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(text.encode(), values or None).fetchall()
@@ -225,6 +275,6 @@ def copied(connection: Connection, snapshot: str, table: SourceTable) -> Iterato
 
 
 def digest(tables: Sequence[SourceTable]) -> str:
-    """What the tables look like, in short: another one means that they must be copied anew."""
+    """What versions before the stored facts (catalog.py) kept of the tables."""
     text = repr([(t.schema, t.name, t.definition(), [c.oid for c in t.columns]) for t in tables])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

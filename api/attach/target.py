@@ -1,8 +1,8 @@
 """The server's side: tables, rows and the position up to which the source was applied.
 
-The position is a row of an ordinary table, `prosem_attached`, and part of that row's key. Each request deletes the row of
-the position it continues and inserts its own, in the transaction of the rows themselves. So a request counts once: sent
-again, or late by a process that was thought dead, it finds no row to delete and is refused as a whole.
+The position is a row of an ordinary table, `prosem_attached`, and part of that row's key. Each request takes the row of the
+position it continues to its own, in the transaction of the rows themselves. So a request counts once: sent again, late by a
+process that was thought dead, or before the one it continues, it finds no such row and is refused as a whole.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -31,6 +33,7 @@ POSITIONS = {
     ],
     "primary_key": ["source", "position"],
 }
+TIMEOUT = httpx.Timeout(10.0, read=300.0, write=60.0)  # a large transaction takes its time
 Event = dict[str, Any]
 Key = tuple[Any, ...]
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -40,37 +43,71 @@ class DivergedError(SetupError):
     """The server refuses what the source has done: the table was changed there by somebody else."""
 
 
+@dataclass(slots=True)
+class Transaction:
+    """One transaction of the source, or none at all: then only the position moves on to `end`."""
+
+    before: int | None
+    """the position that it continues; None after a copy"""
+    end: int
+    at: datetime | None = None
+    events: list[bytes] = field(default_factory=list)
+    size: int = 0
+    """bytes of its events"""
+    definition: str | None = None
+    """facts about the tables, where they are others than before"""
+
+
 class Target:
-    """`alive` is called while the server cannot be reached, so that the source does not give us up meanwhile."""
+    """`waiting` is called with the reason while the server cannot be reached; it may raise to end that."""
 
     def __init__(self, url: str, source: str, api_key: str = "") -> None:
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else None
+        self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         tls = ssl.create_default_context() if url.startswith("https:") else True
-        self._http = httpx.Client(base_url=url, timeout=60.0, trust_env=False, headers=headers, verify=tls)
-        self._url, self._source = url, source
-        self.alive: Callable[[], None] = lambda: None
+        self._http = httpx.Client(
+            base_url=url, timeout=TIMEOUT, trust_env=False, headers=self.headers, verify=tls
+        )
+        self.url, self._source = url, source
+        self.waiting: Callable[[str], None] = lambda reason: None
         self.position: int | None = None
         self.definition = ""
 
     def close(self) -> None:
         self._http.close()
 
-    def prepare(self, tables: Sequence[SourceTable]) -> None:
-        """Make the tables where they are missing."""
-        for definition in (POSITIONS, *(table.definition() for table in tables)):
-            self._call("POST", "/v1/tables", definition)
+    def prepare(self, tables: Sequence[SourceTable]) -> tuple[list[SourceTable], list[str]]:
+        """Make the tables where they are missing: the tables as the server has them, and the names of those made."""
+        self._call("POST", "/v1/tables", POSITIONS)
+        found, made = [], []
+        for table in tables:
+            there = self._call("GET", f"/v1/tables/{quote(table.target, safe='')}", may_miss=True)
+            if there:
+                table = table.adapted(there["columns"])
+            else:
+                made.append(table.target)
+            try:
+                self._call("POST", "/v1/tables", table.definition())
+            except Refused as error:
+                raise self._other_definition(table, error) if error.http_status == 409 else error from None
+            found.append(table)
+        return found, made
+
+    def _other_definition(self, table: SourceTable, error: Refused) -> SetupError:
+        return SetupError(
+            f"the server's table {table.target!r} does not fit {table.schema}.{table.name} of the source: {error.detail}."
+            f" Leave columns out that are new in the source (--leave-out {table.target}.…), or drop the table on the server"
+            " and start again with --again"
+        )
 
     def refresh(self) -> None:
-        """Find out how far this source was applied."""
-        self.position, self.definition = self._stored()
-
-    def _stored(self) -> tuple[int | None, str]:
-        """The position up to which this source was applied, and what its tables looked like."""
+        """Find out how far this source was applied, and as of which facts about its tables."""
         rows = self._select("SELECT * FROM prosem_attached WHERE source = :source", {"source": self._source})[
             "rows"
         ]
         last = max(rows, key=lambda row: row["position"], default=None)
-        return (None, "") if last is None else (last["position"], last["definition"])
+        self.position, self.definition = (
+            (None, "") if last is None else (last["position"], last["definition"])
+        )
 
     def keys(self, table: SourceTable) -> set[Key]:
         """The keys of all rows that the server has."""
@@ -80,7 +117,7 @@ class Target:
 
     def _select(self, query: str, params: dict[str, Any]) -> dict[str, Any]:
         made = self._call("POST", "/v1/subscriptions", {"sql": query, "params": params, "durable": False})
-        self._call("DELETE", f"/v1/subscriptions/{made['id']}")
+        self._call("DELETE", f"/v1/subscriptions/{made['id']}", may_miss=True)
         found: dict[str, Any] = made["result"]
         return found
 
@@ -93,49 +130,68 @@ class Target:
     def forget(self) -> None:
         """The tables are about to be copied anew: until that is done there is no position."""
         if self.position is not None:
-            self._call("POST", "/v1/events", {"events": [self._leaving()]})
+            key = {"source": self._source, "position": self.position}
+            event = {"table": POSITIONS["name"], "op": "delete", "key": key}
+            self._call("POST", "/v1/events", {"events": [event]})
         self.position = None
 
-    def apply(self, events: Sequence[Event], position: int, definition: str, at: datetime | None) -> None:
-        """Whole transactions of the source, up to this position."""
-        row = {"source": self._source, "position": position, "definition": definition, "committed": at}
-        head: list[Event] = [] if self.position is None else [self._leaving()]
-        head.append({"table": POSITIONS["name"], "op": "insert", "row": row})
-        body = {"events": [*head, *events]}
+    def request(self, transaction: Transaction) -> bytes:
+        """Its body: the position first, so that nothing else of it is looked at if it does not come next."""
+        row: dict[str, Any] = {"position": transaction.end, "committed": transaction.at}
+        if transaction.definition is not None:
+            row["definition"] = transaction.definition
+        event: Event = {"table": POSITIONS["name"]}
+        if transaction.before is None:
+            event |= {"op": "insert", "row": {"source": self._source, **row}}
+        else:
+            key = {"source": self._source, "position": transaction.before}
+            event |= {"op": "update", "key": key, "set": row}
+        return b'{"events":[' + b",".join((msgspec.json.encode(event), *transaction.events)) + b"]}"
+
+    def applied(self, transaction: Transaction) -> None:
+        """The server has it."""
+        self.position = transaction.end
+        if transaction.definition is not None:
+            self.definition = transaction.definition
+
+    def apply(self, transaction: Transaction) -> None:
+        """Send it and wait for the answer; what the server refuses is explained."""
         try:
-            self._call("POST", "/v1/events", body)
+            self._call("POST", "/v1/events", self.request(transaction))
         except Refused as error:
-            stored, _ = self._stored() if error.http_status == 409 else (None, "")
-            if stored != position:  # else it was applied, and only the answer was lost
-                raise self._explained(error, body["events"], stored) from None
-        self.position, self.definition = position, definition
+            if error.http_status == 409:
+                self.refresh()
+            if error.http_status != 409 or self.position != transaction.end:  # else only the answer was lost
+                raise self._explained(error, transaction) from None
+        self.applied(transaction)
 
-    def _leaving(self) -> Event:
-        key = {"source": self._source, "position": self.position}
-        return {"table": POSITIONS["name"], "op": "delete", "key": key}
-
-    def _explained(self, error: Refused, events: Sequence[Event], stored: int | None) -> ProsemError:
-        if error.http_status == 409 and stored != self.position:
+    def _explained(self, error: Refused, transaction: Transaction) -> ProsemError:
+        if error.http_status == 409 and self.position != transaction.before:
             return SetupError("another prosem attach has gone on with this slot; only one may run")
-        event = events[error.number] if error.number is not None and error.number < len(events) else None
-        about = "" if event is None else f" ({event['op']} in {event['table']}, {_shown(event)})"
+        number = (error.number or 0) - 1  # the first is the position
+        about = ""
+        if 0 <= number < len(transaction.events):
+            event = msgspec.json.decode(transaction.events[number])
+            about = f" ({event['op']} in {event['table']}, {_shown(event)})"
         if error.http_status == 409:
             return DivergedError(
-                f"the server refuses a change of the source{about}: {error.detail}. Its table was changed by somebody "
-                "else; copy the tables anew with --again"
+                f"the server refuses a change of the source{about}: {error.detail}. Its table was changed by another "
+                "publisher; copy the tables anew with --again"
             )
         if error.http_status == 413:
             return SetupError(
-                f"a transaction of {len(events)} events is larger than the server takes: start it with a larger "
-                "--max-body-mb"
+                f"a transaction of the source is larger than the server takes ({len(transaction.events):,} events, "
+                f"{transaction.size / 2**20:.1f} MiB): {error.detail}. Start the server with a larger limit (for the "
+                "size of a body: --max-body-mb), then this command again, which goes on at this transaction; or copy the "
+                "tables anew with --again, as they are after it"
             )
         return SetupError(
             f"the server refuses a change of the source{about}: {error.detail}. Leave the column out with --leave-out"
         )
 
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
-        """The JSON of a 2xx answer, asked again as long as the server is away or busy."""
-        content = None if body is None else msgspec.json.encode(body)
+    def _call(self, method: str, path: str, body: Any = None, may_miss: bool = False) -> Any:
+        """The JSON of a 2xx answer, asked again as long as the server is away or busy. `may_miss`: {} for 404."""
+        content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         for pause_s in _pauses():
             try:
                 response = self._http.request(
@@ -143,15 +199,15 @@ class Target:
                 )
                 if response.status_code not in (429, 502, 503):
                     break
-            except httpx.TransportError:
-                if self.position is None and path == "/v1/tables":
-                    raise SetupError(
-                        f"no server answers at {self._url}; start it with prosem serve"
-                    ) from None
-            self.alive()
+                reason = f"it answers {response.status_code}"
+            except httpx.TransportError as error:
+                reason = str(error) or type(error).__name__
+            self.waiting(reason)
             time.sleep(pause_s)
-        if response.is_success or (method == "DELETE" and response.status_code == 404):
-            return msgspec.json.decode(response.content) if response.is_success else {}
+        if response.is_success:
+            return msgspec.json.decode(response.content) if response.content else {}
+        if may_miss and response.status_code == 404:
+            return {}
         raise Refused.of(response)
 
 
