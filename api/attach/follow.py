@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import psycopg
 
 from api.attach.catalog import Facts, checked, described, read_facts, written_facts
 from api.attach.progress import Progress
 from api.attach.slot import Slot, connect, lost_slot
-from api.attach.source import Source, SourceTable, copied, digest
+from api.attach.source import Connection, Source, SourceTable, copied, digest
 from api.attach.streaming import Stream
 from api.attach.target import Event, Target, Transaction, key_of
 from prosem.errors import SetupError
 
 log = logging.getLogger("prosem.attach")
-ROWS_A_REQUEST = 1_000
+ROWS_PER_REQUEST = 1_000
+BYTES_PER_REQUEST = 512 << 10
 
 
 class StoppedError(SetupError):
@@ -124,24 +126,28 @@ class Follower:
             position, snapshot = made.create()
             self._facts = described(self._source.connection, self._source.publication, self._tables)
             for table in self._tables:
-                stale = self._target.keys(table)
-                batch: list[Event] = []
-                for row in copied(reading, snapshot, table):
-                    if stale:
-                        stale.discard(key_of(table, row))
-                    batch.append({"table": table.target, "op": "upsert", "row": row})
-                    if len(batch) >= ROWS_A_REQUEST:
+                batch, size = [], 0
+                for event in self._differing(reading, snapshot, table):
+                    batch.append(msgspec.json.encode(event))
+                    size += len(batch[-1])
+                    if len(batch) >= ROWS_PER_REQUEST or size >= BYTES_PER_REQUEST:
                         self._load(batch)
-                        batch = []
-                batch += [
-                    {"table": table.target, "op": "delete", "key": dict(zip(table.key, key, strict=True))}
-                    for key in stale
-                ]
+                        batch, size = [], 0
                 self._load(batch)
         definition = written_facts(self._facts)
         self._target.apply(Transaction(None, position, datetime.now(UTC), definition=definition))
 
-    def _load(self, batch: list[Event]) -> None:
+    def _differing(self, reading: Connection, snapshot: str, table: SourceTable) -> Iterator[Event]:
+        """All rows of the source, and deletions of those that only the server has."""
+        stale = self._target.keys(table)
+        for row in copied(reading, snapshot, table):
+            if stale:
+                stale.discard(key_of(table, row))
+            yield {"table": table.target, "op": "upsert", "row": row}
+        for key in stale:
+            yield {"table": table.target, "op": "delete", "key": dict(zip(table.key, key, strict=True))}
+
+    def _load(self, batch: list[bytes]) -> None:
         if self._stopped():
             raise StoppedError("stopped during the copy; it begins anew at the next start")
         self._target.load(batch)

@@ -122,10 +122,10 @@ class Target:
         return found
 
     # -- applying ------------------------------------------------------------------------------------------------
-    def load(self, events: Sequence[Event]) -> None:
+    def load(self, events: Sequence[bytes]) -> None:
         """Some rows of the snapshot."""
         if events:
-            self._call("POST", "/v1/events", {"events": events})
+            self._call("POST", "/v1/events", b'{"events":[' + b",".join(events) + b"]}")
 
     def forget(self) -> None:
         """The tables are about to be copied anew: until that is done there is no position."""
