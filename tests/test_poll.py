@@ -111,7 +111,8 @@ def test_json_items_are_found_by_their_path() -> None:
 def test_csv_is_read_with_its_header() -> None:
     content = '\ufeffsymbol;note\r\n"A;B";\r\nC;"two\nlines"\r\n'.encode()
     assert read_csv(content, ";") == [{"symbol": "A;B", "note": None}, {"symbol": "C", "note": "two\nlines"}]
-    for bad in (b"a,b\n1,2,3\n", b"a\n\xff\n", b'a\n"x'):
+    assert read_csv(b"a,b\n", ",") == []
+    for bad in (b"a,b\n1,2,3\n", b"a\n\xff\n", b'a\n"x', b"a,b\n1\n", b""):
         with pytest.raises(FeedError):
             read_csv(bad, ",")
 

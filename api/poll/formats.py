@@ -29,6 +29,7 @@ _RENAMED = {
     "encoded": "content",
     "category": "categories",
 }
+_MISSING = "\0missing"
 _MOMENTS = ("published", "updated", "lastBuildDate")
 
 
@@ -78,11 +79,17 @@ def read_csv(content: bytes, delimiter: str) -> list[Item]:
     """The lines as objects; the first line has the names of the fields, and an empty field is null."""
     try:
         text = content.decode("utf-8-sig")
-        reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        reader = csv.DictReader(
+            io.StringIO(text, newline=""), restval=_MISSING, delimiter=delimiter, strict=True
+        )
+        if not reader.fieldnames:
+            raise FeedError("the feed is empty; the first line of CSV has the names of the fields")
         items = []
         for line in reader:
             if None in line:
                 raise FeedError(f"line {reader.line_num} of the feed has more fields than the first")
+            if _MISSING in line.values():  # of a file that was cut off, perhaps
+                raise FeedError(f"line {reader.line_num} of the feed has fewer fields than the first")
             items.append({name: value if value else None for name, value in line.items()})
     except (UnicodeDecodeError, csv.Error) as error:
         raise FeedError(f"the feed is no CSV in UTF-8: {error}") from None

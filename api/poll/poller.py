@@ -64,7 +64,8 @@ class Poller:
         seen: Seen | None = None
         if digest != self._state.stored.digest:
             seen = self._publish(self._read(content))
-        self._state.save(msgspec.structs.replace(self._state.stored, mark=mark, digest=digest))
+        if (mark, digest) != (self._state.stored.mark, self._state.stored.digest):
+            self._state.save(msgspec.structs.replace(self._state.stored, mark=mark, digest=digest))
         return seen
 
     def _publish(self, items: Sequence[Item]) -> Seen:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -30,7 +33,10 @@ class Source(Protocol):
 
 
 class FileSource:
-    """A file; it is as it was while its size and its time of change are."""
+    """A file. It is read at each look: its time of change says nothing of a write in the middle of a look.
+
+    What is being written while it is read is not taken, so that no half of a file becomes rows.
+    """
 
     def __init__(self, path: Path, most: int) -> None:
         self._path, self._most = path, most
@@ -38,13 +44,18 @@ class FileSource:
     def fetch(self, known: Mark) -> tuple[bytes, Mark] | None:
         try:
             with open(self._path, "rb") as stream:
+                before = os.fstat(stream.fileno())
                 content = stream.read(self._most + 1)
-            status = self._path.stat()
+                after = os.fstat(stream.fileno())
         except OSError as error:
             raise FeedError(f"{self._path} cannot be read: {error.strerror}") from None
         _check_size(len(content), self._most)
-        mark = Mark(f"{status.st_mtime_ns}-{status.st_size}")
-        return None if mark == known else (content, mark)
+        same = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size)
+        if not same or (stat.S_ISREG(after.st_mode) and len(content) != after.st_size):
+            raise FeedError(
+                f"{self._path} is being written; write it under another name and rename it, then it is whole at any time"
+            )
+        return content, Mark()
 
     def close(self) -> None:
         pass
@@ -80,10 +91,20 @@ class HttpSource:
                     size += len(part)
                     _check_size(size, self._most)
                     parts.append(part)
-                mark = Mark(answer.headers.get("etag", ""), answer.headers.get("last-modified", ""))
+                mark = Mark(answer.headers.get("etag", ""), _modified(answer))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise FeedError(f"{self._shown} cannot be read: {str(error) or type(error).__name__}") from None
         return b"".join(parts), mark
+
+
+def _modified(answer: httpx.Response) -> str:
+    """Last-Modified where it can tell two versions apart: not if the feed may change again in the same second."""
+    modified = str(answer.headers.get("last-modified", ""))
+    try:
+        age = parsedate_to_datetime(answer.headers["date"]) - parsedate_to_datetime(modified)
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return modified if age.total_seconds() > 1 else ""
 
 
 def _check_size(size: int, most: int) -> None:
