@@ -169,7 +169,7 @@ class Broker:
             await self._transport.connect()
         life = self.life = Life(given, self._transport)
         node = scheme_of(given["network"]).node(life.node, given["options"], given["since"])
-        self.feed.begin(node, given["since"], life.send, life.request)
+        self.feed.begin(node, given["since"], life.send, life.request, given.get("timeline", ""))
         await self._transport.listen(life.stream, life.subject(life.node), life.node, self.feed.receive)
         log.info("joined %s as %s below %s", self.settings.server, life.node, life.parent)
         self.problem = ""

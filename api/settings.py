@@ -29,6 +29,9 @@ class Settings:
     data_dir: str = setting("", "folder of the embedded PostgreSQL (default: the user's data folder)")  # type: ignore[assignment]
     database: str = setting("", "postgresql://… to use your own PostgreSQL instead of the embedded one")  # type: ignore[assignment]
     standby: bool = setting(False, "wait while another server uses the database, then take over")  # type: ignore[assignment]
+    new_timeline: bool = setting(
+        False, "begin a new timeline: the database was set back in a way that the server cannot notice"
+    )  # type: ignore[assignment]
     plan: str = setting(
         "auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it"
     )  # type: ignore[assignment]

@@ -42,8 +42,10 @@ from prosem.store.replay import Replay as ReplayStore
 from prosem.store.schema import migrate
 from prosem.store.statistics import CHANNEL as STATISTICS_CHANNEL
 from prosem.store.statistics import Listener, Statistics, active_run, load_statistics
+from prosem.store.timeline import establish
 from prosem.store.webhooks import WebhookStore
 from prosem.subscriber import Subscriber
+from prosem.timeline import Timelines
 
 log = logging.getLogger("prosem")
 T = TypeVar("T")
@@ -62,6 +64,7 @@ class Server:
         self._writer: Writer | None = None
         self._engine: Engine | None = None
         self._retained_after = 0
+        self._is_established = False  # the timeline of this start
         self._has_served = False
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
@@ -231,7 +234,15 @@ class Server:
         self._retained_after = recover(url, state, log.info, restart=not self._has_served)
         state.chooser.weigh(Weights.of(statistics.weights))
         state.execute(self._adoption(state, statistics))
+        state.timelines = self._timelines(url)
         return state
+
+    def _timelines(self, url: str) -> Timelines:
+        """Begins one where that is due: before anything is committed on this state."""
+        seen = 0 if self._engine is None else self._engine.committed_seq
+        made = establish(url, new=self.settings.new_timeline and not self._is_established, seen=seen)
+        self._is_established = True
+        return made
 
     def _adoption(self, state: State, statistics: Statistics) -> c.Adopt:
         """The command that takes statistics over, with all that takes time done before it."""

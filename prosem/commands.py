@@ -115,6 +115,7 @@ class Attach:
     sink: Any
     token: int = 0
     scope: Scope = WHOLE
+    timeline: str | None = None  # that `after` is of; None: the present one
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,7 @@ class Hosted:
     token: int
     state: Any
     statement: Statement
+    timeline: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,11 @@ class Sink(Protocol):
 class Stream:
     """One subscription on one sink. `seq`: everything up to it has been given to the sink (None: nothing yet)."""
 
-    __slots__ = ("_aside", "host", "id", "is_closed", "is_raw", "seq", "sink")
+    __slots__ = ("_aside", "host", "id", "is_closed", "is_raw", "seq", "sink", "timeline")
 
-    def __init__(self, id: str, sink: Sink, host: Host, seq: int | None) -> None:
+    def __init__(self, id: str, sink: Sink, host: Host, seq: int | None, timeline: str = "") -> None:
         self.id, self.sink, self.host, self.seq = id, sink, host, seq
+        self.timeline = timeline  # that `seq` is of
         self._aside: list[tuple[int, bytes]] | None = None
         self.is_closed = False
         self.is_raw = False  # it is told messages instead of changes; the sink says so when it accepts it
@@ -134,6 +135,7 @@ class Edge:
         self._folding: dict[int, list[Message]] = {}
         self._folding_seq = 0
         self.seq = 0
+        self.timeline = ""
         self.network: Network
         self.replay: Callable[[Stream, c.Hosted], None]
         self.orphan: Callable[[int], None]
@@ -175,12 +177,12 @@ class Edge:
             self._fold()
             self._move(frame)
 
-    def recovered(self, seq: int) -> None:
+    def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing, also such without a seq: every stream starts again from where it stands."""
         self._fold()
         if self.seq:
             self._all_lag()
-        self.seq = seq
+        self.seq, self.timeline = seq, timeline
         self.network.watermark(seq)
 
     def start_over(self) -> None:
@@ -239,7 +241,8 @@ class Edge:
         for other in [stream for stream in host.streams if stream.sink is sink]:
             other.is_closed = True
             host.streams.remove(other)
-        stream = Stream(frame.id, sink, host, frame.seq if frame.after is not None else None)
+        start = frame.seq if frame.after is not None else None
+        stream = Stream(frame.id, sink, host, start, frame.timeline)
         if not sink.accept(stream, frame.token):
             self._leave_if_empty(host)
             return

@@ -43,8 +43,8 @@ class Outlet(Protocol):
     def release(self, frames: list[c.Frame], seq: int) -> None:
         """Frames in order; after them everything up to `seq` is out."""
 
-    def recovered(self, seq: int) -> None:
-        """The state was rebuilt as of `seq`; frames may have been lost on the way there."""
+    def recovered(self, seq: int, timeline: str = "") -> None:
+        """The state was rebuilt as of `seq` of a timeline; frames may have been lost on the way there."""
 
 
 class Engine:
@@ -227,7 +227,8 @@ class Engine:
         if self.state is None:
             return
         seq = self.committed_seq = self.state.seq
-        self._post(lambda: self._outlet.recovered(seq))
+        timeline = self.state.timelines.current
+        self._post(lambda: self._outlet.recovered(seq, timeline))
         with self._change:
             self.ready, self.problem = True, ""
             self._change.notify_all()

@@ -16,6 +16,7 @@ from prosem.metrics import Metrics
 from prosem.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
 from prosem.registry import Registry
 from prosem.tables import Tables
+from prosem.timeline import Timelines
 from prosem.traffic import Traffic
 from prosem.types.base import LOGGED_ONLY, RETOLD, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space
 from prosem.unstreamed import LIFETIME_S, Unstreamed
@@ -45,6 +46,7 @@ class Present:
         self.retained_after = retained_after
         self.look_events = look_events
         self.seq = 0
+        self.timelines = Timelines()
         self.next_table = 1
         self.table_store = Tables()
         self.registry = Registry()

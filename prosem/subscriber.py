@@ -31,6 +31,7 @@ class Item(NamedTuple):
     id: str | None
     seq: int
     body: bytes
+    timeline: str = ""  # that `seq` is of
 
 
 class Subscriber:
@@ -53,44 +54,50 @@ class Subscriber:
         self._tokens = 0
         self._held_pongs = 0
         self._progress = self._told = 0
-        self._lag_floor: int | None = None
+        self._timeline = edge.timeline  # that `_progress` is of
+        self._lag_floor: tuple[int, str] | None = None
         self._is_closed = False
         self._wake = asyncio.Event()
         edge.open(self)
 
     # -- what the client asks for --------------------------------------------------------------------------------
-    def attach(self, id: str, after: int | None, *, raw: bool = False) -> None:
-        """Start a stream; the outcome comes as frames. A raw one is told messages, and always begins with its state."""
-        (self._raw.add if raw else self._raw.discard)(id)
-        self._start(id, after)
+    def attach(self, id: str, after: int | None, timeline: str | None = None, *, raw: bool = False) -> None:
+        """Start a stream; the outcome comes as frames. A raw one is told messages, and always begins with its state.
 
-    def _start(self, id: str, after: int | None) -> None:
+        `timeline`: that `after` is of (None: the present one).
+        """
+        (self._raw.add if raw else self._raw.discard)(id)
+        self._start(id, after, timeline)
+
+    def _start(self, id: str, after: int | None, timeline: str | None) -> None:
         after = None if id in self._raw else after
         self._tokens += 1
         token = self._waiting[id] = self._tokens
         try:
-            future = self._submit(c.Attach(id, after, self, token, self._scope))
+            future = self._submit(c.Attach(id, after, self, token, self._scope, timeline))
         except BusyError as error:
             if id in self._streams or after is not None:
-                self._retry_later(id, after, token, error)
+                self._retry_later(id, token, error, lambda: self._start(id, after, timeline))
             else:
                 self._refused(id, token, error)
             return
-        future.add_done_callback(lambda done: self._answered(id, after, token, done))
+        future.add_done_callback(
+            lambda done: self._answered(id, token, done, lambda: self._start(id, after, timeline))
+        )
 
-    def _answered(self, id: str, after: int | None, token: int, done: Future[Any]) -> None:
+    def _answered(self, id: str, token: int, done: Future[Any], start: Callable[[], None]) -> None:
         error = done.exception()
         if error is None or self._waiting.get(id) != token:
             return  # the stream itself arrives by `accept`
         if isinstance(error, BusyError):
-            self._retry_later(id, after, token, error)
+            self._retry_later(id, token, error, start)
         else:
             self._refused(id, token, error)
 
-    def _retry_later(self, id: str, after: int | None, token: int, error: BusyError) -> None:
+    def _retry_later(self, id: str, token: int, error: BusyError, start: Callable[[], None]) -> None:
         def again() -> None:
             if not self._is_closed and self._waiting.get(id) == token:
-                self._start(id, after)
+                start()
 
         asyncio.get_running_loop().call_later(error.retry_after_s, again)
 
@@ -151,7 +158,7 @@ class Subscriber:
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
         if len(self._queue) >= self._room:
             return False
-        self._put(Item(kind, stream.id, seq, body))
+        self._put(Item(kind, stream.id, seq, body, stream.timeline))
         return True
 
     @property
@@ -161,13 +168,13 @@ class Subscriber:
     def lag(self) -> None:
         if self._lag_floor is None:
             self._metrics.lagging += 1
-            self._lag_floor = self._edge.seq
+            self._lag_floor = self._edge.seq, self._edge.timeline
         self._wake.set()
 
     def renew(self, stream: Stream) -> None:
         if not self.is_lagging and self._streams.get(stream.id) is stream and not stream.is_closed:
             stream.rest(self._edge.seq)
-            self._start(stream.id, stream.seq)
+            self._start(stream.id, stream.seq, stream.timeline)
 
     def gone(self, stream: Stream) -> None:
         """The subscription was deleted."""
@@ -178,6 +185,10 @@ class Subscriber:
             self._settle()
 
     def progress(self, seq: int) -> None:
+        if (
+            self._timeline != self._edge.timeline
+        ):  # it begins at a seq that may have been told of the one before
+            self._timeline, self._told = self._edge.timeline, 0
         self._progress = seq
         if not self._wake.is_set() and not self._waiting:
             self._wake.set()
@@ -196,18 +207,18 @@ class Subscriber:
                 self._catch_up()
             elif not self._waiting and self._progress > self._told:
                 self._told = self._progress
-                items.append(Item("progress", None, self._told, b""))
+                items.append(Item("progress", None, self._told, b"", self._timeline))
             if items:
                 return items
 
     def _catch_up(self) -> None:
         """The queue is empty again: attach every stream where it stands."""
-        floor, self._lag_floor = self._lag_floor, None
-        assert floor is not None
+        assert self._lag_floor is not None
+        (floor, timeline), self._lag_floor = self._lag_floor, None
         for id, stream in list(self._streams.items()):
             if not stream.is_closed:  # else it is being attached already
-                stream.rest(floor)
-                self._start(id, stream.seq)
+                stream.rest(floor if stream.timeline == timeline else 0)
+                self._start(id, stream.seq, stream.timeline)
         self._settle()
 
     def close(self) -> None:
@@ -225,7 +236,7 @@ class Subscriber:
         if not self._waiting and not self.is_lagging:
             seq = self._edge.seq
             for _ in range(self._held_pongs):
-                self._put(Item("pong", None, seq, b""))
+                self._put(Item("pong", None, seq, b"", self._edge.timeline))
             self._held_pongs = 0
             self._wake.set()
 

@@ -72,7 +72,7 @@ class Subscribing:
             self._marks.created(self._present.batch, self._present.seq, sids, form, space)
         self._groups.join(group.id, statement.id, len(sids))
         self._present.batch.weight += len(sids)
-        answer: JsonObject = {"group": group.name, "type": form.type, "seq": self._present.seq}
+        answer: JsonObject = {"group": group.name, "type": form.type, **self._moment}
         if command.batch:
             return answer | {"ids": ids}
         return answer | {"id": ids[0], "result": self._present.snapshot(*self._present.place(sids[0]))}
@@ -178,17 +178,30 @@ class Subscribing:
         self._present.unstreamed.renew(sid)
         return {
             "id": command.id,
-            "seq": self._present.seq,
+            **self._moment,
             "result": self._present.snapshot(*self._present.place(sid)),
         }
 
+    @property
+    def _moment(self) -> JsonObject:
+        return {"seq": self._present.seq, "timeline": self._present.timelines.current}
+
     def attach(self, command: c.Attach) -> None:
         sid = self._known(command.id, command.scope)
+        timelines = self._present.timelines
+        if not timelines.knows(command.timeline, sid) and self._registry.is_reserved(command.id):
+            raise NotFoundError(
+                f"there is no subscription {command.id!r} any more: the database was restored"
+            )
         self._present.unstreamed.discard(sid)  # from now on the edge reports when its last stream is gone
         form, space, bound = self._present.place(sid)
         frozen = self._registry.frozen(sid)
         oldest = max(self._registry.created(sid), self._present.retained_after())
-        wanted = command.after is None or not oldest <= command.after <= self._present.seq
+        wanted = (
+            command.after is None
+            or not oldest <= command.after <= self._present.seq
+            or not timelines.shares(command.timeline, command.after)
+        )
         answer = (frozen or encode(self._present.snapshot(form, space, bound))) if wanted else b""
         self._present.batch.weight += 1  # the loop takes no more of them at once than of events
         self._present.batch.frames.append(
@@ -207,6 +220,7 @@ class Subscribing:
                 command.token,
                 form.state(space, bound) if frozen is None else None,
                 self._groups.statements[self._registry.statement(sid)],
+                timelines.current,
             )
         )
 
@@ -259,7 +273,7 @@ class Subscribing:
         self._present.batch.writes.updates[sid] = (params, active, self._registry.frozen(sid))
         self._marks.moved(self._present.batch, self._present.seq, sid, kind, params, packed, space)
         self._present.batch.weight += 1
-        return {"id": command.id, "seq": self._present.seq, "result": after, "active": active}
+        return {"id": command.id, **self._moment, "result": after, "active": active}
 
     def _packed_state(self, form: Form, space: Space, bound: Bound) -> bytes | None:
         return form.pack_state(form.state(space, bound)) if isinstance(form, StatefulForm) else None

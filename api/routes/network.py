@@ -38,7 +38,9 @@ async def network(request: Request) -> Response:
 async def join(request: Request) -> Response:
     membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
     joined = membership.join(body.get("name"), body.get("url", ""))
-    return answer({**joined, "open": server(request).keys.is_open}, 201)
+    return answer(
+        {**joined, "open": server(request).keys.is_open, "timeline": server(request).edge.timeline}, 201
+    )
 
 
 @router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again"))

@@ -50,6 +50,7 @@ async def status(request: Request) -> Response:
             "version": VERSION,
             "ready": made.is_ready,
             "seq": engine.committed_seq,
+            "timeline": state.timelines.current,
             "tables": {name: None if caller.rows else len(state.rows[table.id]) for name, table in tables},
             "subscriptions": {
                 "total": sum(by_type.values()),

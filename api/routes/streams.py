@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from api.access import Disconnected, attend, caller_of, received
 from api.documents import documented
+from api.event_stream import event, last_event, plain_event
 from api.frames import send_all
 from api.keyring import Keys
 from api.staged import decode_large
@@ -39,12 +40,19 @@ class Listening(Protocol):
 
 def frame(item: Item) -> bytes:
     """An item as a frame of the socket."""
-    kind, id, seq, body = item
-    if kind == "change" or kind == "snapshot" or kind == "raw":
+    kind, id, seq, body, timeline = item
+    if kind == "change" or kind == "raw":
         return b'{"id":%b,"seq":%d,"%b":%b}' % (_encode(id), seq, kind.encode(), body)
+    if kind == "snapshot":
+        return b'{"id":%b,"seq":%d,"snapshot":%b,"timeline":"%b"}' % (
+            _encode(id),
+            seq,
+            body,
+            timeline.encode(),
+        )
     if kind == "error":
         return b'{"error":%b%b}' % (body, b"" if id is None else b',"id":' + _encode(id))
-    return b'{"%b":%d}' % (kind.encode(), seq)
+    return b'{"%b":%d,"timeline":"%b"}' % (kind.encode(), seq, timeline.encode())
 
 
 @router.websocket("/v1/stream")
@@ -101,7 +109,10 @@ def _attach(subscriber: Subscriber, given: dict[str, Any]) -> None:
         raise InputError("expected true or false", "/raw")
     if raw and after is not None:
         raise InputError('a raw stream always begins with its state; leave "after" out', "/after")
-    subscriber.attach(_id(given), after, raw=raw)
+    timeline = given.get("timeline")
+    if timeline is not None and not isinstance(timeline, str):
+        raise InputError("expected the timeline that the seq is of, a text", "/timeline")
+    subscriber.attach(_id(given), after, timeline, raw=raw)
 
 
 def _id(given: dict[str, Any]) -> str:
@@ -122,32 +133,38 @@ async def events(request: Request, id: str) -> StreamingResponse:
     made: Listening = request.app.state.server
     caller = caller_of(request)
     caller.check(Role.SUBSCRIBER)
-    last = request.headers.get("last-event-id")
-    after = None
-    if last is not None:
-        if not last.isascii() or not last.isdigit() or len(last) > 18:
-            raise InputError(f"Last-Event-ID must be a seq, not {last[:40]!r}")
-        after = int(last)
+    named = request.query_params.get("timeline")
+    after, timeline = last_event(request.headers.get("last-event-id"), named)
     await made.check_known(id, caller, request.state.token)  # 404 before the stream starts
     made.keys.usage.check_room(caller)
     return StreamingResponse(
-        _event_stream(made, caller, request.state.token, id, after),
+        _event_stream(
+            made,
+            caller,
+            request.state.token,
+            lambda subscriber: subscriber.attach(id, after, timeline),
+            plain_event if named is None else event,
+        ),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store"},
     )
 
 
 async def _event_stream(
-    made: Listening, caller: Caller, token: str | None, id: str, after: int | None
+    made: Listening,
+    caller: Caller,
+    token: str | None,
+    attach: Callable[[Subscriber], None],
+    write: Callable[[Item], bytes],
 ) -> AsyncIterator[bytes]:
     subscriber = made.subscriber(caller.scope)
     with made.keys.usage.socket(caller, subscriber.close), contextlib.closing(subscriber):
         try:
             await made.keys.caller(token)  # a key revoked before the stream was registered
         except ProsemError as error:
-            yield _event(Item("error", id, 0, _encode(error.problem())))
+            yield write(Item("error", None, 0, _encode(error.problem())))
             return
-        subscriber.attach(id, after)
+        attach(subscriber)
         yield b": connected\n\n"
         while True:
             try:
@@ -157,14 +174,6 @@ async def _event_stream(
                 continue
             if not items:
                 return
-            yield b"".join(_event(item) for item in items)
+            yield b"".join(map(write, items))
             if any(item.kind == "error" for item in items):
                 return
-
-
-def _event(item: Item) -> bytes:
-    if item.kind in ("change", "snapshot"):
-        return b"event: %b\nid: %d\ndata: %b\n\n" % (item.kind.encode(), item.seq, item.body)
-    if item.kind == "error":
-        return b"event: error\ndata: %b\n\n" % item.body
-    return b""

@@ -27,6 +27,7 @@ class Batch(NamedTuple):
     last_seq: int
     moved: dict[str, int]
     gone: set[str]
+    timeline: str = ""
 
 
 class AttachError(BusyError):
@@ -34,7 +35,7 @@ class AttachError(BusyError):
 
 
 def batches(webhook: str, items: Sequence[Item], largest: int) -> Iterator[Batch]:
-    """Bodies with the frames in the order of their seqs; a frame larger than `largest` becomes an error.
+    """Bodies with the frames of one timeline in the order of their seqs; a frame larger than `largest` becomes an error.
 
     The sort is stable and each subscription's items are in order, so its order is kept. A subscription that cannot be
     attached for another reason than its absence ends the last batch with an AttachError.
@@ -46,6 +47,25 @@ def batches(webhook: str, items: Sequence[Item], largest: int) -> Iterator[Batch
             failed.append(item.body)
         elif item.id is not None:
             chosen.append(item)
+    for run in _runs(chosen):
+        yield from _cut(webhook, run, largest)
+    if failed:
+        raise AttachError(msgspec.json.decode(failed[0])["detail"])
+
+
+def _runs(items: Sequence[Item]) -> list[list[Item]]:
+    """Cut where another timeline begins; what names none belongs to the one before."""
+    runs: list[list[Item]] = []
+    timeline = None
+    for item in items:
+        if not runs or (item.timeline and item.timeline != timeline):
+            timeline = item.timeline
+            runs.append([])
+        runs[-1].append(item)
+    return runs
+
+
+def _cut(webhook: str, chosen: list[Item], largest: int) -> Iterator[Batch]:
     latest = max((item.seq for item in chosen), default=0)
     chosen.sort(key=lambda item: latest if item.kind == "error" else item.seq)  # a deletion has no seq
     taken: list[tuple[Item, bytes]] = []
@@ -61,8 +81,6 @@ def batches(webhook: str, items: Sequence[Item], largest: int) -> Iterator[Batch
         size += len(text)
     if taken:
         yield _batch(webhook, taken)
-    if failed:
-        raise AttachError(msgspec.json.decode(failed[0])["detail"])
 
 
 def _is_gone(item: Item) -> bool:
@@ -83,4 +101,5 @@ def _batch(webhook: str, taken: Sequence[tuple[Item, bytes]]) -> Batch:
     gone = {item.id for item, _ in taken if item.id is not None and item.kind == "error"}
     seqs = [item.seq for item, _ in taken if item.kind != "error"]
     body = head + b",".join(text for _, text in taken) + b"]}"
-    return Batch(id, body, len(taken), min(seqs, default=0), max(seqs, default=0), moved, gone)
+    timeline = max(item.timeline for item, _ in taken)  # of errors it is empty
+    return Batch(id, body, len(taken), min(seqs, default=0), max(seqs, default=0), moved, gone, timeline)

@@ -76,6 +76,7 @@ class Courier:
         self._store, self._sender, self._subscriber = store, sender, subscriber
         self._patience, self._largest, self._counts = patience, largest, counts
         self._progress = self._stored_progress = 0
+        self._timeline = ""  # that both are of
         self._stored_at = time.monotonic()
         self._kick = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name=webhook.id)
@@ -159,6 +160,8 @@ class Courier:
             if not await self._deliver(delivery):
                 await self._empty()
         if items and items[-1].kind == "progress":
+            if items[-1].timeline != self._timeline:
+                self._timeline, self._stored_progress = items[-1].timeline, 0
             self.handed = self._progress = items[-1].seq
             if time.monotonic() - self._stored_at > PROGRESS_S:
                 await self._keep_progress()
@@ -166,7 +169,7 @@ class Courier:
     async def _keep_progress(self) -> None:
         """So that a restart need not look at what did not concern these subscriptions."""
         if self._progress > self._stored_progress:
-            await self._store.progress(self.webhook.id, self._progress)
+            await self._store.progress(self.webhook.id, self._progress, self._timeline)
             self._stored_progress, self._stored_at = self._progress, time.monotonic()
 
     # -- one delivery --------------------------------------------------------------------------------------------

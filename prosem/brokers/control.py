@@ -31,7 +31,8 @@ from prosem.types.registry import recognise
 class Attach(Sent, frozen=True, tag="attach"):
     """Start a stream after this seq (None: with a snapshot). The token is never used again by this broker.
 
-    The last three are the scope of the key that the listener came with: the broker has asked the server whose it is.
+    `tenant`, `key` and `own` are the scope of the key that the listener came with: the broker has asked the server whose
+    it is. `timeline` is the one that `after` is of.
     """
 
     token: int
@@ -40,6 +41,7 @@ class Attach(Sent, frozen=True, tag="attach"):
     tenant: str
     key: int
     own: bool
+    timeline: str | None = None
 
 
 class Leave(Sent, frozen=True, tag="leave"):
@@ -53,7 +55,7 @@ Request = Attach | Leave
 
 
 def attach(token: int, command: c.Attach) -> Attach:
-    return Attach(token, command.id, command.after, *command.scope)
+    return Attach(token, command.id, command.after, *command.scope, timeline=command.timeline)
 
 
 # -- down ----------------------------------------------------------------------------------------------------------
@@ -89,6 +91,7 @@ class Hosted(Sent, frozen=True, tag="hosted"):
     snapshot: bytes
     durable: bool
     state: bytes | None
+    timeline: str = ""
 
 
 class Moved(Sent, frozen=True, tag="moved"):
@@ -195,6 +198,7 @@ def hosted(frame: c.Hosted) -> Hosted:
         frame.snapshot,
         frame.durable,
         pack_state(frame.form, frame.state),
+        frame.timeline,
     )
 
 

@@ -96,10 +96,10 @@ class Dispatcher:
                 for member in self.members.values():
                     self._direct(member, control.Rearranged(frame.space))
 
-    def recovered(self, seq: int) -> None:
+    def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing: all start over."""
         self.seq = seq
-        self._edge.recovered(seq)
+        self._edge.recovered(seq, timeline)
         self.expire()
 
     def _host(self, frame: c.Hosted, member: Member) -> None:
@@ -119,7 +119,7 @@ class Dispatcher:
         self._direct(member, control.hosted(frame))
         if frame.after is not None and frame.after < frame.seq:
             sink = ReplaySink(member, frame.token, self.notify, self._capacity)
-            stream = Stream(frame.id, sink, Host(frame), frame.after)
+            stream = Stream(frame.id, sink, Host(frame), frame.after, frame.timeline)
             stream.replay()
             self.replay(stream, frame)
 
@@ -166,7 +166,9 @@ class Dispatcher:
             if member.is_gone:
                 continue
             scope = Scope(request.tenant, request.key, request.own)
-            command = c.Attach(request.id, request.after, RemoteSink(member), request.token, scope)
+            command = c.Attach(
+                request.id, request.after, RemoteSink(member), request.token, scope, request.timeline
+            )
             try:
                 future = self.submit(command)
             except ProsemError as error:

@@ -53,12 +53,16 @@ class Feed:
         self._request: Callable[[bytes], None] = lambda data: None
 
     # -- lives ---------------------------------------------------------------------------------------------------
-    def begin(self, node: Node, since: int, send: Send, request: Callable[[bytes], None]) -> None:
-        """The server has taken this broker in as `node`, at the position `since`.
+    def begin(
+        self, node: Node, since: int, send: Send, request: Callable[[bytes], None], timeline: str = ""
+    ) -> None:
+        """The server has taken this broker in as `node`, at the position `since`; its timeline is this one.
 
         Frames go out by `send`, requests to the server by `request`.
         """
         self._node, self._send, self._request = node, send, request
+        if timeline != self.edge.timeline:
+            self.edge.seq, self.edge.timeline = 0, timeline
         self._buffer = EdgeBuffer(self.edge.deliver, self.edge.watermark, self._direct, since)
         self.edge.network = _Leaving(self._buffer.network, self._left)
         for token, (command, _) in self._waiting.items():
@@ -158,6 +162,7 @@ class Feed:
             command.token,
             control.unpack_state(form, notice.state),
             statement,
+            notice.timeline,
         )
         future.set_result(None)
         self.edge.take(frame)

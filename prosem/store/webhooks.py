@@ -38,6 +38,7 @@ _MOVE = (
     "UPDATE prosem.webhook_subscription s SET seq = greatest(s.seq, moved.seq)"
     " FROM unnest(%s::text[], %s::bigint[]) AS moved (id, seq) WHERE s.webhook = %s AND s.id = moved.id"
 )
+_PRESENT = " AND (%s = '' OR %s = (SELECT id FROM prosem.timeline ORDER BY number DESC LIMIT 1))"
 _LEAVE = "DELETE FROM prosem.webhook_subscription WHERE webhook = %s AND id = ANY(%s::text[])"
 _PUT = (
     "INSERT INTO prosem.webhook_delivery (id, webhook, frames, first_seq, last_seq, body)"
@@ -134,10 +135,10 @@ class WebhookStore:
         """How far each subscription has come; None: nothing was told of it yet."""
         return dict(await self._rows(_POSITIONS, [id]))
 
-    async def progress(self, id: str, seq: int) -> None:
-        """All subscriptions that have been told something have come to `seq`."""
-        text = "UPDATE prosem.webhook SET progress = greatest(progress, %s) WHERE id = %s RETURNING id"
-        await self._rows(text, [seq, id])
+    async def progress(self, id: str, seq: int, timeline: str = "") -> None:
+        """All subscriptions that have been told something have come to `seq`; nothing, if its timeline is over."""
+        text = "UPDATE prosem.webhook SET progress = greatest(progress, %s) WHERE id = %s"
+        await self._rows(text + _PRESENT + " RETURNING id", [seq, id, timeline, timeline])
 
     # -- deliveries ------------------------------------------------------------------------------------------------
     async def put(
@@ -150,10 +151,15 @@ class WebhookStore:
         last_seq: int,
         moved: Mapping[str, int],
         gone: Collection[str],
+        timeline: str = "",
     ) -> Delivery:
-        """Store a delivery, and move the positions past what it holds; subscriptions that are gone leave."""
+        """Store a delivery, and move the positions past what it holds; subscriptions that are gone leave.
+
+        Of a timeline that is over no position is kept: the next round begins with snapshots.
+        """
         async with self._transaction() as connection:
-            await connection.execute(_MOVE, [list(moved), list(moved.values()), webhook])
+            values = [list(moved), list(moved.values()), webhook, timeline, timeline]
+            await connection.execute(_MOVE + _PRESENT, values)
             if gone:
                 await connection.execute(_LEAVE, [webhook, list(gone)])
             values = [id, webhook, frames, first_seq, last_seq, body]

@@ -93,12 +93,15 @@ export class Client {
     return this._opened({ open, began: await open(valuesOf(params)), params, snapshot, renewable: !durable });
   }
 
-  /** Listen to a subscription that exists; with `after` (and the `result` then) from where it was left. */
-  async attach(id, { after, result = null, snapshot = false } = {}) {
+  /**
+   * Listen to a subscription that exists; with `after` (and the `result` then) from where it was left. Give the
+   * `timeline` that `after` is of: if the server's database was restored since, a snapshot comes first where needed.
+   */
+  async attach(id, { after, timeline = null, result = null, snapshot = false } = {}) {
     const about = await this._transport.call("GET", path("subscriptions", id));
-    const now = after === undefined ? await this.result(id) : { seq: after, result };
+    const now = after === undefined ? await this.result(id) : { seq: after, timeline, result };
     const shape = await this._shape(about.sql, now.result);
-    const began = { id, type: about.type, group: about.group, seq: now.seq, result: now.result, shape };
+    const began = { id, type: about.type, group: about.group, ...now, shape };
     return this._opened({ open: null, began, params: about.params ?? {}, snapshot, renewable: false });
   }
 

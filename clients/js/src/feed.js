@@ -9,9 +9,10 @@
  * once that is consumed: a slow consumer costs at most `limit` frames and never holds up another one.
  */
 export class Feed {
-  constructor(id, received, limit) {
+  constructor(id, received, limit, timeline = null) {
     this.id = id;
     this.received = received;
+    this.timeline = timeline; // that `received` is of; null: of a server that has none
     this.limit = limit;
     this.isWanted = false; // the consumer wants to be told; the stream attaches it when it can
     this.isListening = false; // it is attached on the present connection
@@ -28,7 +29,8 @@ export class Feed {
       return false;
     }
     this.received = frame.seq;
-    this._frames.push(frame);
+    if (frame.timeline !== null) this.timeline = frame.timeline;
+    this._frames.push({ ...frame, timeline: this.timeline });
     this._news();
     return true;
   }
@@ -64,9 +66,10 @@ export class Feed {
     this._wake = null;
   }
 
-  _isSeen({ seq, isSnapshot }) {
+  _isSeen({ seq, isSnapshot, timeline }) {
     if (this.received === null) return false;
-    // a snapshot of a smaller seq means that the server was set back: its word counts
-    return isSnapshot ? seq === this.received : seq <= this.received;
+    if (!isSnapshot) return seq <= this.received;
+    // a snapshot of a smaller seq, or of another timeline, means that the server was set back: its word counts
+    return seq === this.received && (timeline === null || timeline === this.timeline);
   }
 }

@@ -52,6 +52,7 @@ export interface Change {
 export interface Told {
   id: string;
   seq: number;
+  timeline: string | null;
   change: Change | null;
   result: Result | null;
   snapshot: boolean;
@@ -124,14 +125,17 @@ export class Client {
     params?: Params,
     options?: { notify?: Notify; id?: string; durable?: boolean; snapshot?: boolean },
   ): Promise<Subscription>;
-  attach(id: string, options?: { after?: number; result?: Result | null; snapshot?: boolean }): Promise<Subscription>;
+  attach(
+    id: string,
+    options?: { after?: number; timeline?: string | null; result?: Result | null; snapshot?: boolean },
+  ): Promise<Subscription>;
   subscribeMany(
     sql: string,
     rows: { id?: string; params: Record<string, Sendable> }[],
     options?: { notify?: Notify; durable?: boolean },
   ): Promise<{ group: string; type: string; seq: number; ids: string[] }>;
   subscriptions(query?: { group?: string; type?: string; limit?: number; after?: string }): Promise<About[]>;
-  result(id: string): Promise<{ id: string; seq: number; result: Result }>;
+  result(id: string): Promise<{ id: string; seq: number; timeline?: string; result: Result }>;
   deleteSubscription(id: string): Promise<void>;
   pin(value: number): PinnedVariable<number>;
   pin(value: string): PinnedVariable<string>;
@@ -147,6 +151,7 @@ export class Subscription implements AsyncIterableIterator<Told> {
   readonly type: string;
   readonly group: string;
   readonly seq: number;
+  readonly timeline: string | null;
   readonly result: Result | null;
   readonly params: Record<string, Sendable>;
   [Symbol.asyncIterator](): this;
@@ -182,7 +187,14 @@ export function fold(result: Result, change: Change, options?: { key?: string[];
 export interface Delivery {
   webhook: string;
   delivery: string;
-  frames: { id: string; seq?: number; snapshot?: Result; change?: Change; error?: { status: number; detail: string } }[];
+  frames: {
+    id: string;
+    seq?: number;
+    timeline?: string;
+    snapshot?: Result;
+    change?: Change;
+    error?: { status: number; detail: string };
+  }[];
 }
 
 /** The delivery in the body of a request, if its header X-ProSem-Signature was made with the secret, and of late. */

@@ -22,6 +22,7 @@ export class Stream {
     this._isRunning = false;
     this._isClosed = false;
     this.progress = -1;
+    this._timeline = null; // that `progress` is of
     this.connects = 0;
     this._begin();
   }
@@ -125,6 +126,7 @@ export class Stream {
     }
     this._begin();
     this.progress = -1;
+    this._timeline = null;
   }
 
   _endAll(error) {
@@ -139,7 +141,8 @@ export class Stream {
 
   _attach(feed) {
     feed.isListening = true;
-    this._send({ op: "attach", id: feed.id, after: feed.received ?? undefined });
+    const point = feed.received === null ? {} : { after: feed.received, timeline: feed.timeline ?? undefined };
+    this._send({ op: "attach", id: feed.id, ...point });
     this._attaching.set(feed.id, this._pings + 1);
   }
 
@@ -171,8 +174,8 @@ export class Stream {
   _read(text) {
     const frame = parse(text);
     if ("snapshot" in frame || "change" in frame) this._told(frame);
-    else if ("progress" in frame) this.progress = Math.max(this.progress, frame.progress);
-    else if ("pong" in frame) this._answered();
+    else if ("progress" in frame) this._advance(frame.progress, frame.timeline ?? null);
+    else if ("pong" in frame) this._answered(frame.timeline ?? null);
     else if ("error" in frame) this._refused(frame);
   }
 
@@ -180,14 +183,35 @@ export class Stream {
     const isSnapshot = "snapshot" in frame;
     const feed = this._feeds.get(frame.id);
     const payload = isSnapshot ? frame.snapshot : frame.change;
-    if (feed && !feed.take({ seq: frame.seq, payload, isSnapshot })) this._detach(feed);
+    const told = { seq: frame.seq, payload, isSnapshot, timeline: frame.timeline ?? null };
+    if (feed && !feed.take(told)) this._detach(feed);
   }
 
-  /** The server has handled everything up to the ping that was answered. */
-  _answered() {
+  /** All that is attached has come to `seq`. Another timeline begins anew, perhaps at a smaller one. */
+  _advance(seq, timeline) {
+    if (timeline === this._timeline) {
+      this.progress = Math.max(this.progress, seq);
+      return;
+    }
+    const isFirst = this._timeline === null;
+    this.progress = seq;
+    this._timeline = timeline;
+    for (const id of this._confirmed.keys()) { // a mark follows what was replayed for each of them
+      const feed = this._feeds.get(id);
+      if (feed) feed.timeline = timeline;
+      if (!isFirst) this._confirmed.set(id, -1);
+    }
+  }
+
+  /** The server has handled everything up to the ping that was answered, and its timeline is this one. */
+  _answered(timeline) {
     this._backoff.reset();
     this._pongs += 1;
-    for (const id of this._settled(this._attaching)) this._confirmed.set(id, this.progress);
+    for (const id of this._settled(this._attaching)) {
+      this._confirmed.set(id, this.progress);
+      const feed = this._feeds.get(id);
+      if (feed && timeline !== null) feed.timeline = timeline;
+    }
     for (const id of this._settled(this._leaving)) {
       const feed = this._feeds.get(id);
       if (feed) this._attachIfFree(feed);

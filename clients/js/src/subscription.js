@@ -6,7 +6,7 @@ import { answerOf, wholeResult } from "./fold.js";
 import { follow, valuesOf } from "./pinned.js";
 
 /**
- * Asynchronously iterable: its changes, as `{id, seq, change, result, snapshot}`.
+ * Asynchronously iterable: its changes, as `{id, seq, timeline, change, result, snapshot}`.
  *
  * Invariant: `result` is the answer at `seq`, the seq of the last change consumed. The stream survives lost
  * connections and restarts of the server; where what was missed is no longer retained, one item is a
@@ -42,9 +42,14 @@ export class Subscription {
     return this._began.group;
   }
 
-  /** The last seq consumed: give it to `attach(id, {after})` to go on from here later. */
+  /** The last seq consumed: give it to `attach(id, {after, timeline})` to go on from here later. */
   get seq() {
     return this._seq;
+  }
+
+  /** The timeline that `seq` is of: after a restore of the server's database there is another one. */
+  get timeline() {
+    return this._timeline;
   }
 
   /** The answer as of `seq`; null while it is unknown, after an `attach` with `after` alone. */
@@ -124,8 +129,9 @@ export class Subscription {
   _adopt(began) {
     this._began = began;
     this._seq = began.seq;
+    this._timeline = began.timeline ?? null;
     this._setResult(began.result);
-    this._feed = new Feed(began.id, began.seq, this._limit);
+    this._feed = new Feed(began.id, began.seq, this._limit, this._timeline);
     this._stream.listen(this._feed);
   }
 
@@ -146,8 +152,9 @@ export class Subscription {
     }
   }
 
-  _consume({ seq, payload, isSnapshot }) {
+  _consume({ seq, payload, isSnapshot, timeline }) {
     this._seq = seq;
+    this._timeline = timeline;
     if (isSnapshot) this._setResult(payload);
     else if (this._answer === null) this._setResult(wholeResult(payload));
     else {
@@ -169,7 +176,8 @@ export class Subscription {
   }
 
   _item(change) {
-    return { id: this.id, seq: this._seq, change, result: this._result, snapshot: change === null };
+    const { _seq: seq, _timeline: timeline, _result: result } = this;
+    return { id: this.id, seq, timeline, change, result, snapshot: change === null };
   }
 
   /** One request at a time, with the values of the moment it leaves. */

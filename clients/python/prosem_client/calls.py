@@ -44,14 +44,17 @@ class SubscriptionCalls:
             shape,
             answer.get("type", ""),
             request["sql"],
+            answer.get("timeline"),
         )
 
-    async def find(self, id: str, after: int | None, result: JsonObject | None, _: JsonObject) -> Opening:
+    async def find(
+        self, id: str, after: int | None, timeline: str | None, result: JsonObject | None, _: JsonObject
+    ) -> Opening:
         """Find a subscription: with its present answer, or with the one given, as it was at `after`."""
         about = await self._transport.call("GET", path("subscriptions", id))
         if after is None:
             present = await self.result(id)
-            after, result = present.seq, present.result
+            after, timeline, result = present.seq, present.timeline, present.result
         shape = await self._shape(about.get("sql", ""), result)
         return Opening(
             id,
@@ -61,6 +64,7 @@ class SubscriptionCalls:
             shape,
             about.get("type", ""),
             about.get("sql", ""),
+            timeline,
         )
 
     async def result(self, id: str) -> Result:
@@ -114,4 +118,5 @@ class SubscriptionCalls:
 
 
 def _result(id: str, answer: Mapping[str, Any]) -> Result:
-    return Result(answer.get("id", id), answer.get("seq", -1), answer.get("result") or {})
+    found = answer.get("result") or {}
+    return Result(answer.get("id", id), answer.get("seq", -1), found, answer.get("timeline"))

@@ -182,18 +182,20 @@ class AsyncClient:
         id: str,
         after: int | None = None,
         *,
+        timeline: str | None = None,
         result: JsonObject | None = None,
         snapshot: bool = False,
         raw: bool | str = False,
     ) -> Subscription:
         """A subscription that is there: from its present answer on, or with everything after the seq `after`.
 
-        To have a resumed answer folded, give the `result` it had at `after`. One that is `raw` begins with its
-        present state.
+        Give the `timeline` that `after` is of: if the server's database was restored since, a snapshot comes first
+        where changes were undone. To have a resumed answer folded, give the `result` it had at `after`. One that is
+        `raw` begins with its present state.
         """
         if raw and after is not None:
             raise ValueError("a raw subscription begins with its present state: leave `after` out")
-        found = partial(self._calls.find, id, after, result)
+        found = partial(self._calls.find, id, after, timeline, result)
         return self._subscription(found, {}, self._kind(raw), snapshot=snapshot, renewable=False)
 
     def _kind(self, raw: bool | str) -> Callable[..., Subscription]:

@@ -19,6 +19,7 @@ class Frame(NamedTuple):
     seq: int
     payload: Any
     is_snapshot: bool
+    timeline: str | None = None  # that `seq` is of; None: of a server that has none
 
 
 class Feed:
@@ -29,8 +30,17 @@ class Feed:
     another one.
     """
 
-    def __init__(self, id: str, received: int | None, limit: int, *, is_raw: bool = False) -> None:
+    def __init__(
+        self,
+        id: str,
+        received: int | None,
+        limit: int,
+        *,
+        is_raw: bool = False,
+        timeline: str | None = None,
+    ) -> None:
         self.id = id
+        self.timeline = timeline  # that `received` is of
         self.is_raw = is_raw
         self.received = received
         self.limit = limit
@@ -52,7 +62,9 @@ class Feed:
             self.is_wanted = self.is_listening = False
             return False
         self.received = frame.seq
-        self._frames.append(frame)
+        if frame.timeline is not None:
+            self.timeline = frame.timeline
+        self._frames.append(frame._replace(timeline=self.timeline))
         self._news.set()
         return True
 
@@ -117,5 +129,5 @@ class Feed:
         if self.received is None or self.is_raw:  # a raw stream is not resumed: nothing comes twice
             return False
         if frame.is_snapshot:  # a smaller seq means that the server was set back: its word counts
-            return frame.seq == self.received
+            return frame.seq == self.received and frame.timeline in (None, self.timeline)
         return frame.seq <= self.received

@@ -54,6 +54,7 @@ class MonitoredSubscription(Subscription):
         self._owes_snapshot = False
         self._latest = self._desired = self._shown = Aim(0, {})
         self._position = -1  # the seq up to which the rows at hand are folded
+        self._reached: str | None = None  # the timeline that it is of
         self._sent_at = 0.0
         self.updates = 0  # steps of the parameters that came into force
         self.patches = 0  # requests they took
@@ -69,7 +70,7 @@ class MonitoredSubscription(Subscription):
     def _adopt(self, began: Opening) -> None:
         self._coverage = Coverage(self._widening.covers, began.params)
         self._latest = self._desired = self._shown = Aim(self._latest.number + 1, began.params)
-        self._position = began.seq
+        self._position, self._reached = began.seq, began.timeline
         self._owes_snapshot = False
         super()._adopt(began)
 
@@ -115,7 +116,7 @@ class MonitoredSubscription(Subscription):
 
     def _told(self) -> Change | None:
         """What the user is told of the rows at hand; None if nothing of it is new."""
-        self._seq = self._position
+        self._seq, self._timeline = self._position, self._reached
         change, is_snapshot = self._held.take(), self._owes_snapshot
         self._owes_snapshot = False
         if change is None and not is_snapshot:
@@ -146,14 +147,14 @@ class MonitoredSubscription(Subscription):
 
     def _consume(self, frame: Frame) -> Change | None:
         """Fold it; the next step tells what the user sees of it."""
-        self._position = frame.seq
+        self._position, self._reached = frame.seq, frame.timeline
         if frame.is_snapshot:
             self._hold(frame.payload)
             self._owes_snapshot = True
         else:
-            seq = self._seq
+            seq, timeline = self._seq, self._timeline
             super()._consume(frame)
-            self._seq = seq
+            self._seq, self._timeline = seq, timeline
         return None
 
     def _fold(self, change: JsonObject) -> None:

@@ -49,6 +49,7 @@ class Stream:
         self._expected: dict[str, int] = {}  # ids whose consumer waits until nothing more comes up to a seq
         self.socket: ClientConnection | None = None
         self.progress = -1
+        self._timeline: str | None = None  # that `progress` is of
         self.connects = 0
 
     def listen(self, feed: Feed) -> None:
@@ -136,6 +137,7 @@ class Stream:
         self._sending = asyncio.Queue()
         self._pings = self._pongs = 0
         self.progress = -1
+        self._timeline = None
 
     # -- frames out ------------------------------------------------------------------------------------------
     def _attach(self, feed: Feed) -> None:
@@ -144,6 +146,8 @@ class Stream:
             frame["raw"] = True
         elif feed.received is not None:
             frame["after"] = feed.received
+            if feed.timeline is not None:
+                frame["timeline"] = feed.timeline
         feed.is_listening = True
         self._sending.put_nowait(frame)
         self._attaching[feed.id] = self._pings + 1
@@ -180,7 +184,8 @@ class Stream:
             is_snapshot = "snapshot" in frame
             payload = frame["snapshot" if is_snapshot else "change"]
             feed = self._feeds.get(frame["id"])
-            if feed is not None and not feed.take(Frame(frame["seq"], payload, is_snapshot)):
+            told = Frame(frame["seq"], payload, is_snapshot, frame.get("timeline"))
+            if feed is not None and not feed.take(told):
                 self._detach(feed)
         elif "raw" in frame:
             is_state = frame["raw"][0]["message"] == "state"
@@ -188,20 +193,33 @@ class Stream:
             if feed is not None and not feed.take(Frame(frame["seq"], frame["raw"], is_state)):
                 self._detach(feed)
         elif "progress" in frame:
-            self.progress = max(self.progress, frame["progress"])
+            self._advance(frame["progress"], frame.get("timeline"))
             self._mark()
         elif "pong" in frame:
             self._backoff.reset()
             self._pongs += 1
-            self._settle()
+            self._settle(frame.get("timeline"))
             self._mark()
         elif "error" in frame:
             self._refused(frame)
 
-    def _settle(self) -> None:
-        """The server has handled everything up to the ping that was answered."""
+    def _advance(self, seq: int, timeline: str | None) -> None:
+        """All that is attached has come to `seq`. Another timeline begins anew, perhaps at a smaller one."""
+        if timeline == self._timeline:
+            self.progress = max(self.progress, seq)
+            return
+        is_first, self.progress, self._timeline = self._timeline is None, seq, timeline
+        for id in self._confirmed:  # a mark follows what was replayed for each of them
+            self._feeds[id].timeline = timeline
+            if not is_first:
+                self._confirmed[id] = -1
+
+    def _settle(self, timeline: str | None) -> None:
+        """The server has handled everything up to the ping that was answered, and its timeline is this one."""
         for id in self._answered(self._attaching):
             self._confirmed[id] = self.progress
+            if timeline is not None and id in self._feeds:
+                self._feeds[id].timeline = timeline
         for id in self._answered(self._leaving):
             if id in self._feeds:
                 self._attach_if_free(self._feeds[id])

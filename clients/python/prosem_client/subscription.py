@@ -28,6 +28,7 @@ class Opening(NamedTuple):
     shape: Shape
     type: str = ""
     sql: str = ""
+    timeline: str | None = None  # that `seq` is of
 
 
 class Calls(Protocol):
@@ -72,6 +73,7 @@ class Subscription:
         self._feed: Feed | None = None
         self._began: Opening | None = None
         self._seq = -1
+        self._timeline: str | None = None
         self._result: JsonObject | None = None
         self._answer: Answer | None = None
         self._pins = Pins(self)
@@ -86,9 +88,15 @@ class Subscription:
 
     @property
     def seq(self) -> int:
-        """The last seq consumed: give it to `attach(id, after=…)` to go on from here later."""
+        """The last seq consumed: give it, with `timeline`, to `attach(id, after=…)` to go on from here later."""
         self._opened()
         return self._seq
+
+    @property
+    def timeline(self) -> str | None:
+        """The timeline that `seq` is of: after a restore of the server's database there is another one."""
+        self._opened()
+        return self._timeline
 
     @property
     def result(self) -> JsonObject | None:
@@ -212,11 +220,11 @@ class Subscription:
         self._stream.listen(self._feed)
 
     def _feed_of(self, began: Opening) -> Feed:
-        return Feed(began.id, began.seq, self._queue_limit)
+        return Feed(began.id, began.seq, self._queue_limit, timeline=began.timeline)
 
     def _adopt(self, began: Opening) -> None:
         self._began = began
-        self._seq = began.seq
+        self._seq, self._timeline = began.seq, began.timeline
         self._set_result(began.result)
 
     async def _renew(self) -> Change:
@@ -242,7 +250,7 @@ class Subscription:
             await self._feed.news()
 
     def _consume(self, frame: Frame) -> Change | None:
-        self._seq = frame.seq
+        self._seq, self._timeline = frame.seq, frame.timeline
         if frame.is_snapshot:
             self._set_result(frame.payload)
             return self._item(None, snapshot=True)
@@ -267,7 +275,7 @@ class Subscription:
         self._answer = None if result is None else answer_of(result, self._opened().shape)
 
     def _item(self, change: JsonObject | None, *, snapshot: bool) -> Change:
-        return Change(self.id, self._seq, change, self._result, snapshot)
+        return Change(self.id, self._seq, change, self._result, snapshot, timeline=self._timeline)
 
     def _interrupt(self, error: ProsemError) -> None:
         if self._feed is not None:

@@ -88,6 +88,10 @@ class SyncSubscription:
         return self._subscription.seq
 
     @property
+    def timeline(self) -> str | None:
+        return self._subscription.timeline
+
+    @property
     def result(self) -> JsonObject | None:
         return self._subscription.result
 
@@ -260,12 +264,17 @@ class Client:
         id: str,
         after: int | None = None,
         *,
+        timeline: str | None = None,
         result: JsonObject | None = None,
         snapshot: bool = False,
         raw: bool | str = False,
     ) -> SyncSubscription:
         return self._portal.call(
-            self._opened(lambda: self._client.attach(id, after, result=result, snapshot=snapshot, raw=raw))
+            self._opened(
+                lambda: self._client.attach(
+                    id, after, timeline=timeline, result=result, snapshot=snapshot, raw=raw
+                )
+            )
         )
 
     def subscribe_many(

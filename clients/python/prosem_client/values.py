@@ -30,6 +30,7 @@ class Result:
     id: str
     seq: int
     result: JsonObject
+    timeline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Change:
     result: JsonObject | None
     snapshot: bool = False
     messages: tuple[JsonObject, ...] = ()
+    timeline: str | None = None
 
 
 def encode(value: Any) -> str:
