@@ -43,7 +43,13 @@ class Settings:
     )  # type: ignore[assignment]
     measurements: int = setting(200_000, "measurements of plans kept for the statistics job")  # type: ignore[assignment]
     max_backlog: int = setting(50_000, "events that may wait before publishers are answered 503")  # type: ignore[assignment]
-    max_batch: int = setting(2_000, "events of one transaction at the most")  # type: ignore[assignment]
+    max_backlog_mb: int = setting(128, "MiB of requests that may wait before publishers are answered 503")  # type: ignore[assignment]
+    max_batch: int = setting(2_000, "events after which a transaction takes no further request")  # type: ignore[assignment]
+    max_batch_mb: int = setting(4, "MiB after which a transaction takes no further request")  # type: ignore[assignment]
+    max_request_events: int = setting(
+        1_000_000, "most events of one request, which is one transaction (NDJSON bodies have no limit)"
+    )  # type: ignore[assignment]
+    commit_timeout_s: int = setting(60, "seconds after which a commit that makes no progress is broken off")  # type: ignore[assignment]
     max_body_mb: int = setting(64, "largest JSON body in MiB (NDJSON bodies have no limit)")  # type: ignore[assignment]
     max_header_kb: int = setting(64, "largest request line with its headers in KiB")  # type: ignore[assignment]
     header_timeout_s: int = setting(10, "seconds within which the headers of a request must be complete")  # type: ignore[assignment]

@@ -109,7 +109,11 @@ class Server:
                 outlet,
                 self.metrics,
                 max_backlog=self.settings.max_backlog,
+                max_backlog_bytes=self.settings.max_backlog_mb << 20,
                 max_batch=self.settings.max_batch,
+                max_batch_bytes=self.settings.max_batch_mb << 20,
+                max_request_events=self.settings.max_request_events,
+                commit_timeout_s=self.settings.commit_timeout_s,
                 idle=self._retire,
                 trace=self._trace,
             )
@@ -322,6 +326,11 @@ class Server:
         if self.failure:
             return self.failure
         return self._engine.problem if self._engine is not None else "the database is being started"
+
+    @property
+    def notice(self) -> str:
+        """What does not work although the server serves."""
+        return "" if self._engine is None else self._engine.notice
 
     @property
     def engine(self) -> Engine:

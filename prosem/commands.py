@@ -49,6 +49,7 @@ class Publish:
     idempotency: Idempotency | None = None
     at: str = "/events"
     scope: Scope = WHOLE
+    size_bytes: int = 0  # of the request's body; 0: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Transact:
     events: Sequence[Any]
     idempotency: Idempotency | None = None
     scope: Scope = WHOLE
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ class Metrics:
         self.events = 0
         self.commits = 0
         self.commit_seconds = 0.0
+        self.rebuilds = 0  # of the memory, after a failure
         self.changes = 0
         self.replayed = 0
         self.lagging = 0

@@ -93,6 +93,7 @@ class Present:
         if message.kind != SENT_ONLY:
             body = None if message.kind in RETOLD else pack(message)
             self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
+            self.batch.writes.size_bytes += 100 if body is None else 100 + len(body)
         if message.kind == LOGGED_ONLY:
             return 0
         self.batch.frames.append(message)

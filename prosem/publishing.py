@@ -14,6 +14,7 @@ from prosem.explaining import explain_space, rehearse
 from prosem.measuring import MOST_TRIED, measure
 from prosem.model import Delta, JsonObject, Table
 from prosem.present import Present
+from prosem.store.log import WriteSet
 from prosem.tables import cut
 from prosem.transaction import transaction
 from prosem.types.base import Space
@@ -21,6 +22,37 @@ from prosem.validate import Effect, effect, effects, known_table
 from prosem.wire import encode
 
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
+
+
+Run = tuple[Table, Sequence[Effect]]
+
+
+def runs_of(present: Present, command: c.Publish | c.Transact) -> Sequence[Run]:
+    """What the events of a request do, in runs of one table; raises at the first that is wrong. Changes nothing."""
+    store, tables = present.table_store, present.tables(command.scope.tenant)
+    if isinstance(command, c.Transact):
+        return transaction(store, tables, command.events)
+    table = known_table(tables, command.table)
+    return [(table, effects(table, present.rows[table.id], command.events, command.at, store.family(table)))]
+
+
+def trial_of(present: Present, command: c.Publish | c.Transact) -> WriteSet:
+    """The rows and the log entries that a request would write, to be tried. Changes nothing."""
+    writes = WriteSet(last_seq=present.seq)
+    for table, found in runs_of(present, command):
+        writes.tables[table.id] = table
+        net = writes.rows.setdefault(table.id, {})
+        for op, key, old, new in found:
+            net[key] = new
+            before, after = (None if row is None else encode(row) for row in (old, new))
+            writes.last_seq += 1
+            writes.events.append((writes.last_seq, table.id, op, before, after))
+            writes.size_bytes += _length(before) + 2 * _length(after)
+    return writes
+
+
+def _length(text: bytes | None) -> int:
+    return 0 if text is None else len(text)
 
 
 class Publishing:
@@ -38,18 +70,12 @@ class Publishing:
         return self._present.chooser
 
     def publish(self, command: c.Publish) -> JsonObject:
-        table = known_table(self._present.tables(command.scope.tenant), command.table)
-        family = self._tables.family(table)
-        found = effects(table, self._present.rows[table.id], command.events, command.at, family)
-        return self._apply([(table, found)], command.idempotency)
+        return self._apply(runs_of(self._present, command), command.idempotency)
 
     def transact(self, command: c.Transact) -> JsonObject:
-        tables = self._present.tables(command.scope.tenant)
-        return self._apply(transaction(self._tables, tables, command.events), command.idempotency)
+        return self._apply(runs_of(self._present, command), command.idempotency)
 
-    def _apply(
-        self, runs: Sequence[tuple[Table, Sequence[Effect]]], idempotency: c.Idempotency | None
-    ) -> JsonObject:
+    def _apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None) -> JsonObject:
         """Events that were found valid, in their order; all of one request."""
         first = self._present.seq + 1
         for table, found in runs:
@@ -64,12 +90,14 @@ class Publishing:
         writes.tables[table.id] = table
         spaces_of, order = self._groups.spaces_of, self._chooser.order
         spaces = [(one, order(spaces_of(one))) for one in (table, *table.ancestors)]
+        size_bytes = 0
         for op, key, old, new in found:
             self._present.seq += 1
             self._tables.put(table, key, new)
             before = None if old is None else encode(old)
             after = None if new is None else encode(new)
             writes.events.append((self._present.seq, table.id, op, before, after))
+            size_bytes += _length(before) + 2 * _length(after)
             if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
             net[key] = new
@@ -79,6 +107,7 @@ class Publishing:
                     part = self._tell(
                         Delta(self._present.seq, one, key, cut(old, one), cut(new, one)), some, part
                     )
+        writes.size_bytes += size_bytes
         self._present.batch.weight += len(found)
         self._metrics.events += len(found)
 

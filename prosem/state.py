@@ -13,7 +13,7 @@ from typing import Any
 from prosem import commands as c
 from prosem.batch import Batch
 from prosem.errors import ConflictError
-from prosem.model import JsonObject
+from prosem.model import JsonObject, Table
 from prosem.present import Present
 from prosem.publishing import Publishing
 from prosem.store.log import Counters
@@ -63,7 +63,8 @@ class State(Present):
         """Close the present batch and start another."""
         if self.seq - self._looked >= self.look_events:
             self._look()
-        self.marks.renew(self.batch, self.seq, lambda sid: self.place(sid)[1])
+        if not self.batch.writes.is_empty():  # reads alone write nothing
+            self.marks.renew(self.batch, self.seq, lambda sid: self.place(sid)[1])
         for space, keeping in self.group_store.keeping.items():
             for topic, kept in keeping.changed_items().items():
                 self.batch.writes.items[space, topic] = kept
@@ -88,25 +89,37 @@ class State(Present):
 
     # -- tables --------------------------------------------------------------------------------------------------
     def create_table(self, command: c.CreateTable) -> c.Created:
+        table, is_new = self.wanted(command)
+        if is_new:
+            self.next_table += 1
+            self.table_store.add(table)
+            self.batch.writes.created = table
+        return c.Created(table, is_new)
+
+    def wanted(self, command: c.CreateTable) -> tuple[Table, bool]:
+        """The table that is to be made, and whether it is new. Changes nothing."""
         tenant = command.scope.tenant
         wanted = table_definition(command.body, self.next_table, self.tables(tenant), tenant)
         known = self.tables(tenant).get(wanted.name)
-        if known is not None:
-            if known.definition() != wanted.definition():
-                raise ConflictError(
-                    f"a different table {wanted.name!r} exists; drop it first, or choose another name",
-                    "/name",
-                )
-            return c.Created(known, False)
-        self.next_table += 1
-        self.table_store.add(wanted)
-        self.batch.writes.created = wanted
-        return c.Created(wanted, True)
+        if known is None:
+            return wanted, True
+        if known.definition() != wanted.definition():
+            raise ConflictError(
+                f"a different table {wanted.name!r} exists; drop it first, or choose another name", "/name"
+            )
+        return known, False
 
     def drop_table(self, command: c.DropTable) -> None:
+        table = self.droppable(command)
+        self.subscribing.end(self.subscribing.unstreamed_users(table))
+        self.group_store.forget(table)
+        self.table_store.drop(table)
+        self.batch.writes.dropped = table
+
+    def droppable(self, command: c.DropTable) -> Table:
+        """The table that is to be dropped. Changes nothing."""
         table = known_table(self.tables(command.scope.tenant), command.name)
-        unstreamed = self.subscribing.unstreamed_users(table)
-        count = self.group_store.users(table) - len(unstreamed)
+        count = self.group_store.users(table) - len(self.subscribing.unstreamed_users(table))
         if count:
             raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
         heirs = [heir.name for heir in self.table_store.heirs(table)]
@@ -114,10 +127,7 @@ class State(Present):
             raise ConflictError(
                 f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first"
             )
-        self.subscribing.end(unstreamed)
-        self.group_store.forget(table)
-        self.table_store.drop(table)
-        self.batch.writes.dropped = table
+        return table
 
     # -- the optimizer -------------------------------------------------------------------------------------------
     def weigh(self, command: c.Weigh) -> JsonObject:

@@ -12,7 +12,7 @@ import pytest
 from api import wiring
 from api.wiring import Server
 from prosem import commands as c
-from prosem.errors import CommitError, RecoveringError
+from prosem.errors import CommitError, ProsemError, RecoveringError
 from prosem.state import State
 from tests.every_type import subscribe_every_type
 from tests.live import update
@@ -117,7 +117,7 @@ def test_a_command_that_breaks_the_state_does_not_keep_it(url: str, monkeypatch:
         async with running(url) as made:
             await subscribe_every_type(made)
             old[:] = parts(made)
-            with pytest.raises(CommitError, match="a fault of ours"):
+            with pytest.raises(ProsemError, match="a fault of ours"):
                 await made.call(c.Inspect(broken))
             await rebuilt(made, old[0])
             assert (await made.call(publish(update(3, y=4))))["count"] == 1

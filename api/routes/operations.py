@@ -33,7 +33,7 @@ async def readyz(request: Request) -> Response:
     made = server(request)
     if not made.is_ready:
         raise RecoveringError(made.problem)
-    return PlainTextResponse("ready\n")
+    return PlainTextResponse(f"ready, but {made.notice}\n" if made.notice else "ready\n")
 
 
 @router.get("/v1/status", **documented("What the server holds"))
@@ -49,6 +49,7 @@ async def status(request: Request) -> Response:
         {
             "version": VERSION,
             "ready": made.is_ready,
+            "problem": made.notice or None,
             "seq": engine.committed_seq,
             "timeline": state.timelines.current,
             "tables": {name: None if caller.rows else len(state.rows[table.id]) for name, table in tables},
