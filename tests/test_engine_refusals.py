@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_reads_and_publishers_wait_for_the_rebuild(url: str, monkeypatch: pytest
                 for command in (c.Result(id), publish(insert(k=5, x=5, y=5))):
                     during.append(asyncio.run_coroutine_threadsafe(made.call(command), loop))
                 while engine.backlog < 2:
-                    pass
+                    time.sleep(0.01)
                 return recover()
 
             monkeypatch.setattr(engine, "_recover", watched)
