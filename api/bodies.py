@@ -27,7 +27,8 @@ async def body(request: Request, limit_bytes: int) -> bytes:
         size += len(part)
         if size > limit_bytes:
             raise TooLargeError(
-                f"the body is larger than {_size(limit_bytes)}; send less at a time, or events as application/x-ndjson"
+                f"the body is larger than {_size(limit_bytes)}; send less at a time, or events as application/x-ndjson,"
+                " or raise --max-body-mb (a key may have a limit of its own)"
             )
         parts.append(part)
     return b"".join(parts)

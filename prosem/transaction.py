@@ -13,7 +13,7 @@ from typing import Any
 from prosem.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.model import Key, Row, Table
 from prosem.tables import Tables
-from prosem.validate import Effect, effect, known_table
+from prosem.validate import Effect, effect, known_table, sized
 
 Overlay = dict[Key, Row | None]
 Run = tuple[Table, list[Effect]]
@@ -98,6 +98,7 @@ def _move(
     key = table.key_of(new)
     if key == found.key:
         return [found._replace(new=new)]
+    sized(table, key, new, at + "/set")
     family = store.family(table)
     present = overlay[key] if key in overlay else store.rows[table.id].get(key)
     if present is not None or (family is not None and key in family and key not in store.rows[table.id]):

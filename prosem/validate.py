@@ -14,10 +14,10 @@ import msgspec
 from prosem.columns import Value, check_text, column_type
 from prosem.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.model import DEFAULT_TENANT, Column, Key, Row, Table
+from prosem.sizes import MAX_KEY_BYTES, MAX_ROW_BYTES, SAFE_COLUMNS, key_bytes, row_bytes
 
 MAX_COLUMNS = 400  # a row of toasted values must fit PostgreSQL's 8 kB page
 MAX_NAME_BYTES = 63
-MAX_KEY_BYTES = 2_000  # an entry of a PostgreSQL B-tree must fit a third of a page
 _MISSING = object()
 
 
@@ -183,7 +183,7 @@ def _own_effect(
     if op in ("insert", "upsert"):
         _only(event, ("op", "row"))
         new = _row(table, event.get("row"))
-        key = _sized(table, table.key_of(new))
+        key = sized(table, table.key_of(new), new)
         old = _current(key, rows, overlay)
         if old is not None and op == "insert":
             raise ConflictError(f"a row with the key {_show(table, key)} exists; use upsert or update", "")
@@ -196,7 +196,9 @@ def _own_effect(
         changed = list(old)
         for position, value in cells:
             changed[position] = value
-        return Effect(op, key, old, tuple(changed))
+        new = tuple(changed)
+        check_row(table, new, "/set")
+        return Effect(op, key, old, new)
     if op == "delete":
         _only(event, ("op", "key"))
         key = _key(table, event.get("key"))
@@ -289,16 +291,27 @@ def _cells(table: Table, given: Any, key: Key) -> list[tuple[int, Value]]:
     return cells
 
 
-def _sized(table: Table, key: Key) -> Key:
-    for name, value in zip(table.primary_key, key, strict=True):
-        if isinstance(value, str | bytes) and len(value) * 4 > MAX_KEY_BYTES:
-            size = len(value if isinstance(value, bytes) else value.encode())
-            if size > MAX_KEY_BYTES // len(key):
-                raise InputError(
-                    f"a key value has at most {MAX_KEY_BYTES // len(key)} bytes, this one has {size}",
-                    pointer("row", name),
-                )
+def sized(table: Table, key: Key, row: Row, at: str = "/row") -> Key:
+    """The key, if PostgreSQL can hold it in an index, and the row in a page."""
+    size_bytes = key_bytes(key)
+    if size_bytes > MAX_KEY_BYTES:
+        name = max(zip(table.primary_key, key, strict=True), key=lambda item: key_bytes((item[1],)))[0]
+        raise InputError(
+            f"the key takes {size_bytes} bytes in its index, and at most {MAX_KEY_BYTES} fit; use a shorter one, "
+            "or a digest of it",
+            at + pointer(name),
+        )
+    check_row(table, row, at)
     return key
+
+
+def check_row(table: Table, row: Row, at: str) -> None:
+    if len(table.columns) > SAFE_COLUMNS and row_bytes(table, row) > MAX_ROW_BYTES:
+        raise InputError(
+            f"a row of {len(table.columns)} columns with these values does not fit a page of PostgreSQL "
+            f"({row_bytes(table, row)} bytes of at most {MAX_ROW_BYTES}): leave some NULL, or put them into a jsonb",
+            at,
+        )
 
 
 def _show(table: Table, key: Key) -> str:

@@ -42,13 +42,14 @@ async def publish(request: Request, table: str) -> Response:
             known_table(made.state.tables(caller.tenant), table)
             feed = Feed(made, caller, table, key, stored[0] if stored else None)
             return await _ndjson(feed, request)
-    given = await decode_large(await body(request, body_limit(request)))
+    text = await body(request, body_limit(request))
+    given = await decode_large(text)
     async with _alone(made, key):  # not before the body is complete: it may never be
         stored = await _stored(made, key)
         if stored is not None and stored[1]:
             return answer(stored[0])
         idempotency = c.Idempotency(key) if key else None
-        command = c.Publish(table, _events(given), idempotency, scope=caller.scope)
+        command = c.Publish(table, _events(given), idempotency, scope=caller.scope, size_bytes=len(text))
         made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
@@ -58,12 +59,13 @@ async def transact(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
     key = _hashed(request.headers.get("idempotency-key"), caller.tenant)
-    given = await decode_large(await body(request, body_limit(request)))
+    text = await body(request, body_limit(request))
+    given = await decode_large(text)
     async with _alone(made, key):  # not before the body is complete: it may never be
         stored = await _stored(made, key)
         if stored is not None:
             return answer(stored[0])
-        command = c.Transact(_events(given), c.Idempotency(key) if key else None, caller.scope)
+        command = c.Transact(_events(given), c.Idempotency(key) if key else None, caller.scope, len(text))
         made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
