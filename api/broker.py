@@ -29,11 +29,11 @@ from api.settings import BrokerSettings
 from cn.frames import Frame
 from cn.networks.registry import scheme_of
 from cn.transport.nats import Link, NatsMissingError, NatsTransport
-from prosem.access import Caller, Role, Scope
+from prosem.access import Role, Scope
 from prosem.brokers.dispatcher import Carried
 from prosem.brokers.feed import Feed
 from prosem.brokers.membership import CONTROL, contents_of
-from prosem.errors import NotFoundError, RecoveringError, SetupError
+from prosem.errors import RecoveringError, SetupError
 from prosem.metrics import Metrics
 from prosem.subscriber import Subscriber
 
@@ -234,17 +234,10 @@ class Broker:
         return time.monotonic() - life.renewed < life.lease_s
 
     def subscriber(self, scope: Scope) -> Subscriber:
-        return Subscriber(self.feed.edge, self.feed.submit, self.metrics, self.settings.queue, scope)
-
-    async def check_known(self, id: str, caller: Caller, token: str | None) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        path = str(httpx.URL(path=f"/v1/subscriptions/{id}"))
-        try:
-            answer = await self.forwarder.ask("GET", path, headers=headers)
-        except httpx.HTTPError as error:
-            raise RecoveringError(f"the server {self.settings.server} does not answer") from error
-        if answer.status_code == 404:
-            raise NotFoundError(f"there is no subscription {id[:200]!r}")
+        settings = self.settings
+        return Subscriber(
+            self.feed.edge, self.feed.submit, self.metrics, settings.queue, scope, settings.queue_mb << 20
+        )
 
     # -- what is measured ----------------------------------------------------------------------------------------
     def collect(self) -> Iterator[Metric]:

@@ -114,6 +114,8 @@ def config(app: FastAPI, settings: Settings | BrokerSettings) -> uvicorn.Config:
         ws=FrameProtocol,
         ws_max_size=settings.max_body_mb << 20,
         ws_per_message_deflate=False,
+        ws_ping_interval=settings.ping_s,
+        ws_ping_timeout=settings.ping_s,
         timeout_graceful_shutdown=3,
         ssl_certfile=settings.tls_certificate or None,
         ssl_keyfile=settings.tls_key or None,

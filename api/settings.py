@@ -55,10 +55,12 @@ class Settings:
     header_timeout_s: int = setting(10, "seconds within which the headers of a request must be complete")  # type: ignore[assignment]
     body_timeout_s: int = setting(30, "seconds that a request's body may pause")  # type: ignore[assignment]
     write_timeout_s: int = setting(40, "seconds without progress after which a response is broken off")  # type: ignore[assignment]
+    ping_s: int = setting(20, "seconds between two pings of a socket, and that its answer may take")  # type: ignore[assignment]
     max_batch_rows: int = setting(100_000, "most subscriptions of one batch request")  # type: ignore[assignment]
     queue: int = setting(
         10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
     )  # type: ignore[assignment]
+    queue_mb: int = setting(8, "the same in MiB: a queue is full when either is reached")  # type: ignore[assignment]
     retention_events: int = setting(
         20_000_000, "how many seqs back a subscriber can resume without a fresh snapshot"
     )  # type: ignore[assignment]
@@ -119,10 +121,12 @@ class BrokerSettings:
     queue: int = setting(
         10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
     )  # type: ignore[assignment]
+    queue_mb: int = setting(8, "the same in MiB: a queue is full when either is reached")  # type: ignore[assignment]
     max_body_mb: int = setting(64, "largest frame of a socket in MiB")  # type: ignore[assignment]
     max_header_kb: int = setting(64, "largest request line with its headers in KiB")  # type: ignore[assignment]
     header_timeout_s: int = setting(10, "seconds within which the headers of a request must be complete")  # type: ignore[assignment]
     body_timeout_s: int = setting(30, "seconds that a request's body may pause")  # type: ignore[assignment]
     write_timeout_s: int = setting(40, "seconds without progress after which a response is broken off")  # type: ignore[assignment]
+    ping_s: int = setting(20, "seconds between two pings of a socket, and that its answer may take")  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
     log_format: str = setting("text", "text for people, json for a log collector: one object a line")  # type: ignore[assignment]

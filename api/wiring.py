@@ -23,10 +23,10 @@ from optimizer.choose import chooser
 from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from prosem import commands as c
-from prosem.access import WHOLE, Caller, Role, Scope
+from prosem.access import WHOLE, Role, Scope
 from prosem.edge import Edge
 from prosem.engine import Engine, Outlet
-from prosem.errors import NotFoundError, ProsemError, RecoveringError, SetupError
+from prosem.errors import ProsemError, RecoveringError, SetupError
 from prosem.journey import Trace
 from prosem.metrics import Metrics
 from prosem.model import JsonObject
@@ -353,13 +353,6 @@ class Server:
         """Carry a command out; returns after its commit. `parent`: the trace it belongs to."""
         return await asyncio.wrap_future(self.submit(command, parent))
 
-    async def check_known(self, id: str, caller: Caller, token: str | None) -> None:
-        """NotFoundError if the caller has no subscription of this id that was committed."""
-        _ = self.engine
-        assert self.store is not None
-        if "\0" in id or await self.store.subscription(id, caller.scope) is None:
-            raise NotFoundError(f"there is no subscription {id[:200]!r}")
-
     @property
     def network(self) -> str:
         """The name of the network in use."""
@@ -377,7 +370,10 @@ class Server:
         return self.edge.hosted + (self.deployment.dispatcher.hosted if self.deployment else 0)
 
     def subscriber(self, scope: Scope = WHOLE) -> Subscriber:
-        return Subscriber(self.edge, self.submit, self.metrics, self.settings.queue, scope)
+        settings = self.settings
+        return Subscriber(
+            self.edge, self.submit, self.metrics, settings.queue, scope, settings.queue_mb << 20
+        )
 
     def _forget(self, sid: int) -> None:
         try:

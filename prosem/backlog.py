@@ -1,6 +1,7 @@
 """Commands that wait for the engine, bounded in events and in bytes.
 
-A request counts for at most half of the room: a large one delays others, and does not have them refused.
+A request counts for at most half of the room: a large one delays others, and does not have them refused. A read that may go
+`ahead` is taken first: it changes nothing, and nothing that waits was acknowledged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prosem import commands as c
+from prosem.drain import Drain
 from prosem.errors import BusyError, TooLargeError
 from prosem.journey import Journey
 
@@ -43,15 +45,17 @@ class Backlog:
         self._max_events, self._max_bytes = max_events, max_bytes
         self._max_request_events = max_request_events
         self._queue: deque[Entry] = deque()
+        self._ahead: deque[Entry] = deque()
+        self.drain = Drain()
         self.events = 0
         self.size_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._ahead) + len(self._queue)
 
     @property
     def first(self) -> Entry:
-        return self._queue[0]
+        return (self._ahead or self._queue)[0]
 
     def admit(self, entry: Entry) -> None:
         """Take a command; BusyError if there is no room for it, TooLargeError if there never is."""
@@ -61,16 +65,25 @@ class Backlog:
                 "send fewer at a time, or raise --max-request-events",
                 "/events",
             )
+        if is_ahead(entry.command):
+            if len(self._ahead) >= self._max_events:
+                raise self._busy(f"{len(self._ahead)} reads")
+            self._ahead.append(entry)
+            return
         events, size_bytes = self._counted(entry)
         if self._queue and self.events + events > self._max_events:
-            raise BusyError(f"{self.events} events wait; send again after a second, or in smaller requests")
+            raise self._busy(f"{self.events} events")
         if self._queue and self.size_bytes + size_bytes > self._max_bytes:
-            raise BusyError(
-                f"{self.size_bytes >> 20} MiB wait; send again after a second, or in smaller requests"
-            )
+            raise self._busy(f"{self.size_bytes >> 20} MiB")
         self._queue.append(entry)
         self.events += events
         self.size_bytes += size_bytes
+
+    def _busy(self, what: str) -> BusyError:
+        wait_s = self.drain.wait_s(self.events)
+        return BusyError(
+            f"{what} wait; send again after {wait_s} s, or in smaller requests", retry_after_s=wait_s
+        )
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Commands that are carried out again, before all that wait."""
@@ -79,13 +92,16 @@ class Backlog:
             self._count(entry, 1)
 
     def take(self) -> Entry:
+        if self._ahead:
+            return self._ahead.popleft()
         entry = self._queue.popleft()
         self._count(entry, -1)
+        self.drain.taken(entry.weight, is_last=not self._queue)
         return entry
 
     def clear(self) -> list[Entry]:
         """Take all."""
-        return [self.take() for _ in range(len(self._queue))]
+        return [self.take() for _ in range(len(self))]
 
     def _count(self, entry: Entry, sign: int) -> None:
         events, size_bytes = self._counted(entry)
@@ -107,6 +123,11 @@ def weight_of(command: c.Command) -> int:
     if isinstance(command, c.Publish | c.Transact):
         return len(command.events) or 1
     return len(command.rows) if isinstance(command, c.Subscribe) else 1
+
+
+def is_ahead(command: c.Command) -> bool:
+    """Whether the command may pass those that wait."""
+    return isinstance(command, c.Result) and command.ahead
 
 
 def writes(command: c.Command) -> bool:

@@ -106,6 +106,7 @@ class Expire:
 class Result:
     id: str
     scope: Scope = WHOLE
+    ahead: bool = False  # before what waits: its caller knows of nothing that is not committed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """One listener (a socket or an event stream) with its bounded queue.
 
 Everything happens on the loop's thread. Frames wait in the queue until the transport fetches them with `fetch`. When the
-queue is full the listener lags: it takes nothing more, and once the transport has emptied the queue every stream is
-attached again after the last seq it was given; the outbox supplies the rest. So memory is bounded, nobody else waits, and
-a replay longer than the queue comes in pieces.
+queue is full, in frames or in bytes, the listener lags: it takes nothing more, and once the transport has emptied the
+queue every stream is attached again after the last seq it was given; the outbox supplies the rest. So memory is bounded, no
+other listener waits, and a replay longer than the queue comes in pieces.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from prosem.metrics import Metrics
 from prosem.wire import encode
 
 BURSTS = 4  # changes of every stream that may wait, where that is more than the capacity
+CHANGE_BYTES = 256  # of such a change, as a rule
+LONGEST_RETRY_S = 5
 
 
 class Item(NamedTuple):
@@ -44,9 +46,11 @@ class Subscriber:
         metrics: Metrics,
         capacity: int = 10_000,
         scope: Scope = WHOLE,
+        capacity_bytes: int = 8 << 20,
     ) -> None:
         self._edge, self._submit, self._metrics, self._capacity = edge, submit, metrics, capacity
-        self._scope = scope
+        self._scope, self._capacity_bytes = scope, capacity_bytes
+        self._bytes = 0  # of the bodies in the queue
         self._queue: deque[Item] = deque()
         self._streams: dict[str, Stream] = {}
         self._raw: set[str] = set()  # ids whose streams are told messages
@@ -99,7 +103,7 @@ class Subscriber:
             if not self._is_closed and self._waiting.get(id) == token:
                 start()
 
-        asyncio.get_running_loop().call_later(error.retry_after_s, again)
+        asyncio.get_running_loop().call_later(min(LONGEST_RETRY_S, error.retry_after_s), again)
 
     def _refused(self, id: str, token: int, error: BaseException) -> None:
         if self._waiting.get(id) == token:
@@ -115,6 +119,7 @@ class Subscriber:
         self._raw.discard(id)
         is_known = self._let_go(id)
         self._queue = deque(item for item in self._queue if item.id != id)
+        self._bytes = sum(len(item.body) for item in self._queue)
         self._settle()
         return is_known or waiting is not None
 
@@ -138,9 +143,13 @@ class Subscriber:
         return max(self._capacity, BURSTS * len(self._streams))
 
     @property
+    def _room_bytes(self) -> int:
+        return max(self._capacity_bytes, BURSTS * CHANGE_BYTES * len(self._streams))
+
+    @property
     def is_full(self) -> bool:
-        """Too much is unsent: who does not read should not be read either."""
-        return len(self._queue) > 2 * self._room
+        """Too much is unsent: a client that does not read is not read from either."""
+        return len(self._queue) > 2 * self._room or self._bytes > 2 * self._room_bytes
 
     # -- the edge's side -----------------------------------------------------------------------------------------
     def accept(self, stream: Stream, token: int) -> bool:
@@ -156,8 +165,8 @@ class Subscriber:
             self._settle()
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        if len(self._queue) >= self._room:
-            return False
+        if len(self._queue) >= self._room or self._bytes >= self._room_bytes:
+            return False  # an empty queue takes a body of any size: it must go some time
         self._put(Item(kind, stream.id, seq, body, stream.timeline))
         return True
 
@@ -203,6 +212,7 @@ class Subscriber:
                 return []
             items = list(self._queue)
             self._queue.clear()
+            self._bytes = 0
             if self.is_lagging:
                 self._catch_up()
             elif not self._waiting and self._progress > self._told:
@@ -242,4 +252,5 @@ class Subscriber:
 
     def _put(self, item: Item) -> None:
         self._queue.append(item)
+        self._bytes += len(item.body)
         self._wake.set()

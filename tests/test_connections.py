@@ -20,7 +20,7 @@ from tests.conftest import ServerProcess
 from tests.live import Api, Json, insert
 from tests.secured import ADMIN_KEY
 
-TIMEOUTS = ("--header-timeout-s", "1", "--body-timeout-s", "1", "--write-timeout-s", "2")
+TIMEOUTS = ("--header-timeout-s", "1", "--body-timeout-s", "1", "--write-timeout-s", "2", "--ping-s", "1")
 HEAD = (
     b"POST /v1/tables/%b/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: %b\r\nContent-Length: 1000\r\n"
 )
@@ -155,6 +155,18 @@ def test_an_event_stream_that_is_not_read_is_ended(impatient: ServerProcess) -> 
         while api.metric("prosem_attached") < 1:
             pass
         for k in range(100):  # more than the buffers of two kernels hold
+            api.publish(table, [insert(k=k, y="y" * 200_000)])
+        while api.metric("prosem_attached"):
+            pass
+
+
+def test_a_socket_that_is_not_read_is_ended(impatient: ServerProcess) -> None:
+    with Api(impatient.url) as api, api.socket(receive_buffer=4096) as unread:
+        table = api.table({"k": "integer", "y": "text"}, ["k"])
+        id = api.subscribe(f"SELECT * FROM {table} WHERE k >= :k", {"k": 0})["id"]
+        unread.attach(id)
+        unread.until(lambda frame: "snapshot" in frame)
+        for k in range(100):
             api.publish(table, [insert(k=k, y="y" * 200_000)])
         while api.metric("prosem_attached"):
             pass

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import msgspec
-from fastapi import APIRouter, Request, WebSocket
-from starlette.responses import StreamingResponse
+from fastapi import APIRouter, Request, Response, WebSocket
 
 from api.access import Disconnected, attend, caller_of, received
 from api.documents import documented
+from api.event_response import EventStream
 from api.event_stream import event, last_event, plain_event
 from api.frames import send_all
 from api.keyring import Keys
@@ -23,7 +22,6 @@ from prosem.subscriber import Item, Subscriber
 
 router = APIRouter(tags=["streams"])
 _encode = msgspec.json.encode
-HEARTBEAT_S = 15.0
 
 
 class Listening(Protocol):
@@ -33,9 +31,6 @@ class Listening(Protocol):
     def keys(self) -> Keys: ...
 
     def subscriber(self, scope: Scope) -> Subscriber: ...
-
-    async def check_known(self, id: str, caller: Caller, token: str | None) -> None:
-        """NotFoundError if the caller has no subscription of this id; `token` is the key it came with."""
 
 
 def frame(item: Item) -> bytes:
@@ -129,51 +124,12 @@ def _after(after: Any) -> int | None:
 
 
 @router.get("/v1/subscriptions/{id:path}/stream", **documented("The changes as Server-Sent Events"))
-async def events(request: Request, id: str) -> StreamingResponse:
+async def events(request: Request, id: str) -> Response:
     made: Listening = request.app.state.server
     caller = caller_of(request)
     caller.check(Role.SUBSCRIBER)
     named = request.query_params.get("timeline")
     after, timeline = last_event(request.headers.get("last-event-id"), named)
-    await made.check_known(id, caller, request.state.token)  # 404 before the stream starts
     made.keys.usage.check_room(caller)
-    return StreamingResponse(
-        _event_stream(
-            made,
-            caller,
-            request.state.token,
-            lambda subscriber: subscriber.attach(id, after, timeline),
-            plain_event if named is None else event,
-        ),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store"},
-    )
-
-
-async def _event_stream(
-    made: Listening,
-    caller: Caller,
-    token: str | None,
-    attach: Callable[[Subscriber], None],
-    write: Callable[[Item], bytes],
-) -> AsyncIterator[bytes]:
-    subscriber = made.subscriber(caller.scope)
-    with made.keys.usage.socket(caller, subscriber.close), contextlib.closing(subscriber):
-        try:
-            await made.keys.caller(token)  # a key revoked before the stream was registered
-        except ProsemError as error:
-            yield write(Item("error", None, 0, _encode(error.problem())))
-            return
-        attach(subscriber)
-        yield b": connected\n\n"
-        while True:
-            try:
-                items = await asyncio.wait_for(subscriber.fetch(), HEARTBEAT_S)
-            except TimeoutError:
-                yield b": alive\n\n"
-                continue
-            if not items:
-                return
-            yield b"".join(map(write, items))
-            if any(item.kind == "error" for item in items):
-                return
+    stream = EventStream(made.keys, made.subscriber(caller.scope), plain_event if named is None else event)
+    return await stream.opened(caller, request.state.token, lambda sink: sink.attach(id, after, timeline))

@@ -194,7 +194,7 @@ async def types(request: Request) -> Response:
 
 @router.get("/subscriptions/{id:path}/result", **documented("The current answer"))
 async def result(request: Request, id: str) -> Response:
-    return answer(await server(request).call(c.Result(id, _subscriber(request).scope)))
+    return answer(await server(request).call(c.Result(id, _subscriber(request).scope, ahead=True)))
 
 
 @router.get("/subscriptions/{id:path}", **documented("One subscription"))
