@@ -86,7 +86,7 @@ class _Reader:
         )
         subscriptions = GaugeMetricFamily("prosem_subscriptions", "subscriptions", labels=["type", "group"])
         for group in list(state.groups.values()):
-            subscriptions.add_metric([group.type, group.name], state.group_sizes[group.id])
+            subscriptions.add_metric([group.type, group.name], state.group_sizes.get(group.id, 0))
         rows = GaugeMetricFamily("prosem_rows", "rows", labels=["tenant", "table"])
         for table in list(state.table_store):
             rows.add_metric([table.tenant, table.name], len(state.rows[table.id]))

@@ -219,7 +219,14 @@ class Rearranged:
     space: int
 
 
-Frame = Message | Hosted | Moved | Gone | Rearranged
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A space that no subscription uses any more; its number is not given again."""
+
+    space: int
+
+
+Frame = Message | Hosted | Moved | Gone | Rearranged | Closed
 
 
 @dataclass(slots=True)

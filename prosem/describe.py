@@ -40,8 +40,7 @@ def describe(
     names = sorted(query.parameters, key=lambda name: (query.sql.find(f":{name}"), name))  # as they are read
     is_placed = query.parameters <= params.keys()
     bound = form.bind({**params, **constants}) if is_placed else None
-    name = state.group_store.group_name(form)
-    known = next((group for group in state.groups.values() if group.name == name), None)
+    name, known = state.group_store.name(form), state.group_store.of(form)
     empty = Surroundings(tuple({} for _ in form.tables), lambda sid: Bound(b"", None), 1)
     space = form.open_space(0, empty)
     kind = next(kind for kind in TYPES if kind.name == form.type).describe()

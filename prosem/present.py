@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from cn.message import Message
 from optimizer.choose import Chooser
 from prosem.batch import Batch
+from prosem.commands import Closed
 from prosem.groups import Groups
 from prosem.marks import Marks
 from prosem.metrics import Metrics
@@ -53,8 +54,13 @@ class Present:
         self.unstreamed = Unstreamed(ephemeral_s)
         self.marks = Marks(self.registry)
         self.group_store = Groups(self.table_store, lambda sid: self.place(sid)[2], max_boxes, plan)
-        self.group_store.on_close = chooser.forget
+        self.group_store.on_close = self._closed
         self.batch = Batch()
+
+    def _closed(self, space: int) -> None:
+        """Nothing is known of a space any more, here and where frames go."""
+        self.chooser.forget(space)
+        self.batch.frames.append(Closed(space))
 
     def tables(self, tenant: str = DEFAULT_TENANT) -> Mapping[str, Table]:
         """The tables of a tenant by their names."""

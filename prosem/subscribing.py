@@ -165,9 +165,12 @@ class Subscribing:
         _, space, bound = self._present.place(sid)
         if self._registry.frozen(sid) is None:
             space.remove(sid, bound)
-        statement = self._registry.statement(sid)
-        if self._groups.leave(self._registry.group(sid), statement, self._present.seq):
+        statement, group = self._registry.statement(sid), self._registry.group(sid)
+        left = self._groups.leave(group, statement, self._present.seq)
+        if left.statement:
             self._present.batch.writes.unused_statements.append(statement)
+        if left.group:
+            self._present.batch.writes.unused_groups.append(group)
         self._marks.forget(sid)
         self._registry.remove(sid)
         self._present.batch.writes.deleted.append(sid)

@@ -35,6 +35,11 @@ class Traffic:
             before = self._copies.get(key, float(copies))
             self._copies[key] = before + _SMOOTH * (copies - before)
 
+    def forget(self, space: int) -> None:
+        """A space was closed."""
+        for is_addressed in (False, True):
+            self._copies.pop((space, is_addressed), None)
+
     def reported(self, own: int, behind: int) -> None:
         """So many messages were carried by the server's links, and by those between brokers."""
         self._behind = behind / own if own else 0.0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from prosem import registry as module
 from prosem.registry import Registry
 
 NAMES = st.sampled_from(["a", "b", "sub-0", "sub-x", "sub-01", "SUB-1", "é", "sub-1 "])
@@ -91,8 +94,33 @@ class Registered(RuleBasedStateMachine):
             )
 
 
-TestRegistered = Registered.TestCase
-TestRegistered.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+class TestRegistered(Registered.TestCase):  # type: ignore[misc, name-defined]  # made by hypothesis
+    settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Slots that were given up are taken out soon."""
+        monkeypatch.setattr(module, "_FEW", 2)
+
+
+def test_deleted_subscriptions_cost_nothing() -> None:
+    """As after a restart (`reserve`), and while others stay."""
+    tracemalloc.start()
+    try:
+        registry = Registry()
+        registry.reserve(1_000_001)
+        for round in range(20):
+            sids = range(registry.next_sid, registry.next_sid + 5_000)
+            for sid in sids:
+                registry.put(sid, f"sub-{sid}", 1, 1, b"{}", 0, True, None)
+            for sid in sids[round:]:
+                registry.remove(sid)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(registry) == sum(range(20))
+    assert registry.next_sid == 1_100_001
+    assert used < 500_000
 
 
 def test_ids_of_the_server_are_told_from_chosen_ones() -> None:

@@ -43,7 +43,7 @@ async def status(request: Request) -> Response:
     by_type: dict[str, int] = {}
     groups = [group for group in list(state.groups.values()) if group.tenant == caller.tenant]
     for group in groups:
-        by_type[group.type] = by_type.get(group.type, 0) + state.group_sizes[group.id]
+        by_type[group.type] = by_type.get(group.type, 0) + state.group_sizes.get(group.id, 0)
     tables = list(state.tables(caller.tenant).items())
     return answer(
         {
@@ -58,7 +58,7 @@ async def status(request: Request) -> Response:
                 "by_type": by_type,
                 "attached": made.attached if caller.is_operator else None,
             },
-            "groups": sum(1 for group in groups if state.group_sizes[group.id]),
+            "groups": sum(1 for group in groups if state.group_sizes.get(group.id, 0)),
             "network": made.network,
             "uptime_s": round(time.time() - made.started, 3),
             "backlog": engine.backlog,
@@ -78,7 +78,7 @@ async def groups(request: Request) -> Response:
                     "type": group.type,
                     "template": group.label,
                     "example": None if caller.rows else group.sample_sql,
-                    "subscriptions": state.group_sizes[group.id],
+                    "subscriptions": state.group_sizes.get(group.id, 0),
                 }
                 for group in list(state.groups.values())
                 if group.tenant == caller.tenant

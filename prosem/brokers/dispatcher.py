@@ -92,6 +92,8 @@ class Dispatcher:
             self._edge.take(frame)
             if isinstance(frame, c.Moved | c.Gone):
                 self._move(frame)
+            elif isinstance(frame, c.Closed):
+                self.traffic.forget(frame.space)
             elif isinstance(frame, c.Rearranged):
                 for member in self.members.values():
                     self._direct(member, control.Rearranged(frame.space))

@@ -26,6 +26,14 @@ from prosem.store import catalog, schema
 from prosem.store.told import told
 from prosem.store.writeset import Counters
 
+# What no subscription refers to any more: after those that were not durable, and as older versions left it.
+_UNUSED = (
+    "DELETE FROM prosem.statement t WHERE NOT EXISTS (SELECT FROM prosem.subscription s WHERE s.statement_id = t.id)",
+    "DELETE FROM prosem.group_ g WHERE NOT EXISTS (SELECT FROM prosem.subscription s WHERE s.group_id = g.id)",
+    "DELETE FROM prosem.plan_measurement m WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.space = m.space)",
+    "DELETE FROM prosem.statistics_point p WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = p.group_id)",
+    "DELETE FROM prosem.statistics_training r WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = r.group_id)",
+)
 ROWS_A_CHUNK = 10_000
 SUBSCRIPTIONS_A_CHUNK = 50_000
 
@@ -162,6 +170,8 @@ def load(url: str, *, restart: bool = True) -> Loaded:
                 "WITH gone AS (DELETE FROM prosem.subscription WHERE NOT durable RETURNING sid)"
                 " DELETE FROM prosem.history h USING gone WHERE h.sid = gone.sid"
             )
+            for unused in _UNUSED:
+                connection.execute(unused)
             connection.execute(
                 "DELETE FROM prosem.item_told i WHERE NOT EXISTS (SELECT FROM prosem.group_ g"
                 " JOIN prosem.subscription s ON s.group_id = g.id WHERE g.space = i.space AND s.active)"

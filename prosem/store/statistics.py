@@ -28,11 +28,12 @@ _TRAINING = (
     "SELECT group_id, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
     " FROM prosem.statistics_training WHERE run = %s"
 )
-# The newest measurements, oldest of them first.
+# The newest measurements, oldest of them first; each belongs to the oldest group that its space has now.
 _MEASURED = (
-    "SELECT group_id, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
+    "SELECT g.id, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
     " network_bytes::float8, affected::float8 FROM"
-    " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest ORDER BY seq"
+    " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest"
+    " JOIN (SELECT space, min(id) AS id FROM prosem.group_ GROUP BY space) g USING (space) ORDER BY seq"
 )
 _SHARES = (
     "SELECT table_r, p_r FROM prosem.statistics_join WHERE run = %s"

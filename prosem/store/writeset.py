@@ -64,6 +64,8 @@ class WriteSet:
     statements: list[Statement] = field(default_factory=list)
     unused_statements: list[int] = field(default_factory=list)
     """ids of those that no subscription uses any more"""
+    unused_groups: list[int] = field(default_factory=list)
+    """ids of those that no subscription is in any more"""
     idempotency: list[tuple[str, bytes | None, bool, int]] = field(default_factory=list)
     """hash of the key, answer, done, lines"""
     measurements: list[Measurement] = field(default_factory=list)
@@ -166,6 +168,7 @@ _GROUP = (
     b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify, tenant)"
     b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7, $8::text::json, $9)"
 )
+_UNUSED_GROUPS = b"DELETE FROM prosem.group_ g USING unnest($1::integer[]) AS v(id) WHERE g.id = v.id"
 _UPDATES = (
     b"UPDATE prosem.subscription s"
     b" SET params = coalesce(v.params, s.params), active = v.active, frozen = v.frozen"
@@ -198,7 +201,11 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> Iterat
     yield from _schema_commands(batch, known)
     for table_id, rows in batch.rows.items():
         yield from _row_commands(batch, batch.tables[table_id], rows, known)
+    if batch.unused_groups:  # before new ones: a group that comes back has its name again
+        yield _UNUSED_GROUPS, [pack("integer", batch.unused_groups)]
     for g in batch.groups:
+        if g.id in batch.unused_groups:
+            continue
         notify = None if g.sample_notify is None else msgspec.json.encode(g.sample_notify).decode()
         yield _GROUP, [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify, g.tenant]
     if batch.unused_statements:
@@ -279,9 +286,11 @@ def _item_commands(items: dict[tuple[int, bytes], bytes | None]) -> list[Command
 
 def _statement(statement: Statement) -> tuple[int, str, bytes | None, str, str]:
     notify = None if statement.notify is None else msgspec.json.encode(statement.notify)
-    digest = hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha256(
+        statement.sql.encode()
+    ).hexdigest()  # unique: it must not be possible to forge one
     if notify is not None:
-        digest += "/" + hashlib.md5(notify, usedforsecurity=False).hexdigest()
+        digest += "/" + hashlib.sha256(notify).hexdigest()
     if statement.tenant != DEFAULT_TENANT:
         digest += "@" + statement.tenant
     return statement.id, statement.sql, notify, digest, statement.tenant
