@@ -11,6 +11,7 @@ from bench import (
     optimizer,
     parametric,
     range_min,
+    recovery,
     spark,
     stages,
     value_change,
@@ -50,6 +51,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "networks": (
         networks.run,
         "figures 3.6 to 3.12, 4.7 to 4.12, 5.7 to 5.17 of the thesis: bytes, hops, node stress in networks of brokers; CN*",
+    ),
+    "recovery": (
+        recovery.run,
+        "rows/s of rebuilding the state from PostgreSQL, and memory after several rebuilds",
     ),
     "spark": (
         spark.run,

@@ -25,12 +25,10 @@ def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool 
         state.marks.moves = loaded.last_move()
         for table in loaded.tables:
             tables.add(table)
-            count = 0
-            for some in loaded.rows(table):
-                for row in some:
-                    tables.put(table, table.key_of(row), row)
-                count += len(some)
-            tell("recovery: table %s has %d rows", table.name, count)
+        for table, rows in loaded.rows(*loaded.tables):
+            tables.load(table, rows)
+        for table in loaded.tables:
+            tell("recovery: table %s has %d rows", table.name, len(tables.rows[table.id]))
         for statement in loaded.statements:
             groups.add_statement(statement)
         for group in loaded.groups:

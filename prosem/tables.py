@@ -7,6 +7,7 @@ A table that others extend is seen with their rows too, cut to its own columns: 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from prosem.model import Key, Row, Table
 
@@ -40,6 +41,17 @@ class Tables:
             _put(self.visible[table.id], key, row)
         for ancestor in table.ancestors:
             _put(self.visible[ancestor.id], key, cut(row, ancestor))
+
+    def load(self, table: Table, rows: Sequence[Row]) -> None:
+        """Set many rows that are new, as a recovery reads them."""
+        keys = list(zip(*(map(itemgetter(at), rows) for at in table.key_positions), strict=True))
+        own = self.rows[table.id]
+        own.update(zip(keys, rows, strict=True))
+        if own is not self.visible[table.id]:
+            self.visible[table.id].update(zip(keys, rows, strict=True))
+        for ancestor in table.ancestors:
+            width = len(ancestor.columns)
+            self.visible[ancestor.id].update(zip(keys, (row[:width] for row in rows), strict=True))
 
     def family(self, table: Table) -> Mapping[Key, Row] | None:
         """The keys of all tables that this one extends or that extend it; None if it stands alone."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import join, join_many, mixed, optimizer, optimizer_cases, optimizer_overhead, range_min
+from bench import join, join_many, mixed, optimizer, optimizer_cases, optimizer_overhead, range_min, recovery
 from bench.common import Report, fail, machine
 from bench.registry import BENCHES
 from optimizer.choose import Chooser, NamedPlan
@@ -34,6 +34,12 @@ def test_range_min_in_miniature() -> None:
     assert memory >= 0
     assert many["messages_reformulate"] < 6, "the number of messages does not depend on the subscriptions"
     assert many["messages_enumerate"] > 3 * few["messages_enumerate"], "that of addressed ones does"
+
+
+def test_recovery_in_miniature() -> None:
+    figures = recovery.measure(3_000, 5, 2)
+    assert (figures["rows"], figures["subscriptions"]) == (3_000, 5 * len(recovery.GROUPS))
+    assert figures["rows_per_s"] > 0
 
 
 def test_the_scan_is_right() -> None:

@@ -68,7 +68,7 @@ def table_of(types: tuple[str, ...] | list[str], number: int = 1, name: str = "t
 def rows_in(url: str, table: Table) -> list[Row]:
     with recovery.load(url) as loaded:
         assert table.definition() in [known.definition() for known in loaded.tables]
-        return [row for chunk in loaded.rows(table, chunk=3) for row in chunk]
+        return [row for _, chunk in loaded.rows(table) for row in chunk]
 
 
 def put(writer: Writer, table: Table, rows: dict[Key, Row | None], last_seq: int = 0) -> None:

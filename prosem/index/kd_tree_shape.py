@@ -8,7 +8,10 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from cn.geometry import Box, Code, Point
+from prosem.index.kd_tree_cuts import Codes, best_cut
 from prosem.index.order import HIGHEST, LOWEST
 
 BUCKET = 32
@@ -184,11 +187,28 @@ class KdTree(ABC, Generic[LeafType]):
         """A balanced tree of records with distinct points, first cut on this axis if it cuts well."""
         if len(records) <= self.bucket:
             return self._leaf(records)
+        if len(records) > SMALL:
+            codes = np.array([record[0] for record in records])
+            if codes.dtype == np.int64:
+                return self._built_of_integers(records, codes, np.arange(len(records)), axis)
         axis, cut = self._best_cut([record[0] for record in records], axis)
         below = [record for record in records if record[0][axis] < cut]
         above = [record for record in records if not record[0][axis] < cut]
         following = (axis + 1) % self.dimensions
         first, second = self._built(below, following), self._built(above, following)
+        return Branch(axis, cut, first, second, self._join(first.summary, second.summary))
+
+    def _built_of_integers(self, records: list[Record], codes: Codes, chosen: Codes, axis: int) -> Any:
+        """`_built` of the chosen records, whose points are the rows of `codes`: cut by vector operations."""
+        if len(chosen) <= self.bucket:
+            return self._leaf([records[at] for at in chosen])
+        axis, cut = best_cut(codes[chosen], axis)
+        is_below = codes[chosen, axis] < cut
+        following = (axis + 1) % self.dimensions
+        first, second = (
+            self._built_of_integers(records, codes, some, following)
+            for some in (chosen[is_below], chosen[~is_below])
+        )
         return Branch(axis, cut, first, second, self._join(first.summary, second.summary))
 
     def _best_cut(self, points: list[Point], axis: int) -> tuple[int, Code]:

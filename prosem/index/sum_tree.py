@@ -95,21 +95,28 @@ class SumTree:
 
     def build(self, entries: Iterable[tuple[Code, int, int, int]]) -> Self:
         """Hold exactly these contributions (x, rows, values, total), in any order; equal x are added up."""
-        level = SumNode([], [], [], [], [])
+        keys: list[Code] = []
+        counts: list[int] = []
+        numbers: list[int] = []
+        sums: list[int] = []
         for x, rows, values, total in sorted(entries, key=itemgetter(0)):
-            if level.keys and level.keys[-1] == x:
-                level.rows[-1] += rows
-                level.values[-1] += values
-                level.totals[-1] += total
+            if keys and keys[-1] == x:
+                counts[-1] += rows
+                numbers[-1] += values
+                sums[-1] += total
             else:
-                level.insert(len(level.keys), x, (rows, values, total))
+                keys.append(x)
+                counts.append(rows)
+                numbers.append(values)
+                sums.append(total)
+        level = SumNode(keys, counts, numbers, sums, [])
         if not all(level.rows):
             kept = [at for at, rows in enumerate(level.rows) if rows]
             if any(v or t for r, v, t in zip(level.rows, level.values, level.totals, strict=True) if not r):
                 raise ValueError("values without rows")
-            lists = (level.keys, level.rows, level.values, level.totals)
-            keys, rows_, values_, totals_ = ([some[at] for at in kept] for some in lists)
-            level = SumNode(keys, rows_, values_, totals_, [])
+            keys = [keys[at] for at in kept]
+            counts, numbers, sums = ([some[at] for at in kept] for some in (counts, numbers, sums))
+            level = SumNode(keys, counts, numbers, sums, [])
         self._count = len(level.keys)
         while len(level.keys) > self.fan_out:
             parts = -(-4 * len(level.keys) // (3 * self.fan_out))  # nodes three quarters full

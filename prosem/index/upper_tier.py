@@ -79,10 +79,12 @@ class UpperTier:
         items: list[Any] = []
         count = 0
         shared: dict[int, list[tuple[Code, Ref]]] = {}
-        for x, y, ref in sorted(entries, key=itemgetter(0, 1)):
+        ordered = sorted(entries, key=itemgetter(1))
+        ordered.sort(key=itemgetter(0))  # two sorts by plain codes are quicker than one by pairs
+        for x, y, ref in ordered:
             count += 1
-            at = len(keys) - 1
-            if keys and keys[at] == x:
+            if keys and keys[-1] == x:
+                at = len(keys) - 1
                 shared.setdefault(at, [(mins[at], items[at])]).append((y, ref))
             else:
                 keys.append(x)

@@ -1,13 +1,14 @@
 """Reading the truth back: what the engine needs to rebuild its memory from PostgreSQL.
 
 Everything is read in one snapshot, in chunks from server-side cursors, in PostgreSQL's binary format;
-the values are exactly those that `ColumnType.read` gave when they came in. Cost: about 1 µs a value; a
-million subscriptions take 3 s.
+the values are exactly those that `ColumnType.read` gave when they came in. Rows of large tables are read over
+several connections (`reading`). Cost: about 1 µs per value; a million subscriptions take 3 s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
@@ -21,8 +22,9 @@ from psycopg.types.json import set_json_loads
 from psycopg.types.string import ByteaBinaryLoader
 
 from prosem.errors import SetupError
-from prosem.model import DEFAULT_TENANT, Group, Mark, Row, Statement, Table
+from prosem.model import DEFAULT_TENANT, Group, Mark, Statement, Table
 from prosem.store import catalog, schema
+from prosem.store.reading import READERS, Chunk, block_ranges, read_ranges
 from prosem.store.told import told
 from prosem.store.writeset import Counters
 
@@ -34,7 +36,7 @@ _UNUSED = (
     "DELETE FROM prosem.statistics_point p WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = p.group_id)",
     "DELETE FROM prosem.statistics_training r WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = r.group_id)",
 )
-ROWS_A_CHUNK = 10_000
+ITEMS_A_CHUNK = 10_000
 SUBSCRIPTIONS_A_CHUNK = 50_000
 
 
@@ -66,8 +68,8 @@ class StoredSubscription(NamedTuple):
 class Loaded:
     """One consistent view of the database, open until closed. Use as a context manager."""
 
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        self._connection = connection
+    def __init__(self, url: str, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        self._url, self._connection = url, connection
         self._cursors = count()
         self.state = self._state()
         self.tables: list[Table] = []
@@ -91,12 +93,26 @@ class Loaded:
             )
         ]
 
-    def rows(self, table: Table, chunk: int = ROWS_A_CHUNK) -> Iterator[list[Row]]:
-        """All rows of a table, in no order."""
-        text = sql.SQL("SELECT {} FROM ONLY {}").format(
-            sql.SQL(", ").join(catalog.column_names(table)), catalog.relation(table)
-        )
-        return self._chunks(text, chunk)
+    def rows(self, *tables: Table, readers: int = READERS) -> Iterator[Chunk]:
+        """All rows of these tables in chunks, in no order; large tables are read over several connections."""
+        ranges = block_ranges(self._connection, tables)
+        others = [] if len(ranges) < len(tables) + readers else self._others(readers - 1)
+        try:
+            yield from read_ranges([self._connection, *others], ranges)
+        finally:
+            for other in others:
+                other.close()
+
+    def _others(self, count: int) -> list[psycopg.Connection[tuple[Any, ...]]]:
+        """Further connections with the same snapshot, as many as the database has left."""
+        ((snapshot,),) = self._all("SELECT pg_export_snapshot()")
+        made: list[psycopg.Connection[tuple[Any, ...]]] = []
+        with suppress(psycopg.OperationalError):
+            while len(made) < count:
+                made.append(_connect(self._url))
+                _read_only(made[-1])
+                made[-1].execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+        return made
 
     def subscriptions(self, chunk: int = SUBSCRIPTIONS_A_CHUNK) -> Iterator[list[StoredSubscription]]:
         """All subscriptions in the order of their sids."""
@@ -119,7 +135,7 @@ class Loaded:
     def items(self) -> dict[int, list[bytes]]:
         """What was kept of items, by space."""
         found: dict[int, list[bytes]] = {}
-        for rows in self._chunks(sql.SQL("SELECT space, told FROM prosem.item_told"), ROWS_A_CHUNK):
+        for rows in self._chunks(sql.SQL("SELECT space, told FROM prosem.item_told"), ITEMS_A_CHUNK):
             for space, kept in rows:
                 found.setdefault(space, []).append(kept)
         return found
@@ -159,12 +175,11 @@ def load(url: str, *, restart: bool = True) -> Loaded:
     after a failed commit their streams still live, and they stay.
     """
     try:
-        connection = psycopg.connect(url, client_encoding="utf8", application_name="prosem recovery")
+        connection = _connect(url)
     except psycopg.OperationalError as error:
         raise SetupError(f"the database cannot be reached: {str(error).strip()}") from error
     try:
         schema.check_revision(connection)
-        connection.execute("SET timezone = 'UTC'")
         if restart:
             connection.execute(
                 "WITH gone AS (DELETE FROM prosem.subscription WHERE NOT durable RETURNING sid)"
@@ -177,13 +192,24 @@ def load(url: str, *, restart: bool = True) -> Loaded:
                 " JOIN prosem.subscription s ON s.group_id = g.id WHERE g.space = i.space AND s.active)"
             )
         connection.commit()
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        connection.read_only = True
-        register_loaders(connection)
-        return Loaded(connection)
+        _read_only(connection)
+        return Loaded(url, connection)
     except BaseException:
         connection.close()
         raise
+
+
+def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    return psycopg.connect(url, client_encoding="utf8", application_name="prosem recovery")
+
+
+def _read_only(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """From the next statement on one snapshot, with values as the engine has them."""
+    connection.execute("SET timezone = 'UTC'")
+    connection.commit()
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
+    register_loaders(connection)
 
 
 def register_loaders(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -23,7 +23,9 @@ def units(kind: ColumnType, value: Value) -> int:
         numerator, denominator = value.as_integer_ratio()
         shift: int = _DOUBLE_UNIT + 1 - denominator.bit_length()
         return int(numerator) << shift
-    return int(value) if not kind.scale and not kind.digits else int(Fraction(value) * 10**kind.scale)
+    if kind.digits:  # more than a decimal context has
+        return int(Fraction(value) * 10**kind.scale)
+    return int(value.scaleb(kind.scale)) if kind.scale else int(value)
 
 
 def sum_value(kind: ColumnType, total: int) -> int | float | Decimal:

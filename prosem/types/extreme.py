@@ -7,7 +7,7 @@ k messages, whatever the number of subscriptions. Ranges on several columns are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -80,12 +80,7 @@ class ExtremeForm(RangeForm):
 
     def placer(self) -> Callable[[Row | None], tuple[bytes, Codes, Any] | None]:
         """A function that gives topic, coordinates and height of a row; None if a NULL keeps it out."""
-        at, kind, place = self.y, self.shape.table.columns[self.y].type, self.shape.placer()
-        assert kind.encode is not None
-        encode: Callable[[Any], Any] = kind.encode
-        if self.maximum:
-            ascending = encode
-            encode = (lambda v: -ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
+        at, place, encode = self.y, self.shape.placer(), self._height_encoder()
 
         def placed(row: Row | None) -> tuple[bytes, Codes, Any] | None:
             if row is None or row[at] is None:
@@ -95,6 +90,19 @@ class ExtremeForm(RangeForm):
 
         return placed
 
+    def heights(self, rows: Collection[Row]) -> list[Any]:
+        """The height of every row, None for NULL."""
+        encode = self._height_encoder()
+        return [None if row[self.y] is None else encode(row[self.y]) for row in rows]
+
+    def _height_encoder(self) -> Callable[[Any], Any]:
+        kind = self.shape.table.columns[self.y].type
+        assert kind.encode is not None
+        ascending: Callable[[Any], Any] = kind.encode
+        if not self.maximum:
+            return ascending
+        return (lambda v: -ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
+
 
 class ExtremeSpace(PointSpace):
     """The trees over the rows, and the points, of one group with at most one range."""
@@ -103,6 +111,13 @@ class ExtremeSpace(PointSpace):
         super().__init__(form.shape, space_id)
         self._form, self._rows, self._place = form, rows, form.placer()
         self._trees: dict[bytes, A2BTree] = {}
+        codes = form.shape.flat_codes(rows.values())
+        if codes is not None:
+            placed_all = zip(codes, form.heights(rows.values()), rows, strict=True)
+            flat = [entry for entry in placed_all if entry[0] is not None and entry[1] is not None]
+            if flat:
+                self._tree(b"").build(flat)
+            return
         entries: dict[bytes, list[tuple[Any, Any, Any]]] = {}
         for key, row in rows.items():
             placed = self._place(row)

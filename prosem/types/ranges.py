@@ -6,9 +6,10 @@ stands at (0, 0) and every row at x = 0, so that the same rules serve.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -137,6 +138,20 @@ class Ranges:
             return None if value is None else (b"", (encode_only(value),))
 
         return place_flat
+
+    def flat_codes(self, rows: Collection[Row]) -> list[Any] | None:
+        """The coordinate of every row, None if a NULL keeps it out: all at once, where there is one range and no equality.
+
+        None where there is more: then rows are placed one by one.
+        """
+        if self.equal or len(self.ranged) != 1:
+            return None
+        (at,) = self.ranged
+        column = map(itemgetter(at), rows)
+        if self.table.columns[at].type.name in ("integer", "bigint"):
+            return list(column)  # they are their own codes
+        encode = _encoder(self.table, at)
+        return [None if value is None else encode(value) for value in column]
 
     def data_box(self, place: Codes) -> tuple[Interval, ...]:
         """The rows a subscription's ranges select, as one interval a range column."""

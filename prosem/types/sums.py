@@ -10,9 +10,10 @@ plan can avoid that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -103,6 +104,16 @@ class SumForm(RangeForm):
 
         return contribution
 
+    def amounts(self, rows: Collection[Row]) -> tuple[list[int], list[int]]:
+        """How many values each row adds, and how many units."""
+        if self.y is None:
+            return [1] * len(rows), [0] * len(rows)
+        values, kind = list(map(itemgetter(self.y), rows)), self.shape.table.columns[self.y].type
+        numbers = [0 if value is None else 1 for value in values]
+        if self.function == "COUNT":
+            return numbers, [0] * len(rows)
+        return numbers, [0 if value is None else units(kind, value) for value in values]
+
     # -- the state at the edge -----------------------------------------------------------------------------------
     def state(self, space: Space, bound: Bound) -> State:
         return State() if bound.place is None else cast(SumSpace, space).total(bound.topic, bound.place)
@@ -172,6 +183,13 @@ class SumSpace(PointSpace):
         self._form, self._contribution = form, form.contributor()
         self._is_flat = len(form.shape.ranged) <= 1
         self._trees: dict[bytes, SumTree | SumKdTree] = {}
+        codes = form.shape.flat_codes(rows.values())
+        if codes is not None:
+            added = zip(codes, *form.amounts(rows.values()), strict=True)
+            flat = [(x, 1, number, total) for x, number, total in added if x is not None]
+            if flat:
+                self._tree(b"").build(flat)
+            return
         entries: dict[bytes, list[tuple[Any, int, int, int]]] = {}
         for row in rows.values():
             found = self._contribution(row)
