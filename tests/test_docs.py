@@ -238,6 +238,9 @@ def run_all(page: str, text: str, url: str, folder: Path, source_url: str = "") 
     for example in examples(text):
         output = run(example, url, folder, source_url)
         if example.output is not None:
+            output = re.sub(
+                r'"timeline":"[0-9a-f]+"', '"timeline":"4f0c9a1b22"', output
+            )  # each server has its own
             assert output.strip() == example.output.strip(), f"{page}:\n{example.source}"
 
 
