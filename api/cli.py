@@ -118,6 +118,20 @@ def demo(
 
 
 @app.command()
+def health(
+    host: Annotated[str, typer.Option(help="address it listens on", envvar="PROSEM_HOST")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port it listens on", envvar="PROSEM_PORT")] = 8080,
+    tls_certificate: Annotated[
+        str, typer.Option(help="its certificate, if it serves HTTPS", envvar="PROSEM_TLS_CERTIFICATE")
+    ] = "",
+) -> None:
+    """Whether the server or broker of this machine is ready, by the settings it has: for health checks."""
+    from api.health import check
+
+    raise typer.Exit(check(host, port, bool(tls_certificate)))
+
+
+@app.command()
 @with_settings
 def doctor(settings: Settings) -> None:
     """Tell what is wrong with this installation."""

@@ -22,11 +22,13 @@ from tests.conftest import open_folder
 from tests.deployed import until
 
 ROOT = Path(__file__).parents[1]
+CLIENT = ROOT / "clients" / "python"
 pytestmark = pytest.mark.slow
 
 
 def built(folder: Path, into: Path) -> Path:
     """The wheel of a project, made from a copy: building leaves files behind."""
+    into = into / f"wheel-of-{folder.name}"
     copy = into / "source"
     ignored = shutil.ignore_patterns(
         ".git", ".venv", "build", "*.egg-info", "__pycache__", "node_modules", ".*_cache"
@@ -42,20 +44,26 @@ def built(folder: Path, into: Path) -> Path:
 
 
 class Installed:
-    """A virtual environment with one wheel in it; what that needs is lent by the environment of the tests."""
+    """A virtual environment with some wheels in it; what they need is lent by the environment of the tests."""
 
-    def __init__(self, wheel: Path, folder: Path) -> None:
+    def __init__(self, folder: Path, *wheels: Path) -> None:
         self.folder = folder
         venv.create(folder / "venv", with_pip=False)
         self.bin = folder / "venv" / "bin"
         self.variables = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PROSEM"))
         } | {"PYTHONPATH": sysconfig.get_path("purelib"), "HOME": str(folder)}
-        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
-        done = subprocess.run(
-            [*pip, "--no-deps", "--no-index", str(wheel)], capture_output=True, text=True, timeout=300
-        )
+        self.pip("install", "--no-deps", "--no-index", *map(str, wheels))
+
+    def pip(self, *words: str) -> None:
+        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "--quiet"]
+        done = subprocess.run([*pip, *words], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
+
+    def where(self, module: str) -> str:
+        """The file of a module, relative to the environment; empty if there is none in it."""
+        done = self.run("python", "-c", f"import {module}; print({module}.__file__)")
+        return done.stdout.strip() if done.stdout.startswith(str(self.folder)) else ""
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -75,14 +83,37 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
+def test_one_wheel_is_uninstalled_and_the_other_still_works(folder: Path) -> None:
+    server, client = built(ROOT, folder), built(CLIENT, folder)
+    packages = [{name.partition("/")[0] for name in names_of(wheel)} for wheel in (server, client)]
+    assert {name for name in packages[0] & packages[1] if not name.endswith(".dist-info")} == set()
+    (metadata,) = [name for name in names_of(server) if name.endswith("METADATA")]
+    assert "Requires-Dist: prosem-client" in zipfile.ZipFile(server).read(metadata).decode()
+    installed = Installed(folder, server, client)
+    assert installed.where("prosem_client")
+    assert installed.where("api.cli")
+    installed.pip("uninstall", "--yes", "prosem")
+    assert installed.where("prosem_client")
+    assert not (installed.bin / "prosem").exists()
+    installed.pip("install", "--no-deps", "--no-index", str(server))
+    installed.pip("uninstall", "--yes", "prosem-client")
+    assert installed.where("prosem.access")
+    assert not installed.where("prosem_client")
+    installed.pip("install", "--no-deps", "--no-index", str(client))
+    assert installed.run("prosem", "--version").stdout.startswith("prosem ")
+
+
+def names_of(wheel: Path) -> list[str]:
+    return zipfile.ZipFile(wheel).namelist()
+
+
 def test_the_server_runs_from_its_wheel(folder: Path) -> None:
     wheel = built(ROOT, folder)
-    names = zipfile.ZipFile(wheel).namelist()
+    names = names_of(wheel)
     migrations = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
     assert {f"migrations/versions/{name}" for name in migrations} <= set(names)
-    assert "prosem_client/py.typed" in names
-    assert not [name for name in names if name.startswith(("tests", "clients", "docs"))]
-    installed = Installed(wheel, folder)
+    assert not [name for name in names if name.startswith(("tests", "clients", "docs", "prosem_client"))]
+    installed = Installed(folder, wheel, built(CLIENT, folder))
     where = installed.run(
         "python", "-c", "import api, prosem_client; print(api.__file__, prosem_client.__file__)"
     )
@@ -136,11 +167,12 @@ def _is_ready(http: httpx.Client) -> bool:
 
 
 def test_the_client_passes_its_tests_from_its_wheel(folder: Path) -> None:
-    wheel = built(ROOT / "clients" / "python", folder)
-    names = set(zipfile.ZipFile(wheel).namelist())
+    wheel = built(CLIENT, folder)
+    names = set(names_of(wheel))
+    assert "prosem_client/py.typed" in names
     sources = (ROOT / "clients" / "python" / "prosem_client").iterdir()
     assert {f"prosem_client/{path.name}" for path in sources if path.is_file()} <= names
-    installed = Installed(wheel, folder)
+    installed = Installed(folder, wheel)
     shutil.copy(ROOT / "tests" / "test_client.py", folder)
     done = installed.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_client.py")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
