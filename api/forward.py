@@ -15,24 +15,16 @@ import httpx
 from fastapi import Request, Response, WebSocket
 from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from api.frames import admit
-from api.problems import response
+from api.problems import BrokenOff, response
 from prosem.errors import BusyError
 
 _HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailers transfer-encoding upgrade host".split()
 )  # RFC 9110 §7.6.1: of one connection, not to be passed on
-
-
-class BrokenOff(Response):
-    """Announces a body that never comes: the client sees a lost connection."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 502, "headers": [(b"content-length", b"1")]})
 
 
 class Forwarder:

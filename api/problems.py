@@ -10,13 +10,31 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
-from prosem.errors import BusyError, InputError, LimitError, ProsemError, UnauthorizedError, pointer
+from prosem.errors import (
+    BusyError,
+    InputError,
+    LimitError,
+    ProsemError,
+    UnauthorizedError,
+    UnknownOutcomeError,
+    pointer,
+)
 
 log = logging.getLogger("prosem.api")
 
 
+class BrokenOff(Response):
+    """Announces a body that never comes: the client sees a lost connection."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 502, "headers": [(b"content-length", b"1")]})
+
+
 def response(error: ProsemError) -> Response:
+    if isinstance(error, UnknownOutcomeError):
+        return BrokenOff()
     headers = None
     if isinstance(error, BusyError | LimitError):
         headers = {"Retry-After": str(error.retry_after_s)}

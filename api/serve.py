@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from api.settings import BrokerSettings, Settings
 from api.wiring import Server
 from prosem.errors import SetupError
 
+log = logging.getLogger("prosem")
 # A full collection walks every row and stream, which takes a tenth of a second and more, and finds next to nothing.
 COLLECT = (50_000, 20, 1_000)
 SWITCH_S = 0.001  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
@@ -31,27 +33,42 @@ SWITCH_S = 0.001  # the loop must not wait 5 ms for the engine thread at each of
 class Runner(uvicorn.Server):
     """Ends by itself after a signal, instead of by the signal: Ctrl-C is no failure."""
 
+    is_signalled = False
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.is_signalled = True
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
 
 
 def serve(settings: Settings) -> int:
-    """Exit code 0 after a signal, 1 when the server could not start."""
+    """Exit code 0 after a signal, 1 when the server could not start.
+
+    A server that another has taken the database over from starts again from nothing: as a standby it waits, else it is
+    refused like any second server.
+    """
     configure_logging(settings.log_level, settings.log_format)
-    made = Server(settings)
-    return _run(made, make_app(made), settings)
+    while True:
+        made = Server(settings)
+        code, is_signalled = _run(made, make_app(made), settings)
+        if not made.is_superseded or is_signalled:
+            return 0 if is_signalled and made.is_superseded else code
+        log.warning("%s; starting again", made.failure)
+        del made
+        gc.unfreeze()
+        gc.collect()
 
 
 def serve_broker(settings: BrokerSettings) -> int:
     """The same for a broker."""
     configure_logging(settings.log_level, settings.log_format)
     made = Broker(settings)
-    return _run(made, make_broker_app(made), settings)
+    return _run(made, make_broker_app(made), settings)[0]
 
 
-def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSettings) -> int:
+def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSettings) -> tuple[int, bool]:
+    """The exit code, and whether a signal ended it."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
     check_address(settings.host, settings.port)
@@ -62,7 +79,7 @@ def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSetting
 
     made.on_failure = stop
     runner.run()
-    return 1 if made.failure else 0
+    return (1 if made.failure else 0), runner.is_signalled
 
 
 def check_address(host: str, port: int) -> None:

@@ -32,6 +32,9 @@ class Settings:
     new_timeline: bool = setting(
         False, "begin a new timeline: the database was set back in a way that the server cannot notice"
     )  # type: ignore[assignment]
+    takeover_s: int = setting(
+        10, "seconds without a heartbeat after which a standby takes over from this server (0: never)"
+    )  # type: ignore[assignment]
     plan: str = setting(
         "auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it"
     )  # type: ignore[assignment]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -34,11 +36,13 @@ from prosem.recovery import recover
 from prosem.replayer import Replayer
 from prosem.state import State
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.heartbeat import Heartbeat
 from prosem.store.identity import identity
 from prosem.store.keys import CHANNEL as KEYS_CHANNEL
 from prosem.store.keys import ensure_key, load_keys
 from prosem.store.log import Writer
 from prosem.store.replay import Replay as ReplayStore
+from prosem.store.retiring import Retiring
 from prosem.store.schema import migrate
 from prosem.store.statistics import CHANNEL as STATISTICS_CHANNEL
 from prosem.store.statistics import Listener, Statistics, active_run, load_statistics
@@ -61,7 +65,11 @@ class Server:
         self.failure: str | None = None
         self.idempotency_locks: dict[str, list[Any]] = {}
         self._postgres: EmbeddedPostgres | None = None
+        self._reviving = threading.Lock()
         self._writer: Writer | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._retiring: Retiring | None = None
+        self.is_superseded = False
         self._engine: Engine | None = None
         self._retained_after = 0
         self._is_established = False  # the timeline of this start
@@ -91,7 +99,7 @@ class Server:
         try:
             if self.settings.otlp:
                 self._trace, self._stop_tracing = tracer(self.settings.otlp)
-            url = await asyncio.to_thread(self._open_database)
+            url = await asyncio.to_thread(self._open_database, loop)
             self.store = ReplayStore(url)
             self._replayer = Replayer(self.store, self.metrics)
             self._replayer.start()
@@ -101,7 +109,9 @@ class Server:
             if self.settings.nats:
                 outlet = await self._deploy(url)
             assert self._writer is not None
-            self._writer.revive = self._revive
+            self._writer.session.revive = self._revive
+            self._retiring = Retiring(self._writer.session, self._retired)
+            self._retiring.start()
             self._engine = Engine(
                 self._writer,
                 self._recover,
@@ -165,7 +175,7 @@ class Server:
         made.start(self.submit)
         return made.dispatcher
 
-    def _open_database(self) -> str:
+    def _open_database(self, loop: asyncio.AbstractEventLoop) -> str:
         settings = self.settings
         url = settings.database
         if not url:
@@ -178,8 +188,13 @@ class Server:
             wait_s=5.0,
             standby=settings.standby,
             partition_size=settings.partition_events,
+            lease_s=settings.takeover_s,
             cancelled=lambda: self._closing,
         )
+        session = self._writer.session
+        session.on_superseded = functools.partial(loop.call_soon_threadsafe, self._supersede)
+        self._heartbeat = Heartbeat(session)
+        self._heartbeat.start()
         for role in (Role.ADMIN, Role.METRICS, Role.BROKER):
             if chosen := getattr(settings, f"{role}_key"):
                 ensure_key(url, chosen, role)
@@ -209,9 +224,7 @@ class Server:
         gc.unfreeze()
         gc.collect()
         assert self._writer is not None
-        url = self._revive() or self._writer.url
-        if not self._writer.is_open():
-            self._writer.reconnect(url=url)
+        url = self._writer.recover()
         gc.disable()  # nothing becomes garbage while the state grows
         try:
             state = self._build_state(url)
@@ -235,7 +248,10 @@ class Server:
         )
         statistics = load_statistics(url, self.settings.measurements // 10)
         state.group_store.event_shares = statistics.shares  # spaces are opened by them
-        self._retained_after = recover(url, state, log.info, restart=not self._has_served)
+        assert self._writer is not None
+        self._retained_after = recover(
+            url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
+        )
         state.chooser.weigh(Weights.of(statistics.weights))
         state.execute(self._adoption(state, statistics))
         state.timelines = self._timelines(url)
@@ -273,20 +289,30 @@ class Server:
         """Start the embedded PostgreSQL again if it has ended; its address, None for a database of somebody else's."""
         if self._postgres is None or self._closing:
             return None
-        if not self._postgres.is_alive():
-            log.warning("the embedded PostgreSQL has ended; starting it again")
-        url = self._postgres.start()
+        with self._reviving:
+            if not self._postgres.is_alive():
+                log.warning("the embedded PostgreSQL has ended; starting it again")
+            url = self._postgres.start()
         assert self.store is not None
         self.store.url = url
         return url
 
     def _retire(self, last_seq: int) -> None:
-        """Called by the committer between batches: drop what is no longer retained."""
-        assert self._writer is not None
-        self._writer.trim(self.settings.measurements)
+        """Called by the committer between batches: what is no longer retained is dropped beside it."""
+        assert self._retiring is not None
         due = last_seq - self.settings.retention_events - self.settings.partition_events
-        if due > self._retained_after:
-            self._retained_after = self._writer.retire(last_seq - self.settings.retention_events)
+        before = last_seq - self.settings.retention_events if due > self._retained_after else 0
+        self._retiring.request(before, self.settings.measurements, last_seq)
+
+    def _retired(self, retained_after: int) -> None:
+        self._retained_after = max(self._retained_after, retained_after)
+
+    def _supersede(self) -> None:
+        """Another server owns the database: this one ends, and `serve` starts over with nothing in memory."""
+        if not self._closing and not self.is_superseded:
+            self.is_superseded = True
+            self.failure = "another server has taken the database over"
+            self.on_failure()
 
     async def close(self) -> None:
         self._closing = True
@@ -305,6 +331,10 @@ class Server:
             await self.deployment.close()
         if self.store is not None:
             await self.store.close()
+        if self._retiring is not None:
+            await asyncio.to_thread(self._retiring.close)
+        if self._heartbeat is not None:
+            await asyncio.to_thread(self._heartbeat.close)
         if self._writer is not None:
             self._writer.close()
         if self._postgres is not None:
@@ -313,7 +343,11 @@ class Server:
     # -- use -----------------------------------------------------------------------------------------------------
     @property
     def is_ready(self) -> bool:
-        return self._engine is not None and self._engine.ready
+        return self._engine is not None and self._engine.ready and self._is_owner
+
+    @property
+    def _is_owner(self) -> bool:
+        return self._writer is not None and self._writer.session.is_proven
 
     @property
     def is_alive(self) -> bool:
@@ -325,7 +359,9 @@ class Server:
         """Why the server does not serve (yet)."""
         if self.failure:
             return self.failure
-        return self._engine.problem if self._engine is not None else "the database is being started"
+        if self._engine is None:
+            return "the database is being started"
+        return self._engine.problem or "the session that owns the database is lost and being opened again"
 
     @property
     def notice(self) -> str:
@@ -341,13 +377,20 @@ class Server:
     @property
     def state(self) -> State:
         """For reading sizes; answers go through `call`."""
+        self._check_owner()
         state = self.engine.state
         if state is None:
             raise RecoveringError(f"the server does not serve yet: {self.problem}")
         return state
 
     def submit(self, command: c.Command, parent: str = "") -> Future[Any]:
+        self._check_owner()
         return self.engine.submit(command, parent)
+
+    def _check_owner(self) -> None:
+        """RecoveringError while this server cannot know that its memory is what the database holds."""
+        if self.engine.ready and not self._is_owner:
+            raise RecoveringError(f"the server does not serve at the moment: {self.problem}")
 
     async def call(self, command: c.Command, parent: str = "") -> Any:
         """Carry a command out; returns after its commit. `parent`: the trace it belongs to."""

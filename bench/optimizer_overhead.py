@@ -50,7 +50,7 @@ def overhead(
                 state.execute(c.Publish(table, [event]))
                 total_ns += time.perf_counter_ns() - start
             start = time.perf_counter_ns()
-            list(commands(state.begin().writes, {}))
+            list(commands(state.begin().writes, {}, (1, 1)))
             total_ns += time.perf_counter_ns() - start
         found[entries] = round(100 * forced.spent_ns / (total_ns - forced.spent_ns), 1)
     return found

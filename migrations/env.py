@@ -13,11 +13,18 @@ from sqlalchemy import Connection, create_engine, pool, text
 
 from prosem.store.schema import MIGRATION_LOCK, SCHEMA, alchemy_url
 
+LOCK_TIMEOUT_S = (
+    60  # for tables that other sessions use: their later statements queue behind a migration that waits
+)
+
 
 def run(connection: Connection) -> None:
     """Bring the database up to date, or change nothing."""
     with connection.begin():
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+        connection.execute(
+            text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'")
+        )  # the one above may take longer
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
         context.configure(connection=connection, version_table_schema=SCHEMA)
         context.run_migrations()

@@ -30,7 +30,10 @@ class Store(Protocol):
     """while something is written: when it made progress last (monotonic)"""
 
     def write(self, batch: WriteSet) -> None:
-        """One transaction; an error means that nothing of it was committed."""
+        """One transaction; an error other than UnknownOutcomeError means that nothing of it was committed."""
+
+    def prove(self) -> None:
+        """CommitError unless this server owns the database, so that what it answers from memory is true."""
 
     def probe(self, batch: WriteSet) -> None:
         """The same in a transaction that is rolled back."""
@@ -106,7 +109,7 @@ class Committer:
     def commit(self, batch: Batch) -> BaseException | None:
         """Write a batch; why it was not committed, None if it was."""
         if batch.writes.is_empty():
-            return None
+            return self._prove()
         start = time.perf_counter()
         for journey in batch.journeys:
             journey.commit = now()
@@ -125,6 +128,14 @@ class Committer:
             self._idle(batch.writes.last_seq)
         except Exception as error:
             log.warning("what is no longer needed could not be dropped: %s", error)
+        return None
+
+    def _prove(self) -> BaseException | None:
+        try:
+            self.store.prove()
+        except Exception as error:
+            log.error("this server cannot answer: %s", error)
+            return error
         return None
 
     # -- a database that cannot write ----------------------------------------------------------------------------

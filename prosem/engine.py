@@ -20,7 +20,15 @@ from prosem import commands as c
 from prosem.backlog import Backlog, Entry, entry_of, weight_of
 from prosem.batch import Batch
 from prosem.committer import Committer, Store
-from prosem.errors import BusyError, CommitError, ProsemError, RecoveringError, RefusedError, ResourceError
+from prosem.errors import (
+    BusyError,
+    CommitError,
+    ProsemError,
+    RecoveringError,
+    RefusedError,
+    ResourceError,
+    UnknownOutcomeError,
+)
 from prosem.failures import Fault, answer, fail, sort_out
 from prosem.journey import Journey, Trace, now
 from prosem.metrics import Metrics
@@ -331,7 +339,7 @@ class Engine:
         elif isinstance(failure, RefusedError):
             self._refused = entries  # which of them it was is found out
         else:
-            error = failure if isinstance(failure, ResourceError) else _not_committed(failure)
+            error = _answer_to(failure)
             self._post(lambda: self._failed(batch, entries, error))
         self._handed = []
         return failure
@@ -371,12 +379,14 @@ class Engine:
                 if work == self._commit:
                     self._committer.is_dead = True
                     lost, self._handed = self._handed, []
-                    unknown = ProsemError(
+                    unknown = UnknownOutcomeError(
                         f"the committer stopped ({error}): whether it was applied is not known"
                     )
                     self._post(lambda: fail(lost, unknown))
             self._abandon(CommitError(f"the engine stopped: {error}"))
 
 
-def _not_committed(failure: BaseException) -> CommitError:
+def _answer_to(failure: BaseException) -> ProsemError:
+    if isinstance(failure, ResourceError | UnknownOutcomeError):
+        return failure
     return CommitError(f"the transaction was not committed ({failure}); send the request again")

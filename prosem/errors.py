@@ -16,6 +16,7 @@
     │       ├── RecoveringError     503  recovering           indexes are being rebuilt
     │       ├── CommitError         503  commit-failed        PostgreSQL refused a batch; nothing of it was applied
     │       └── ResourceError       503  no-resources         PostgreSQL cannot write (a full disk); reads go on
+    ├── UnknownOutcomeError         502  unknown-outcome      never an answer: the connection is closed instead
     └── SetupError                  500  setup                the installation: wrong schema, taken database, no PostgreSQL
 
 A code never changes its meaning; `docs/errors.md` explains each one and a test compares the two.
@@ -139,6 +140,12 @@ class CommitError(BusyError):
 
 class ResourceError(BusyError):
     code, title = "no-resources", "The database cannot write"
+
+
+class UnknownOutcomeError(ProsemError):
+    """It cannot be found out whether a batch was committed. No answer would be true: the client's connection is closed."""
+
+    code, status, title = "unknown-outcome", 502, "The outcome of the transaction is not known"
 
 
 class SetupError(ProsemError):

@@ -12,10 +12,12 @@ from prosem.store.recovery import load
 from prosem.types.registry import recognise
 
 
-def recover(url: str, state: State, tell: Callable[..., None], *, restart: bool = True) -> int:
+def recover(
+    url: str, state: State, tell: Callable[..., None], *, restart: bool = True, epoch: int | None = None
+) -> int:
     """Fill an empty state; returns the seq after which everything can be replayed. `tell` is a logger's info."""
     start = time.monotonic()
-    with load(url, restart=restart) as loaded:
+    with load(url, restart=restart, epoch=epoch) as loaded:
         stored = loaded.state
         state.seq = stored.last_seq
         tables, groups = state.table_store, state.group_store

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from prosem import commands as c
 from prosem.access import WHOLE, Scope
 from prosem.edge import Edge, Stream
-from prosem.errors import BusyError, NotFoundError, ProsemError
+from prosem.errors import BusyError, NotFoundError, ProsemError, UnknownOutcomeError
 from prosem.metrics import Metrics
 from prosem.wire import encode
 
@@ -93,17 +93,20 @@ class Subscriber:
         error = done.exception()
         if error is None or self._waiting.get(id) != token:
             return  # the stream itself arrives by `accept`
-        if isinstance(error, BusyError):
+        if isinstance(error, BusyError | UnknownOutcomeError):  # attaching can be done twice
             self._retry_later(id, token, error, start)
         else:
             self._refused(id, token, error)
 
-    def _retry_later(self, id: str, token: int, error: BusyError, start: Callable[[], None]) -> None:
+    def _retry_later(
+        self, id: str, token: int, error: BusyError | UnknownOutcomeError, start: Callable[[], None]
+    ) -> None:
         def again() -> None:
             if not self._is_closed and self._waiting.get(id) == token:
                 start()
 
-        asyncio.get_running_loop().call_later(min(LONGEST_RETRY_S, error.retry_after_s), again)
+        wait_s = error.retry_after_s if isinstance(error, BusyError) else 1
+        asyncio.get_running_loop().call_later(min(LONGEST_RETRY_S, wait_s), again)
 
     def _refused(self, id: str, token: int, error: BaseException) -> None:
         if self._waiting.get(id) == token:

@@ -17,12 +17,13 @@ from api.wiring import Server
 from optimizer.cost import Weights
 from prosem import commands as c
 from prosem.store.log import Writer, WriteSet
+from prosem.store.retention import Retention
 from tests.live import Api, Refused, upsert
 from tests.running import LOWEST, TABLE, Listener, publish, running
 from tests.test_cli import run
-from tests.test_store_support import database, url, writer
+from tests.test_store_support import database, retention, url, writer
 
-__all__ = ["database", "url", "writer"]  # fixtures
+__all__ = ["database", "retention", "url", "writer"]  # fixtures
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
 DEAR, CHEAP = (500.0, 500.0, 9_000.0, 0.0, 5.0), (1.0, 1.0, 10.0, 0.0, 5.0)
 
@@ -229,11 +230,11 @@ async def test_measurements_survive_a_restart(url: str) -> None:
         assert (await explained(made))["source"] == "measured"
 
 
-def test_measurements_are_bounded(url: str, writer: Writer) -> None:
+def test_measurements_are_bounded(url: str, writer: Writer, retention: Retention) -> None:
     for seq in range(1, 101):
         row = (seq, 1, 1, "reformulate", (1.0, 2.5), 5.0, 1.0, 100, 0, 6.0, 3)
         writer.write(WriteSet(last_seq=seq, measurements=[row], weights={"bandwidth": 1.0}))
-        writer.trim(30)
+        retention.trim(30)
     with psycopg.connect(url) as connection:
         counted = connection.execute(
             "SELECT count(*), max(seq), max(descriptor) FROM prosem.plan_measurement"

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from prosem.errors import CommitError, RefusedError, SetupError
+from prosem.errors import CommitError, RefusedError, SetupError, UnknownOutcomeError
 from prosem.model import Group, Statement, Table
 from prosem.store import recovery, schema
 from prosem.store.embedded import EmbeddedPostgres
@@ -168,8 +168,8 @@ def test_addresses_that_lead_nowhere(url: str) -> None:
 
 
 def _backend(writer: Writer) -> int:
-    assert writer._connection is not None
-    return writer._connection.info.backend_pid
+    assert writer.session.connection is not None
+    return writer.session.connection.info.backend_pid
 
 
 def _terminate(url: str, backend: int) -> None:
@@ -193,7 +193,7 @@ def test_a_commit_whose_answer_was_lost_counts(
     url: str, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.write(events(1))
-    connection = writer._connection
+    connection = writer.session.connection
     assert connection is not None
 
     def commit_and_lose() -> None:
@@ -223,7 +223,7 @@ def _write_until_refused(writer: Writer, table: Table, last: int) -> int:
         batch.tables, batch.rows = {1: table}, {1: {(seq,): (seq, str(seq))}}
         try:
             writer.write(batch)
-        except CommitError:
+        except (CommitError, UnknownOutcomeError):
             break
         last = seq
     return last
@@ -238,7 +238,7 @@ def test_what_was_committed_survives_a_killed_postgres() -> None:
         table = table_of(["integer", "text"])
         for round_ in range(2):
             writer = Writer.connect(server.url, partition_size=20)
-            writer.patience_s = 0.0
+            writer.session.settle_s = 0.0
             if not round_:
                 writer.write(WriteSet(created=table))
             with recovery.load(server.url) as loaded:

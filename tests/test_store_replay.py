@@ -13,9 +13,10 @@ import pytest
 from prosem.model import Group, Statement
 from prosem.store.log import Writer, WriteSet
 from prosem.store.replay import NotRetainedError, Replay
-from tests.test_store_support import database, events, url, writer
+from prosem.store.retention import Retention
+from tests.test_store_support import database, events, retention, url, writer
 
-__all__ = ["database", "url", "writer"]  # fixtures
+__all__ = ["database", "retention", "url", "writer"]  # fixtures
 
 
 async def _flat(chunks: AsyncIterator[list[Any]]) -> list[Any]:
@@ -49,7 +50,7 @@ def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, chunk: i
     asyncio.run(main())
 
 
-def test_a_reader_that_retention_overtakes_is_told(url: str, writer: Writer) -> None:
+def test_a_reader_that_retention_overtakes_is_told(url: str, writer: Writer, retention: Retention) -> None:
     writer.write(events(*range(1, 150)))
     writer.write(events(*range(150, 350)))
 
@@ -59,7 +60,7 @@ def test_a_reader_that_retention_overtakes_is_told(url: str, writer: Writer) -> 
             reading = replay.messages(7, 0, 350, chunk=10)
             assert len(await anext(reading)) == 10
             assert await replay.retained_after() == 0
-            await asyncio.to_thread(writer.retire, 340)
+            await asyncio.to_thread(retention.retire, 340)
             after = await replay.retained_after()
             assert after >= 100
             with pytest.raises(NotRetainedError):

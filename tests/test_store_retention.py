@@ -9,13 +9,14 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from prosem.errors import SetupError
+from prosem.errors import CommitError, SetupError
 from prosem.store import recovery, schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer, WriteSet
-from tests.test_store_support import database, empty_database, events, url, writer
+from prosem.store.retention import Retention
+from tests.test_store_support import database, empty_database, events, retention, url, writer
 
-__all__ = ["database", "url", "writer"]  # fixtures
+__all__ = ["database", "retention", "url", "writer"]  # fixtures
 
 
 def _partitions(url: str) -> list[str]:
@@ -27,17 +28,17 @@ def _partitions(url: str) -> list[str]:
         )  # fmt: skip
 
 
-def test_partitions_are_made_ahead_and_dropped_behind(url: str, writer: Writer) -> None:
+def test_partitions_are_made_ahead_and_dropped_behind(url: str, writer: Writer, retention: Retention) -> None:
     for seq in range(1, 351, 10):
         writer.write(events(*range(seq, seq + 10)))
     bounds = ["1_101", "101_201", "201_301", "301_401"]
     assert set(_partitions(url)) >= {
         f"{name}_{bound}" for name in ("event_log", "outbox") for bound in bounds
     }
-    assert writer.retire(100) == 0, "the first partition holds 100 itself"
-    assert writer.retire(101) == 100
-    assert writer.retire(290) == 200
-    assert writer.retire(0) == 200
+    assert retention.retire(100) == 0, "the first partition holds 100 itself"
+    assert retention.retire(101) == 100
+    assert retention.retire(290) == 200
+    assert retention.retire(0) == 200
     left = _partitions(url)
     assert "event_log_101_201" not in left
     assert "outbox_201_301" in left
@@ -50,31 +51,89 @@ def test_partitions_are_made_ahead_and_dropped_behind(url: str, writer: Writer) 
     writer.close()
     other = Writer.connect(url, partition_size=7)
     other.write(events(*range(351, 1000)))
-    assert other.retire(10**9) > 200
+    another = Retention(other.session)
+    assert another.retire(10**9) > 200
     other.write(events(1000))
+    another.close()
     other.close()
 
 
-def test_a_long_reader_postpones_the_retirement(url: str, writer: Writer) -> None:
+def test_a_long_reader_postpones_the_retirement_and_no_commit(
+    url: str, writer: Writer, retention: Retention
+) -> None:
     writer.write(events(*range(1, 150)))
     writer.write(events(*range(150, 260)))
+    retention.wait_s = 60
+    before = _partitions(url)
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT * FROM prosem.outbox")
+        thread = threading.Thread(target=retention.retire, args=(10**9,))
+        thread.start()
+        _until_waiting(url, "prosem retention")
+        writer.write(events(260))
+        writer.write(events(*range(261, 500)))  # with a new partition
+        assert thread.is_alive(), (
+            "the retirement waits for the reader, and the batches were committed meanwhile"
+        )
+        assert "outbox_201_401" in before
+    thread.join()
+    assert not retention.is_behind
+    assert set(before) - set(_partitions(url)) == {"event_log_1_201", "outbox_1_201"}
+
+
+def test_a_retirement_that_readers_stop_is_finished_later(
+    url: str, writer: Writer, retention: Retention
+) -> None:
+    writer.write(events(*range(1, 150)))
+    writer.write(events(*range(150, 260)))
+    retention.wait_s = 0.1
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT * FROM prosem.outbox")
+        reader.execute("SELECT * FROM prosem.event_log")
+        after = retention.retire(10**9)
+        assert retention.is_behind
+        with recovery.load(url) as loaded:
+            assert loaded.state.retained_after == after > 0, "nothing below it is read any more"
+        writer.write(events(260))
+        assert retention.retire(10**9) == after
+        assert retention.is_behind
+    assert retention.retire(10**9) == after
+    assert not retention.is_behind
+    assert all(int(name.split("_")[-2]) > after for name in _partitions(url))
+
+
+def test_a_superseded_server_retires_nothing(url: str, writer: Writer, retention: Retention) -> None:
+    for first in range(1, 400, 50):
+        writer.write(events(*range(first, first + 50)))
+    before = _partitions(url)
     with psycopg.connect(url) as connection:
-        connection.execute("SELECT * FROM prosem.outbox")
-        assert writer.retire(10**9, patience_s=0.1) == 0
-    assert writer.retire(10**9, patience_s=0.1) > 0
+        connection.execute("UPDATE prosem.engine_state SET epoch = epoch + 1")
+    with pytest.raises(CommitError, match="superseded"):
+        retention.retire(10**9)
+    assert _partitions(url) == before
+    assert writer.session.is_superseded
 
 
-def test_retention_by_age(url: str, writer: Writer) -> None:
+def _until_waiting(url: str, application: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        while not connection.execute(
+            "SELECT FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'",
+            [application],
+        ).fetchall():
+            pass
+
+
+def test_retention_by_age(url: str, writer: Writer, retention: Retention) -> None:
     for first in range(1, 401, 50):
         writer.write(events(*range(first, first + 50)))
-    assert writer.older_than(3600) == 0
+    assert retention.older_than(3600) == 0
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE prosem.event_log SET at = now() - interval '2 hours' WHERE seq < 250")
-    assert writer.older_than(3600) == 201
-    assert writer.retire(201) == 200
+    assert retention.older_than(3600) == 201
+    assert retention.retire(201) == 200
 
 
-def test_only_the_history_nobody_needs_is_forgotten(url: str, writer: Writer) -> None:
+def test_only_the_history_nobody_needs_is_forgotten(url: str, writer: Writer, retention: Retention) -> None:
     for first in range(1, 350, 50):
         writer.write(events(*range(first, first + 50)))
     entries = {
@@ -96,7 +155,7 @@ def test_only_the_history_nobody_needs_is_forgotten(url: str, writer: Writer) ->
         connection.execute(
             "INSERT INTO prosem.idempotency VALUES ('new', NULL, true, 1, now() - interval '23 h')"
         )
-    assert writer.retire(150) == 100
+    assert retention.retire(150) == 100
     with psycopg.connect(url) as connection:
         left = connection.execute("SELECT sid, seq, kind FROM prosem.history ORDER BY sid, seq").fetchall()
         assert connection.execute("SELECT key FROM prosem.idempotency").fetchall() == [("new",)]

@@ -15,6 +15,7 @@ from prosem.model import Column, Key, Row, Table
 from prosem.store import recovery, schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer, WriteSet
+from prosem.store.retention import Retention
 
 _numbers = itertools.count(1)
 _migrated: dict[str, str] = {}
@@ -58,6 +59,13 @@ def writer(url: str) -> Iterator[Writer]:
     writer = Writer.connect(url, partition_size=100)
     yield writer
     writer.close()
+
+
+@pytest.fixture
+def retention(writer: Writer) -> Iterator[Retention]:
+    made = Retention(writer.session)
+    yield made
+    made.close()
 
 
 def table_of(types: tuple[str, ...] | list[str], number: int = 1, name: str = "t", keys: int = 1) -> Table:

@@ -19,7 +19,14 @@ from api.staged import decode, decode_large
 from api.wiring import Server
 from prosem import commands as c
 from prosem.access import Caller, Role
-from prosem.errors import BusyError, InputError, LimitError, MalformedError, ProsemError
+from prosem.errors import (
+    BusyError,
+    InputError,
+    LimitError,
+    MalformedError,
+    ProsemError,
+    UnknownOutcomeError,
+)
 from prosem.model import JsonObject
 from prosem.validate import known_table
 
@@ -125,6 +132,8 @@ async def _ndjson(feed: Feed, request: Request) -> Response:
             for line in whole:
                 await feed.take(line)
         await feed.flush(last=True)
+    except UnknownOutcomeError:
+        raise
     except ProsemError as error:
         if not feed.count:
             raise
@@ -175,6 +184,8 @@ class Feed:
         events, self._events, self._bytes = self._events, [], 0
         try:
             await self._commit(events, last)
+        except UnknownOutcomeError:
+            raise
         except BusyError as error:
             error.at = f"/{self.count}"
             raise
@@ -272,13 +283,19 @@ def _command(frame: JsonObject, caller: Caller) -> c.Publish | c.Transact:
 
 
 async def _send_answers(socket: WebSocket, answers: asyncio.Queue[tuple[Any, Any] | None]) -> None:
+    is_broken = False
     while (item := await answers.get()) is not None:
         tag, outcome = item
         try:
             if isinstance(outcome, ProsemError):
                 raise outcome
             frame = {"tag": tag} | await asyncio.wrap_future(outcome)
+        except UnknownOutcomeError:
+            is_broken = True  # no answer would be true, and those after it would be out of order
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                await socket.close(1012)
         except ProsemError as error:
             frame = {"tag": tag, "error": error.problem()}
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await socket.send_text(msgspec.json.encode(frame, enc_hook=float).decode())
+        if not is_broken:
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                await socket.send_text(msgspec.json.encode(frame, enc_hook=float).decode())

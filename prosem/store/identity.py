@@ -6,10 +6,12 @@ from hashlib import blake2s
 
 import psycopg
 
+from prosem.store.connecting import KEEPALIVE
+
 
 def identity(url: str) -> str:
     """The same for every server that uses this database, and for no other: of the cluster and the database in it."""
-    with psycopg.connect(url, connect_timeout=5) as connection:
+    with psycopg.connect(url, **KEEPALIVE) as connection:
         row = connection.execute(
             "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = current_database())"
             " FROM pg_control_system()"

@@ -18,6 +18,7 @@ import psycopg
 from prosem.access import Caller, Limits, Predicates, Role
 from prosem.errors import NotFoundError, SetupError
 from prosem.model import DEFAULT_TENANT
+from prosem.store.connecting import KEEPALIVE
 from prosem.wire import decode_exact, encode_exact
 
 CHANNEL = "prosem_keys"
@@ -131,9 +132,7 @@ def _stored(row: tuple[Any, ...]) -> StoredKey:
 
 def _connect(url: str) -> psycopg.Connection[Any]:
     try:
-        connection = psycopg.connect(
-            url, client_encoding="utf8", connect_timeout=10, application_name="prosem keys"
-        )
+        connection = psycopg.connect(url, client_encoding="utf8", application_name="prosem keys", **KEEPALIVE)
     except psycopg.OperationalError as error:
         raise SetupError(f"the database cannot be reached: {str(error).strip()}") from error
     return connection

@@ -1,8 +1,7 @@
 """Event log and outbox in partitions by `seq`: made ahead of the order, dropped behind the retention.
 
 Invariant: the partitions of both tables have the same bounds, follow each other without a gap, and
-their names say their bounds. Attaching an empty table takes no lock that a reader would notice;
-dropping one waits for its readers.
+their names say their bounds. Attaching an empty table takes no lock that a reader would notice; `retention` drops old ones.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ import psycopg
 from psycopg import sql
 
 PARENTS = ("event_log", "outbox")
+# Before the snapshot of a transaction that reads the log: no partition of it is dropped until the transaction ends.
+HOLD_LOG = "LOCK TABLE ONLY prosem.event_log, ONLY prosem.outbox IN ACCESS SHARE MODE"
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -47,12 +48,14 @@ class Partitions:
         """Whether it is time to make the next partition."""
         return seq + self.size // 2 >= self.end
 
-    def extend(self, connection: Connection, seq: int) -> None:
+    def extend(self, connection: Connection, seq: int, wait_ms: int | None = None) -> None:
         """Make one more partition, long enough to hold `seq` with half a size to spare; commits."""
+        if wait_ms is not None:
+            connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(wait_ms)))
         start = self.end
         end = start + self.size * max(1, (seq + self.size // 2 - start) // self.size + 1)
         for parent in PARENTS:
-            names = {"parent": sql.Identifier("prosem", parent), "child": _child(parent, start, end)}
+            names = {"parent": sql.Identifier("prosem", parent), "child": child(parent, start, end)}
             connection.execute(sql.SQL("CREATE TABLE {child} (LIKE {parent} INCLUDING ALL)").format(**names))
             connection.execute(
                 sql.SQL(
@@ -62,35 +65,6 @@ class Partitions:
         connection.commit()
         self.bounds.append((start, end))
 
-    def before(self, before_seq: int) -> list[tuple[int, int]]:
-        """The partitions before this seq, never the last."""
-        return [bound for bound in self.bounds[:-1] if bound[1] <= before_seq]
 
-    def drop(self, connection: Connection, before_seq: int) -> list[tuple[int, int]]:
-        """Drop the partitions before this seq, never the last; the caller commits, then `forget`s them."""
-        gone = self.before(before_seq)
-        for start, end in gone:
-            for parent in PARENTS:
-                connection.execute(sql.SQL("DROP TABLE {}").format(_child(parent, start, end)))
-        return gone
-
-    def forget(self, gone: list[tuple[int, int]]) -> None:
-        self.bounds = [bound for bound in self.bounds if bound not in gone]
-
-    def older_than(self, connection: Connection, age_s: float) -> int:
-        """The end of the newest partition whose last event is older than this: a `before_seq` for `drop`."""
-        before = 0
-        for start, end in self.bounds[:-1]:
-            row = connection.execute(
-                sql.SQL(
-                    "SELECT at < now() - make_interval(secs => {}) FROM {} ORDER BY seq DESC LIMIT 1"
-                ).format(sql.Literal(age_s), _child("event_log", start, end))
-            ).fetchone()
-            if row is not None and row[0]:
-                before = end
-        connection.rollback()
-        return before
-
-
-def _child(parent: str, start: int, end: int) -> sql.Identifier:
+def child(parent: str, start: int, end: int) -> sql.Identifier:
     return sql.Identifier("prosem", f"{parent}_{start}_{end}")

@@ -17,6 +17,7 @@ from psycopg import sql
 from prosem.columns import Value
 from prosem.model import Row, Table
 from prosem.store import catalog
+from prosem.store.partitions import HOLD_LOG
 
 CHUNK = 2000
 Span = tuple[Value, Value]  # least and greatest value, None without such an end
@@ -57,6 +58,7 @@ class Past:
     async def begin(self) -> None:
         """The first statements of the transaction, which fix what it sees."""
         await self._connection.execute(_BEGIN)
+        await self._connection.execute(HOLD_LOG)
         await self._connection.execute("SET LOCAL timezone = 'UTC'")
         ((self.last_seq, self.retained_after),) = await self._all(_STATE, [])
 

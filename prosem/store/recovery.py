@@ -24,6 +24,8 @@ from psycopg.types.string import ByteaBinaryLoader
 from prosem.errors import SetupError
 from prosem.model import DEFAULT_TENANT, Group, Mark, Statement, Table
 from prosem.store import catalog, schema
+from prosem.store.connecting import KEEPALIVE
+from prosem.store.partitions import HOLD_LOG
 from prosem.store.reading import READERS, Chunk, block_ranges, read_ranges
 from prosem.store.told import told
 from prosem.store.writeset import Counters
@@ -168,11 +170,11 @@ class Loaded:
                 yield rows
 
 
-def load(url: str, *, restart: bool = True) -> Loaded:
+def load(url: str, *, restart: bool = True, epoch: int | None = None) -> Loaded:
     """Open a view of the whole database; the caller's engine must hold the lock.
 
     A restart ends the subscriptions that are not durable, with their history; when the memory is rebuilt
-    after a failed commit their streams still live, and they stay.
+    after a failed commit their streams still live, and they stay. Nothing is deleted if the epoch is over.
     """
     try:
         connection = _connect(url)
@@ -191,8 +193,13 @@ def load(url: str, *, restart: bool = True) -> Loaded:
                 "DELETE FROM prosem.item_told i WHERE NOT EXISTS (SELECT FROM prosem.group_ g"
                 " JOIN prosem.subscription s ON s.group_id = g.id WHERE g.space = i.space AND s.active)"
             )
+            if epoch is not None:
+                connection.execute(
+                    "SELECT prosem.hold_epoch(epoch, %s) FROM prosem.engine_state FOR SHARE", [epoch]
+                )
         connection.commit()
         _read_only(connection)
+        connection.execute(HOLD_LOG)  # first of the transaction: the snapshot follows
         return Loaded(url, connection)
     except BaseException:
         connection.close()
@@ -200,7 +207,7 @@ def load(url: str, *, restart: bool = True) -> Loaded:
 
 
 def _connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
-    return psycopg.connect(url, client_encoding="utf8", application_name="prosem recovery")
+    return psycopg.connect(url, client_encoding="utf8", application_name="prosem recovery", **KEEPALIVE)
 
 
 def _read_only(connection: psycopg.Connection[tuple[Any, ...]]) -> None:

@@ -16,9 +16,10 @@ import psycopg
 
 from prosem.access import WHOLE, Scope
 from prosem.errors import BusyError
-from prosem.store.log import IDEMPOTENCY_S
+from prosem.store.connecting import KEEPALIVE
 from prosem.store.past import Past
 from prosem.store.recovery import register_loaders
+from prosem.store.retention import IDEMPOTENCY_S
 
 CHUNK = 2000
 _RETAINED = "SELECT retained_after FROM prosem.engine_state"
@@ -268,7 +269,7 @@ class Replay:
             autocommit=True,
             client_encoding="utf8",
             application_name="prosem replay",
-            connect_timeout=10,
+            **KEEPALIVE,
         )
         register_loaders(connection)
         return connection

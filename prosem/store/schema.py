@@ -12,7 +12,16 @@ from prosem.errors import SetupError
 
 SCHEMA = "prosem"
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0008")  # all that ever were, oldest first
+REVISIONS = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0008",
+    "0007",
+)  # all that ever were, oldest first
 HEAD = REVISIONS[-1]
 MIGRATION_LOCK = 0x70726F73656D01  # advisory locks of this database: "prosem" and a number
 ENGINE_LOCK = 0x70726F73656D02

@@ -18,6 +18,7 @@ from psycopg import sql
 from optimizer.estimate import Entry
 from optimizer.plan import Estimate
 from prosem.model import JsonObject
+from prosem.store.connecting import KEEPALIVE
 from prosem.store.recovery import register_loaders
 from prosem.supervise import end, supervise
 
@@ -71,7 +72,9 @@ class Statistics:
 
 def load_statistics(url: str, recent: int) -> Statistics:
     """The active run; where there is none, the `recent` newest measurements of the server itself."""
-    with psycopg.connect(url, client_encoding="utf8", application_name="prosem statistics") as connection:
+    with psycopg.connect(
+        url, client_encoding="utf8", application_name="prosem statistics", **KEEPALIVE
+    ) as connection:
         register_loaders(connection)
         connection.execute("SET timezone = 'UTC'")
         weights: dict[str, float] = dict(
@@ -91,7 +94,7 @@ def load_statistics(url: str, recent: int) -> Statistics:
 
 def active_run(url: str) -> int | None:
     """The number of the active run."""
-    with psycopg.connect(url, application_name="prosem statistics") as connection:
+    with psycopg.connect(url, application_name="prosem statistics", **KEEPALIVE) as connection:
         row = connection.execute("SELECT id FROM prosem.statistics_run WHERE active").fetchone()
     return None if row is None else int(row[0])
 
@@ -136,7 +139,7 @@ class Listener:
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(
-                    self._address(), autocommit=True, application_name="prosem listener"
+                    self._address(), autocommit=True, application_name="prosem listener", **KEEPALIVE
                 )
                 async with connection:
                     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))

@@ -19,6 +19,7 @@ import psycopg
 
 from prosem.access import Scope
 from prosem.errors import BusyError, LimitError, NotFoundError, ProsemError
+from prosem.store.connecting import KEEPALIVE
 
 _WEBHOOK = "w.id, w.tenant, w.key_id, w.own, w.url, w.secret, w.created"
 _DELIVERY = "id, frames, first_seq, last_seq, body, attempts, error, created, dead"
@@ -238,7 +239,7 @@ class WebhookStore:
                         autocommit=True,
                         client_encoding="utf8",
                         application_name="prosem webhooks",
-                        connect_timeout=10,
+                        **KEEPALIVE,
                     )
                 async with self._connection.transaction():
                     yield self._connection

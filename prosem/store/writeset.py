@@ -189,12 +189,17 @@ _CATALOG = (
 _STATE = (
     b"UPDATE prosem.engine_state SET batches = batches + 1, last_seq = greatest(last_seq, $1::bigint),"
     b" next_table = greatest(next_table, $2::integer), next_group = greatest(next_group, $3::integer),"
-    b" next_statement = greatest(next_statement, $4::integer), next_sid = greatest(next_sid, $5::bigint)"
+    b" next_statement = greatest(next_statement, $4::integer), next_sid = greatest(next_sid, $5::bigint),"
+    b" epoch = prosem.hold_epoch(epoch, $6::bigint), token = $7::bigint"
 )
 
 
-def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> Iterator[Command]:
+def commands(
+    batch: WriteSet, known: dict[int, catalog.RowStatements], owner: tuple[int, int]
+) -> Iterator[Command]:
     """The statements of a batch, packed one by one; `known` keeps the statements of the tables seen so far.
+
+    `owner` is the epoch of the server and the token of the batch: the last statement fails if the epoch is over.
 
     Deletions come before insertions: an id that was given up may be taken again in the same batch.
     """
@@ -233,7 +238,8 @@ def commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> Iterat
         measured = [(*row[:4], f"{{{','.join(map(str, row[4]))}}}", *row[5:]) for row in batch.measurements]
         yield _MEASUREMENTS, _columns(list(_MEASURED.values()), measured)
     counters = batch.counters or Counters()
-    yield _STATE, [batch.last_seq, counters.table, counters.group, counters.statement, counters.sid]
+    following = [counters.table, counters.group, counters.statement, counters.sid]
+    yield _STATE, [batch.last_seq, *following, *owner]
 
 
 def _schema_commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -> Iterator[Command]:
