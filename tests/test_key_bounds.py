@@ -172,9 +172,17 @@ async def socket_of(made: Server, key: str, end: Ending) -> list[dict[str, Any]]
 
 
 async def event_stream_of(made: Server, key: str, end: Ending) -> list[dict[str, Any]]:
-    """What an event stream is sent whose key is revoked while its response begins."""
+    """What an event stream is sent whose key is revoked right after it was authenticated."""
     sent: list[dict[str, Any]] = []
-    over = asyncio.Event()
+    over, authenticate = asyncio.Event(), made.keys.caller
+
+    async def caller(token: str | None) -> Caller:
+        found = await authenticate(token)
+        made.keys.caller = authenticate  # type: ignore[method-assign]
+        await end()
+        return found
+
+    made.keys.caller = caller  # type: ignore[method-assign]
 
     async def receive() -> dict[str, Any]:
         await over.wait()
@@ -182,9 +190,7 @@ async def event_stream_of(made: Server, key: str, end: Ending) -> list[dict[str,
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
-        if message["type"] == "http.response.start":
-            await end()
-        if b"event:" in message.get("body", b""):
+        if message.get("body"):
             over.set()
 
     await make_app(made)(_scope("http", "/v1/subscriptions/q/stream", key), receive, send)  # type: ignore[arg-type]
@@ -218,12 +224,11 @@ def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(database: 
     asyncio.run(with_subscriber(database, use))
 
 
-def test_an_event_stream_whose_key_is_revoked_while_it_begins_ends(database: str) -> None:
+def test_an_event_stream_whose_key_is_revoked_before_it_is_registered_is_refused(database: str) -> None:
     async def use(made: Server, key: str, end: Ending) -> None:
         sent = await event_stream_of(made, key, end)
-        told = b"".join(message.get("body", b"") for message in sent)
-        assert b"event: error" in told
-        assert b"snapshot" not in told
+        assert sent[0]["status"] == 401
+        assert b"snapshot" not in b"".join(message.get("body", b"") for message in sent)
 
     asyncio.run(with_subscriber(database, use))
 
