@@ -89,9 +89,9 @@ def take_token(scope: Scope) -> str | None:
 def check_local(scope: Scope) -> None:
     """ForbiddenError for what a browser sends on behalf of a page of another host."""
     origin, host = _header(scope, b"origin"), _header(scope, b"host")
-    names = [] if origin is None else [urlsplit(origin).hostname or ""]
+    names = [] if origin is None else [_hostname(origin)]
     if host is not None:
-        names.append(urlsplit(f"//{host}").hostname or "")
+        names.append(_hostname(f"//{host}"))
     if not all(map(is_loopback, names)):
         raise ForbiddenError(
             "without keys this server is for this machine alone: make a key with prosem keys create"
@@ -102,6 +102,14 @@ def check_of_service(path: str) -> None:
     """ForbiddenError for what is a tenant's: a key of the role metrics or broker reaches nothing of it."""
     if path not in ("/metrics", "/v1/whoami", "/v1/network") and not path.startswith("/v1/network/"):
         raise ForbiddenError("a key of the role metrics or broker alone reaches /metrics or /v1/network only")
+
+
+def _hostname(address: str) -> str:
+    """Empty for what is no address."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

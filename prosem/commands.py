@@ -40,6 +40,8 @@ class Idempotency:
     lines_before: int = 0
     first_seq: int | None = None
     done: bool = True
+    errors: tuple[JsonObject, ...] = ()
+    """why the body was taken no further than here; a repeated answer says so too"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,8 +159,9 @@ class Publishing:
                 "first_seq": idempotency.first_seq,
                 "count": answer["count"] + idempotency.lines_before,
             }
+        stored = answer | {"errors": idempotency.errors} if idempotency.errors else answer
         self._present.batch.writes.idempotency.append(
-            (idempotency.key, encode(answer), idempotency.done, answer["count"])
+            (idempotency.key, encode(stored), idempotency.done, answer["count"])
         )
         return answer
 

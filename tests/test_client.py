@@ -633,8 +633,24 @@ async def test_a_subscription_is_not_made_twice() -> None:
 
 
 @asynchronous
+async def test_a_recovering_server_is_waited_for_longer_than_a_lost_one() -> None:
+    async with connected(patience_s=0.0, busy_s=60.0) as (fake, client):
+        fake.faults = [
+            httpx.Response(
+                503,
+                headers={"Retry-After": "0.01"},
+                json=problem(503, "recovering", "the server is starting"),
+            )
+            for _ in range(20)
+        ]
+        published = await client.publish("stocks", [{"op": "delete", "key": {"id": 1}}])
+        assert published.count == 1
+        assert len({request.headers["Idempotency-Key"] for request in fake.requests}) == 1
+
+
+@asynchronous
 async def test_patience_ends() -> None:
-    async with connected(patience_s=0.2) as (fake, client):
+    async with connected(patience_s=0.2, busy_s=0.2) as (fake, client):
         fake.faults = [httpx.ReadError("connection reset") for _ in range(100)]
         with pytest.raises(ConnectionLost, match="was not answered"):
             await client.status()

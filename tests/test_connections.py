@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from api.process import free_port
 from tests.conftest import ServerProcess
 from tests.live import Api, Json, insert
-from tests.secured import ADMIN_KEY
+from tests.secured import ADMIN_KEY, Keyed
 
 TIMEOUTS = ("--header-timeout-s", "1", "--body-timeout-s", "1", "--write-timeout-s", "2", "--ping-s", "1")
 HEAD = (
@@ -252,3 +252,42 @@ def _until_listening(made: ServerProcess) -> None:
         with contextlib.suppress(httpx.HTTPError):
             httpx.get(made.url + "/healthz", trust_env=False)
             return
+
+
+def test_odd_characters_in_addresses_and_headers_are_no_fault_of_the_server(api: Api) -> None:
+    odd = ("%00", "%ED%A0%80", "%FF", "9" * 30, "%0A")
+    for text in odd:
+        for name in ("group", "type", "after", "limit", "node", "timeline", "access_token"):
+            answer = api.http.get(f"/v1/subscriptions?{name}={text}")
+            assert answer.status_code < 500, answer.text
+        for path in ("subscriptions/{}", "subscriptions/{}/result", "tables/{}", "webhooks/{}", "keys/{}"):
+            assert api.http.get("/v1/" + path.format(text)).status_code < 500
+    for name in ("Origin", "Host", "Idempotency-Key", "traceparent", "Authorization", "Content-Type"):
+        for value in (b"http://[", b"\xe9", b"Bearer \xe9"):
+            assert api.http.get("/v1/status", headers=[(name.encode(), value)]).status_code < 500
+
+
+def test_a_repeated_answer_of_ndjson_holds_its_errors(api: Api) -> None:
+    table = api.table({"k": "integer"}, ["k"])
+    lines = b'{"op": "insert", "row": {"k": 1}}\n'
+    for number, bad in enumerate((b"{no json\n", b'{"op": "insert", "row": {"k": "x"}}\n')):
+        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": f"{table}-{number}"}
+        content = lines.replace(b"1", b"%d" % (number + 1)) + bad
+        said = [
+            api.http.post(f"/v1/tables/{table}/events", headers=headers, content=content).json()
+            for _ in range(2)
+        ]
+        assert said[0]["count"] == 1
+        assert said[0]["errors"][0]["at"].startswith("/1")
+        assert said[1] == said[0]
+
+
+def test_explain_and_geometry_need_a_publisher(keyed: ServerProcess) -> None:
+    with Keyed(keyed.url, ADMIN_KEY) as admin:
+        reader, writer = admin.make_key("subscriber"), admin.make_key("publisher")
+        for path, body in (
+            ("/v1/explain", {"table": "none", "event": {"op": "delete", "key": {"k": 1}}}),
+            ("/v1/geometry", {"group": "none", "event": {"op": "delete", "key": {"k": 1}}}),
+        ):
+            assert reader.status("POST", path, json=body) == 403
+            assert writer.status("POST", path, json=body) == 404

@@ -16,6 +16,7 @@ from prosem.language.parse import parse
 from prosem.metrics import Metrics
 from prosem.state import State
 from prosem.types.base import MarkedSpace
+from prosem.types.value_items import MOST_COPIED, on_a_copy
 
 TABLE = {
     "name": "t",
@@ -212,3 +213,13 @@ def test_bad_events_are_refused(table: str, event: Any, error: type[Exception], 
     with pytest.raises(error) as caught:
         world.run(c.Explain(table, event))
     assert caught.value.at == at  # type: ignore[attr-defined]
+
+
+def test_an_item_with_many_subscriptions_is_not_copied_to_be_explained() -> None:
+    items = {b"item": list(range(MOST_COPIED + 1))}
+    with pytest.raises(InputError, match=str(MOST_COPIED)), on_a_copy(items, b"item"):
+        pass
+    items[b"item"].pop()
+    with on_a_copy(items, b"item"):
+        items[b"item"].clear()
+    assert len(items[b"item"]) == MOST_COPIED

@@ -160,7 +160,7 @@ class Feed:
 
     def answer(self, error: ProsemError | None = None) -> JsonObject:
         found: JsonObject = {"first_seq": self._first, "last_seq": self._last, "count": self.count}
-        return found if error is None else found | {"errors": [{"at": error.at, "detail": error.detail}]}
+        return found if error is None else found | {"errors": [_shown(error)]}
 
     async def take(self, line: bytes) -> None:
         number, self._line = self._line, self._line + 1
@@ -169,38 +169,38 @@ class Feed:
         try:
             event = decode(line)
         except MalformedError as error:
-            await self.flush(last=True)
             error.at = f"/{number}"
+            await self.flush(last=True, before=error)
             raise
         self._events.append(event)
         self._bytes += len(line)
         if len(self._events) >= NDJSON_LINES or self._bytes >= NDJSON_BYTES:
             await self.flush()
 
-    async def flush(self, last: bool = False) -> None:
-        """Commit what has gathered: all of it, or what stands before the first bad line."""
+    async def flush(self, last: bool = False, before: ProsemError | None = None) -> None:
+        """Commit what has gathered: all of it, or what stands before the first bad line. `before`: the line after it."""
         if not self._events:
             return
         events, self._events, self._bytes = self._events, [], 0
         try:
-            await self._commit(events, last)
+            await self._commit(events, last, before)
         except UnknownOutcomeError:
             raise
         except BusyError as error:
             error.at = f"/{self.count}"
             raise
         except ProsemError as error:
-            good = _number(error)
-            if good:
-                await self._commit(events[:good], True)
-            first = self._line - len(events)
+            good, first = _number(error), self.count
             error.at = f"/{first + good}" + error.at.removeprefix(f"/{good}") if error.at else f"/{first}"
+            if good:
+                await self._commit(events[:good], True, error)
             raise
 
-    async def _commit(self, events: list[Any], last: bool) -> None:
+    async def _commit(self, events: list[Any], last: bool, error: ProsemError | None) -> None:
         idempotency = None
         if self._key is not None:
-            idempotency = c.Idempotency(self._key, self.count, self._first, last)
+            errors = () if error is None else (_shown(error),)
+            idempotency = c.Idempotency(self._key, self.count, self._first, last, errors)
         command = c.Publish(self._table, events, idempotency, "", self._caller.scope)
         while True:
             try:
@@ -219,6 +219,10 @@ class Feed:
         self.count += len(events)
         self._first = got["first_seq"] if self._first is None else self._first
         self._last = got["last_seq"]
+
+
+def _shown(error: ProsemError) -> JsonObject:
+    return {"at": error.at, "detail": error.detail}
 
 
 def _number(error: ProsemError) -> int:

@@ -12,6 +12,7 @@ from optimizer.cost import Weights
 from optimizer.explain import decided
 from optimizer.plan import METRICS
 from prosem import commands as c
+from prosem.access import Role
 from prosem.errors import InputError, pointer
 
 router = APIRouter(prefix="/v1", tags=["optimizer"])
@@ -23,6 +24,7 @@ MOST_DECISIONS = 1_000
 )
 async def explain(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
+    caller.check(Role.PUBLISHER)
     caller.check_sees_all()
     body = await json_object(request, body_limit(request))
     for name in body:

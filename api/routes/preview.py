@@ -10,6 +10,7 @@ from api.bodies import body_limit, json_object
 from api.documents import DESCRIBE, GEOMETRY, documented
 from api.routes.subscriptions import check_complexity, parsed, read_params
 from prosem import commands as c
+from prosem.access import Role
 from prosem.describe import describe
 from prosem.errors import InputError
 from prosem.geometry import picture
@@ -32,6 +33,7 @@ async def described(request: Request) -> Response:
 @router.post("/geometry", **documented("The regions of an event in a range-min or range-max group", GEOMETRY))
 async def geometry(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
+    caller.check(Role.PUBLISHER)
     caller.check_sees_all()
     body = await json_object(request, body_limit(request))
     group, event = body.get("group"), body.get("event")

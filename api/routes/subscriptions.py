@@ -150,14 +150,14 @@ async def index(request: Request) -> Response:
     limit = query.get("limit", "100")
     if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= 10_000:
         raise InputError("expected a number from 1 to 10000", "/limit")
-    after = query.get("after")
-    if after is not None and "\0" in after:
-        raise InputError("an id holds no NUL", "/after")
+    for name in ("group", "type", "after"):
+        if "\0" in query.get(name, ""):
+            raise InputError("a name or an id holds no NUL", pointer(name))
     found = await made.store.page(
         group=query.get("group"),
         type=query.get("type"),
         limit=int(limit[:9]),
-        after=after,
+        after=query.get("after"),
         scope=caller.scope,
     )
     return answer({"subscriptions": [_public(item) for item in found]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from prosem.errors import InputError
 from prosem.index.b2_tree import B2Tree
 from prosem.index.ba_tree_ends import Ends, Radius
 from prosem.index.bw_tree import Arcs, Class
@@ -20,6 +21,7 @@ from prosem.types.ranges import topic_of
 from prosem.types.value_measure import FINE, Measure, value_of
 from prosem.wire import decode, is_same
 
+MOST_COPIED = 5_000
 Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
 
 
@@ -27,6 +29,12 @@ Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of the
 def on_a_copy(items: dict[bytes, Any], topic: bytes) -> Iterator[None]:
     """What happens to an item meanwhile happens to a copy of it: an event back would tell others something."""
     item = items.get(topic)
+    if isinstance(item, Sized) and len(item) > MOST_COPIED:
+        raise InputError(
+            f"the item has {len(item)} subscriptions, and an event of one is explained up to {MOST_COPIED}: a copy of"
+            " its tree would hold everything else up",
+            "/event",
+        )
     if item is not None:
         items[topic] = deepcopy(item)
     try:

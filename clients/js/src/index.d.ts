@@ -95,8 +95,10 @@ export interface ClientOptions {
   headers?: Record<string, string>;
   /** How long one attempt may take (30 s). */
   timeoutMs?: number;
-  /** How long a call is repeated (10 s). */
+  /** How long a call is repeated after lost connections (10 s). */
   patienceMs?: number;
+  /** How long in all a call is repeated while the server answers 503 or 429 with Retry-After (120 s). */
+  busyMs?: number;
   /** A stream that is silent for this long is opened again (15 s). */
   aliveMs?: number;
   /** Changes kept for a slow consumer before its subscription is detached for a while (1024). */

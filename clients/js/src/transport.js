@@ -2,7 +2,8 @@
  * Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
  *
  * A call is repeated when the server was busy (503 or 429 with Retry-After: nothing was applied) and after a lost
- * connection if carrying it out twice equals once. `patienceMs` bounds all attempts.
+ * connection if carrying it out twice equals once. `patienceMs` bounds the attempts after lost connections, `busyMs`
+ * those after 429 and 503: a server that recovers or has a full backlog is waited for.
  */
 
 import { Backoff } from "./backoff.js";
@@ -15,10 +16,11 @@ export const path = (...parts) => ["/v1", ...parts.map(encodeURIComponent)].join
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 export class Transport {
-  constructor(url, { apiKey = "", headers = {}, timeoutMs = 30_000, patienceMs = 10_000, fetch, WebSocket } = {}) {
+  constructor(url, { apiKey = "", headers = {}, timeoutMs = 30_000, patienceMs = 10_000, busyMs = 120_000, fetch, WebSocket } = {}) {
     this.url = url.replace(/\/+$/, "");
     this.timeoutMs = timeoutMs;
     this.patienceMs = patienceMs;
+    this.busyMs = busyMs;
     this._apiKey = apiKey;
     this._headers = apiKey ? { ...headers, Authorization: `Bearer ${apiKey}` } : headers;
     this._fetch = fetch ?? globalThis.fetch.bind(globalThis);
@@ -33,12 +35,13 @@ export class Transport {
 
   /** The same for a body that is already text. */
   async send(method, where, content, { type, headers = {}, repeatable = true } = {}) {
-    const deadline = Date.now() + this.patienceMs;
+    const began = Date.now();
     const backoff = new Backoff();
     let wasLost = false;
     const sent = { ...this._headers, ...headers, ...(content === undefined ? {} : { "Content-Type": type }) };
     for (;;) {
       let problem, waitMs;
+      let totalMs = this.busyMs;
       try {
         const signal = AbortSignal.timeout(this.timeoutMs);
         const response = await this._fetch(this.url + where, { method, headers: sent, body: content, signal });
@@ -53,8 +56,9 @@ export class Transport {
         const neverLeft = error?.cause?.code === "ECONNREFUSED"; // a browser does not tell
         wasLost ||= !neverLeft;
         waitMs = repeatable || neverLeft ? backoff.nextMs() : undefined;
+        totalMs = this.patienceMs;
       }
-      if (waitMs === undefined || Date.now() + waitMs > deadline) throw problem;
+      if (waitMs === undefined || Date.now() + waitMs > began + totalMs) throw problem;
       await sleep(waitMs);
     }
   }

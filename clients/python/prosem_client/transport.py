@@ -2,7 +2,8 @@
 
 A call is repeated while it cannot have been carried out (no connection, or 429 or 503 with Retry-After: nothing of a
 refused request is applied), and after a lost connection if carrying it out twice equals once. `patience_s`
-bounds all attempts. Of several addresses (brokers of one server) the next one is tried when one does not answer.
+bounds the attempts after lost connections, `busy_s` those after 429 and 503: a server that recovers or has a full backlog
+is waited for. Of several addresses (brokers of one server) the next one is tried when one does not answer.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
         patience_s: float = 10.0,
+        busy_s: float = 120.0,
         proxy: str | None = None,
         http_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -44,7 +46,7 @@ class Transport:
                 detail = f"the address of a server is like http://127.0.0.1:8080, with http:// or https://, not {one!r}"
                 raise ProsemError(0, "bad-address", detail)
         self.timeout_s = timeout_s
-        self.patience_s = patience_s
+        self.patience_s, self.busy_s = patience_s, busy_s
         self._headers = dict(headers or {})
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -92,7 +94,7 @@ class Transport:
     ) -> Any:
         """The same for a body that is already text."""
         now = asyncio.get_running_loop().time
-        deadline = now() + self.patience_s
+        began = now()
         backoff = Backoff()
         was_lost = False
         sent_headers = headers if content is not None else None
@@ -104,14 +106,15 @@ class Transport:
                 problem = _problem(response)
                 if problem is None:
                     return response.json() if response.content else {}
-                wait_s = _retry_after_s(response)
+                wait_s, total_s = _retry_after_s(response), self.busy_s
             except httpx.TransportError as error:
                 problem = ConnectionLost(f"{method} {self.url}{path} was not answered: {_reason(error)}")
                 never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 was_lost = was_lost or not never_left
                 self._fail_over()
                 wait_s = backoff.next_s() if repeatable or never_left else None
-            if wait_s is None or now() + wait_s > deadline:
+                total_s = self.patience_s
+            if wait_s is None or now() + wait_s > began + total_s:
                 raise problem
             await asyncio.sleep(wait_s)
 
