@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 from api.settings import Settings
 from cn.networks.registry import SCHEMES
-from cn.transport.nats import NatsMissingError, NatsTransport
+from cn.transport.nats import NatsMissingError
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.membership import SERVER, Membership
+from prosem.brokers.transport import watched_transport
 from prosem.edge import Edge
 from prosem.engine import Submit
 from prosem.errors import SetupError
+from prosem.metrics import Metrics
+from prosem.supervise import end, supervise
 
 log = logging.getLogger("prosem.brokers")
 REVIVE_S = 0.3
@@ -23,12 +27,19 @@ class Deployment:
     """Made beside the loop by `prepare`, used on the loop. `dispatcher` is the engine's outlet."""
 
     def __init__(
-        self, settings: Settings, edge: Edge, engine: str, url: str, nats: EmbeddedNats | None
+        self,
+        settings: Settings,
+        edge: Edge,
+        engine: str,
+        url: str,
+        nats: EmbeddedNats | None,
+        metrics: Metrics,
     ) -> None:
         self._nats = nats
         self._reviving: asyncio.Task[None] | None = None
         scheme, options = SCHEMES[settings.network], network_options(settings.network_options)
-        transport = NatsTransport(url, self._missing)
+        self._restarts = metrics.restarts
+        transport = watched_transport(url, metrics, lambda why: self.membership.lost(why), settings.lease_s)
         self.dispatcher = Dispatcher(
             edge,
             scheme.root(SERVER, options),
@@ -43,6 +54,7 @@ class Deployment:
             engine,
             lease_s=settings.lease_s,
             replicas=settings.nats_replicas,
+            metrics=metrics,
         )
 
     @classmethod
@@ -67,12 +79,10 @@ class Deployment:
         """From now on what follows a commit comes here."""
         self.dispatcher.submit = submit
         if self._nats is not None:
-            self._reviving = asyncio.get_running_loop().create_task(self._revive(self._nats))
+            self._reviving = supervise("nats-revive", partial(self._revive, self._nats), self._restarts)
 
     async def close(self) -> None:
-        if self._reviving is not None:
-            self._reviving.cancel()
-            await asyncio.gather(self._reviving, return_exceptions=True)
+        await end(self._reviving)
         await self.membership.close()
         if self._nats is not None:
             await asyncio.to_thread(self._nats.stop)
@@ -88,9 +98,6 @@ class Deployment:
                 except SetupError as error:
                     log.error("%s", error.detail)
                     await asyncio.sleep(1.0)
-
-    async def _missing(self) -> None:
-        await self.membership.restore_stream()
 
 
 def network_options(text: str) -> dict[str, int]:

@@ -72,8 +72,19 @@ JOIN = {
     "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9_-]+$"},
         "url": {"type": "string", "description": "where subscribers reach the broker"},
+        "protocol": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "newest brokers' protocol that it speaks",
+        },
+        "oldest_protocol": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "the oldest one that it still speaks",
+        },
+        "version": {"type": "string", "description": "of its release, for messages"},
     },
-    "example": {"name": "broker-1", "url": "http://127.0.0.1:8081"},
+    "example": {"name": "broker-1", "url": "http://127.0.0.1:8081", "protocol": 2, "version": "0.1.0"},
 }
 
 

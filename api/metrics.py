@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from prosem.metrics import Metrics
+
 if TYPE_CHECKING:
     from api.connections import Limits
     from api.wiring import Server  # a broker, which has metrics too, needs no more of a server
@@ -64,13 +66,8 @@ class _Reader:
         for plan, nanoseconds in list(metrics.plan_cpu_ns.items()):
             seconds.add_metric([plan], nanoseconds / 1e9)
             runs.add_metric([plan], metrics.plan_runs[plan])
-        restarts = CounterMetricFamily(
-            "prosem_task_restarts", "times a background task failed and was started again", labels=["task"]
-        )
-        for task, count in list(metrics.restarts.items()):
-            restarts.add_metric([task], count)
         yield _gauge("prosem_alive", "0 once a thread of the engine has died", int(made.is_alive))
-        yield from (messages, seconds, runs, restarts)
+        yield from (messages, seconds, runs, task_restarts(metrics), faults(metrics))
         if made.is_ready:
             yield from self._sizes()
 
@@ -107,6 +104,27 @@ class _Reader:
         yield _counter("prosem_webhook_delivered", "deliveries that receivers have taken", counts.delivered)
         yield _counter("prosem_webhook_failed", "attempts to deliver that failed", counts.failed)
         yield _counter("prosem_webhook_dead", "deliveries that were given up", counts.dead)
+
+
+def task_restarts(metrics: Metrics) -> Metric:
+    restarts = CounterMetricFamily(
+        "prosem_task_restarts", "times a background task failed and was started again", labels=["task"]
+    )
+    for task, count in list(metrics.restarts.items()):
+        restarts.add_metric([task], count)
+    return restarts
+
+
+def faults(metrics: Metrics) -> Metric:
+    """What went wrong between the server and its brokers, each time mended by starting over."""
+    family = CounterMetricFamily(
+        "prosem_network_faults",
+        "faults between server and brokers: packet, consumer, stream, hang, root or broker",
+        labels=["fault"],
+    )
+    for fault, count in list(metrics.network_faults.items()):
+        family.add_metric([fault], count)
+    return family
 
 
 def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:

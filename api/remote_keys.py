@@ -7,10 +7,13 @@ soon after it was revoked.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
 import httpx
+from starlette.types import Scope
 
+from api.access import check_local
 from api.forward import Forwarder
 from api.keyring import Usage, refusal
 from prosem.access import EVERYBODY, Caller
@@ -25,7 +28,8 @@ class RemoteKeys:
     def __init__(self, forwarder: Forwarder) -> None:
         self._forwarder = forwarder
         self.usage = Usage()
-        self.is_open = False
+        self.is_open = False  # the server has no keys
+        self._is_asked = False
         self._known: dict[bytes, tuple[Caller, float]] = {}
         self._tokens: dict[int, str] = {}  # of keys with sockets
 
@@ -45,6 +49,18 @@ class RemoteKeys:
             self._tokens[caller.key] = token
         return caller
 
+    async def check_host(self, scope: Scope) -> None:
+        """What the server checks of the host that a browser names: here, since it sees the broker's request alone."""
+        if not self._is_asked:
+            with contextlib.suppress(UnauthorizedError):
+                await self._ask(None)
+        if self.is_open:
+            check_local(scope)
+
+    def learn(self, is_open: bool) -> None:
+        """The server says whether it has no keys."""
+        self.is_open, self._is_asked = is_open, True
+
     async def _ask(self, token: str | None) -> Caller:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
@@ -53,11 +69,12 @@ class RemoteKeys:
             raise RecoveringError("the server does not answer") from error
         if answer.status_code == 401:
             self.is_open = self.is_open and token is not None
+            self._is_asked = self._is_asked or token is None
             raise refusal(token)
         if answer.status_code != 200:
             raise RecoveringError(f"the server answers {answer.status_code}; try again after a second")
         shown = answer.json()
-        self.is_open = shown["open"]
+        self.learn(shown["open"])
         return Caller.read(shown)
 
     async def watch(self) -> None:

@@ -16,7 +16,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import make_app
-from api.broker import Broker, make_broker_app
+from api.broker import Broker
+from api.broker_app import make_broker_app
 from api.connections import LimitedHttp, Limits
 from api.frames import FrameProtocol
 from api.logs import configure_logging

@@ -167,7 +167,7 @@ class Server:
         nats = await asyncio.to_thread(Deployment.prepare, settings)
         engine = await asyncio.to_thread(identity, url)
         address = settings.nats if nats is None else nats.url
-        made = self.deployment = Deployment(settings, self.edge, engine, address, nats)
+        made = self.deployment = Deployment(settings, self.edge, engine, address, nats, self.metrics)
         assert self._replayer is not None
         made.dispatcher.replay = self._replayer.submit
         made.dispatcher.forget = self._forget

@@ -16,6 +16,7 @@ class Metrics:
         self.lagging = 0
         self.rearranged = 0
         self.restarts: dict[str, int] = defaultdict(int)  # by background task
+        self.network_faults: dict[str, int] = defaultdict(int)  # of the way to brokers, by kind
         self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below
         self.plan_cpu_ns: dict[str, int] = defaultdict(
             int

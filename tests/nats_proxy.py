@@ -93,3 +93,38 @@ class ReorderingProxy:
         self.reordered += sum(later < earlier for earlier, later in itertools.pairwise(order))
         writer.writelines([held[at] for at in order])
         held.clear()
+
+
+class CuttingProxy:
+    """Connections to `to` pass through it until it is cut; while it is, they are refused."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self.port = 0
+
+    async def mend(self) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def cut(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        ends = {writer, back}
+        self._open |= ends
+        await asyncio.gather(_pump(reader, back), _pump(there, writer))
+        self._open -= ends
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()

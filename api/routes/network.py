@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from api import VERSION
 from api.access import caller_of
 from api.answers import answer, server
 from api.bodies import json_object
 from api.documents import JOIN, documented
 from prosem.access import Role
 from prosem.brokers.membership import Membership
+from prosem.brokers.protocol import agree
 from prosem.errors import ConflictError
 
 router = APIRouter(prefix="/v1/network", tags=["network"])
@@ -37,16 +39,18 @@ async def network(request: Request) -> Response:
 @router.post("/brokers", status_code=201, **documented("Join as a broker", JOIN))
 async def join(request: Request) -> Response:
     membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
-    joined = membership.join(body.get("name"), body.get("url", ""))
-    return answer(
-        {**joined, "open": server(request).keys.is_open, "timeline": server(request).edge.timeline}, 201
-    )
+    name, url = membership.check(body.get("name"), body.get("url", ""))
+    spoken = agree(body.get("oldest_protocol"), body.get("protocol"), body.get("version"), VERSION)
+    joined = membership.join(name, url)
+    made = server(request)
+    said = {"protocol": spoken, "version": VERSION, "open": made.keys.is_open, "timeline": made.edge.timeline}
+    return answer({**joined, **said}, 201)
 
 
 @router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again"))
 async def renew(request: Request, name: str) -> Response:
     membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
-    return answer(membership.renew(name, body))
+    return answer({**membership.renew(name, body), "open": server(request).keys.is_open})
 
 
 @router.delete("/brokers/{name}", **documented("Leave as a broker"))

@@ -37,7 +37,9 @@ class EdgeBuffer:
         since: int = 0,
     ) -> None:
         self.network = LocalNetwork(deliver, release)
-        self.position = since  # of the frame that was applied last, or is being applied
+        self.position = self.applying = (
+            since  # of the frame that was applied last, and of the one in progress
+        )
         self.duplicates = 0
         self._direct = direct
         self._waiting: list[tuple[int, Ordered]] = []
@@ -58,9 +60,10 @@ class EdgeBuffer:
 
     def _apply_up_to(self, mark: Mark) -> None:
         while self._waiting and self._waiting[0][0] < mark.position:
-            self.position, frame = heappop(self._waiting)
-            self._known.discard(self.position)
+            self.applying, frame = heappop(self._waiting)
             self._apply(frame)
+            self.position = self.applying
+            self._known.discard(self.position)
         self.position = mark.position
         self.network.watermark(mark.seq)
 

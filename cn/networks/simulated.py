@@ -167,7 +167,7 @@ class Simulated:
 
     def _add(self, node: Node) -> None:
         def deliver(message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
-            position = self.edges[node.name].position
+            position = self.edges[node.name].applying
             self._told.setdefault(position, (message, []))[1].append(np.asarray(ids, np.int64))
 
         edge = EdgeBuffer(deliver, lambda seq: None, since=self.root.position)

@@ -1,9 +1,11 @@
 """Links over NATS JetStream: what is sent stays in a file store until the receiver has applied it.
 
-One stream holds the packets of all links of one life of a server; a receiver has a subject and a durable consumer of its
-own, and a packet is gone from the store once it was acknowledged. Packets are numbered (`cn.transport.packets`), so that
-what JetStream stores twice, out of order, or only at the second try is still taken once and in order. Publishing does not
-wait: a window of packets is under way, and those without an answer are sent again.
+One stream holds the packets of all links of one epoch of a server; a receiver has a subject and a durable consumer of its
+own (`cn.transport.consumer`), and a packet is gone from the store once it was acknowledged. Packets are numbered
+(`cn.transport.packets`), so that what JetStream stores twice, out of order, or only at the second try is still taken once
+and in order. Publishing does not wait: a window of packets is under way, and those without an answer are sent again.
+
+Stream and consumers are checked from time to time, after a reconnection, and when a packet finds no stream.
 
 It loses to a plain socket by one write to disk and two hops through the NATS server.
 """
@@ -15,10 +17,12 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from cn.transport.packets import PACKET_BYTES, Incoming, Outgoing, read_packet
+from cn.transport.consumer import Consumer
+from cn.transport.packets import PACKET_BYTES, Outgoing
+from cn.transport.stream import OwnStream
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -26,11 +30,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("prosem.nats")
 AGAIN_S = 2.0  # a packet without an answer is sent again after so long
-ACK_WAIT_S = 30.0
+CHECK_S = 5.0  # between two checks of stream and consumers
 ROOM_BYTES = 1024  # for the head of a packet
-INACTIVE_S = 600.0  # consumers whose process is gone for so long are removed by NATS
-UNAPPLIED = 128  # packets that a receiver is sent before it has acknowledged the first
-Receive = Callable[[str, bytes], Awaitable[None]]
+Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], "asyncio.Task[None]"]
+
+
+def spawn_task(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(work(), name=name)
 
 
 class NatsMissingError(RuntimeError):
@@ -58,11 +64,19 @@ class Link:
 class NatsTransport:
     """The links of one process. Everything happens on the loop's thread.
 
-    `missing` is called when the stream is not there: who owns it makes it again.
+    `lost(why)` is called when the stream that this process made is gone, or is another one: packets may be missing.
+    `restored(name)` is called when a consumer was gone and made again. `spawn(name, work)` starts a background task.
     """
 
-    def __init__(self, url: str, missing: Callable[[], Awaitable[None]] | None = None) -> None:
-        self.url, self._missing = url, missing
+    def __init__(
+        self,
+        url: str,
+        lost: Callable[[str], None] = lambda why: None,
+        restored: Callable[[str], None] = lambda name: None,
+        spawn: Spawn = spawn_task,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self.url, self._lost, self._restored, self._spawn, self._check_s = url, lost, restored, spawn, check_s
         self._client: Client | None = None
         self._links: dict[int, Link] = {}
         self._numbers = 0
@@ -71,7 +85,9 @@ class NatsTransport:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closing = False
         self._again_at = 0.0  # everything unconfirmed is sent again at this time
-        self._subscriptions: dict[str, Any] = {}
+        self._consumers: dict[str, Consumer] = {}
+        self._stream: OwnStream | None = None
+        self._is_doubtful = asyncio.Event()  # stream and consumers are to be checked now
 
     @property
     def is_connected(self) -> bool:
@@ -94,20 +110,27 @@ class NatsTransport:
             log.info("connected to NATS again")
             self._again_at = time.monotonic()
             self._wake.set()
+            self._is_doubtful.set()
 
         async def lost() -> None:
             if not self._is_closing:
                 log.warning("the connection to NATS is lost")
 
+        async def closed() -> None:
+            if not self._is_closing:
+                self._lost("the NATS client has given the connection up")
+
         async def error(problem: Exception) -> None:
             log.debug("NATS: %s", problem)
 
+        self._stop()
         try:
             self._client = await nats.connect(
                 self.url.split(","),
                 error_cb=error,
                 disconnected_cb=lost,
                 reconnected_cb=again,
+                closed_cb=closed,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=0.2,
                 connect_timeout=3,
@@ -119,91 +142,101 @@ class NatsTransport:
             raise OSError(f"NATS does not answer: {problem or type(problem).__name__}") from problem
         self._inbox = self._client.new_inbox()
         await self._client.subscribe(self._inbox + ".*.*", cb=self._answered)
-        self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._repeat())]
+        works = {"nats-send": self._send_all, "nats-repeat": self._repeat, "nats-check": self._check_often}
+        self._tasks = [self._spawn(name, work) for name, work in works.items()]
 
     async def close(self) -> None:
         self._is_closing = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._stop(), return_exceptions=True)
         if self._client is not None:
             await self._client.close()
 
+    def _stop(self) -> list[asyncio.Task[None]]:
+        stopped, self._tasks = self._tasks, []
+        for task in stopped:
+            task.cancel()
+        return stopped
+
     # -- the stream ----------------------------------------------------------------------------------------------
-    async def make_stream(self, name: str, subjects: str, replicas: int, is_new: bool) -> None:
-        """The stream of this name for these subjects; `is_new` throws away what an earlier one held."""
-        from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
-        from nats.js.errors import Error, NotFoundError
+    async def make_stream(self, stream: OwnStream) -> None:
+        """Make the stream that all links of this process use from now on; OSError if it cannot be made now."""
+        from nats.errors import Error
 
-        manager = self._jetstream()
-        config = StreamConfig(
-            name=name,
-            subjects=[subjects],
-            retention=RetentionPolicy.WORK_QUEUE,
-            discard=DiscardPolicy.NEW,
-            storage=StorageType.FILE,
-            num_replicas=replicas,
-        )
+        self._stream = None
         try:
-            if is_new:
-                with contextlib.suppress(NotFoundError):
-                    await manager.delete_stream(name)
-            await manager.add_stream(config)
+            await stream.make(self._connected())
         except (Error, TimeoutError, OSError) as problem:
-            raise OSError(f"the stream {name} cannot be made: {problem}") from problem
+            raise OSError(f"the stream {stream.name} cannot be made: {problem}") from problem
+        self._stream = stream
 
-    async def listen(self, stream: str, subject: str, name: str, receive: Receive) -> None:
-        """Take what is sent to `subject` through the durable consumer `name`: `receive(sender, list of items)`.
+    async def listen(self, consumer: Consumer) -> None:
+        """Take packets through a consumer, which is made again whenever it is gone; OSError if it cannot be made now."""
+        from nats.errors import Error
 
-        What was received is acknowledged when `receive` has returned, and comes again if that fails.
-        """
-        from nats.js.api import AckPolicy, ConsumerConfig
-        from nats.js.errors import Error
-
-        senders: dict[str, Incoming] = {}
-
-        async def take(message: Msg) -> None:
-            packet = read_packet(message.data)
-            incoming = senders.setdefault(packet.sender, Incoming())
-            for body in incoming.take(packet):
-                await receive(packet.sender, body)
-            if packet.number <= incoming.number:
-                await message.ack()
-
-        config = ConsumerConfig(
-            ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=ACK_WAIT_S,
-            max_ack_pending=UNAPPLIED,
-            inactive_threshold=INACTIVE_S,
-        )
+        client = self._connected()
         try:
-            self._subscriptions[name] = await self._jetstream().subscribe(
-                subject, stream=stream, durable=name, cb=take, manual_ack=True, config=config
-            )
+            await consumer.open(client)
         except (Error, TimeoutError, OSError) as problem:
-            raise OSError(f"the consumer {name} cannot be made: {problem}") from problem
+            await consumer.close(client)
+            raise OSError(f"the consumer {consumer.name} cannot be made: {problem}") from problem
+        self._consumers[consumer.name] = consumer
 
-    async def leave(self, name: str) -> None:
-        """Take nothing more through a consumer."""
-        subscription = self._subscriptions.pop(name, None)
-        if subscription is not None and self.is_connected:
-            await subscription.unsubscribe()
+    async def leave(self, *names: str) -> None:
+        """Take nothing more through these consumers; without names, through all."""
+        for name in names or [*self._consumers]:
+            consumer = self._consumers.pop(name, None)
+            if consumer is not None and self._client is not None:
+                await consumer.close(self._client)
 
     async def forget(self, stream: str, subject: str, name: str) -> None:
         """Remove a receiver that is gone, and what was stored for it."""
         from nats.errors import Error
+        from nats.js.errors import NotFoundError
 
+        for consumer in self._consumers.values():
+            consumer.forget(name)
         try:
-            manager = self._jetstream()
-            await manager.delete_consumer(stream, name)
+            manager = self._connected().jetstream(timeout=5)
+            with contextlib.suppress(NotFoundError):  # it has said goodbye itself
+                await manager.delete_consumer(stream, name)
             await manager.purge_stream(stream, subject=subject)
         except (Error, TimeoutError, OSError) as problem:
             log.debug("%s was not removed from NATS: %s", name, problem)
 
-    def _jetstream(self) -> Any:
+    def _connected(self) -> Client:
         if self._client is None:
             raise OSError("NATS is not connected yet")
-        return self._client.jetstream(timeout=5)
+        return self._client
+
+    # -- what is lost --------------------------------------------------------------------------------------------
+    async def _check_often(self) -> None:
+        from nats.errors import Error
+
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_doubtful.wait(), self._check_s)
+            self._is_doubtful.clear()
+            if self.is_connected:
+                try:
+                    await self.check()
+                except (Error, TimeoutError, OSError) as problem:
+                    log.debug("stream and consumers were not checked: %s", problem or type(problem).__name__)
+
+    async def check(self) -> None:
+        """Report a stream that is gone or another one, and make consumers again that are gone."""
+        stream = self._stream
+        why = "" if stream is None else await stream.find_loss(self._connected())
+        if why:
+            if self._stream is stream:  # else it was made anew meanwhile
+                self._lost(why)
+            return
+        for name, consumer in [*self._consumers.items()]:
+            if await consumer.restore(self._connected()):
+                if self._consumers.get(name) is not consumer:
+                    await consumer.close(self._connected())  # it was left meanwhile
+                    continue
+                log.warning("NATS had lost the consumer %s; it was made again", name)
+                self._restored(name)
 
     # -- links ---------------------------------------------------------------------------------------------------
     def link(self, sender: str, subject: str) -> Link:
@@ -251,6 +284,8 @@ class NatsTransport:
             now = time.monotonic()
             is_due = self._again_at and now >= self._again_at
             self._again_at = 0.0 if is_due else self._again_at
+            if is_due:
+                self._wake.set()  # what a failure left behind on other links
             for number, link in list(self._links.items()):
                 late = link.outgoing.unconfirmed()
                 if late and self.is_connected and (is_due or now - link.sent_at > AGAIN_S):
@@ -265,19 +300,17 @@ class NatsTransport:
         link = self._links.get(int(link_number))
         if link is None:
             return
-        answer = json.loads(message.data) if message.data else {"error": {"description": "no stream"}}
+        answer: dict[str, Any] = (
+            json.loads(message.data) if message.data else {"error": {"description": "no stream"}}
+        )
         if "error" not in answer:
             link.outgoing.confirm(int(number))
+            if self._stream is not None:
+                self._stream.confirmed(answer.get("seq", 0))
             if link.outgoing.backlog_bytes:
                 self._wake.set()
             return
         log.debug("a packet was not stored: %s", answer["error"].get("description"))
         self._again_at = self._again_at or time.monotonic() + AGAIN_S / 4
-        if not message.data and self._missing is not None:
-            missing, self._missing = self._missing, None
-            try:
-                await missing()
-            except OSError as problem:
-                log.debug("%s", problem)
-            finally:
-                self._missing = missing
+        if not message.data:
+            self._is_doubtful.set()

@@ -8,7 +8,7 @@ packet may be is cut into pieces. Memory: what is unconfirmed at the sender, and
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -116,27 +116,30 @@ class Incoming:
     ...     sent.put(_encode(item))
     ...     (_, data), = sent.due()
     ...     first = data if item == 1 else first
-    >>> link.take(read_packet(data)), link.take(read_packet(first)), link.take(read_packet(first))
+    >>> [*link.take(read_packet(data))], [*link.take(read_packet(first))], [*link.take(read_packet(first))]
     ([], [b'\\xdd\\x00\\x00\\x00\\x01\\x01', b'\\xdd\\x00\\x00\\x00\\x01\\x02'], [])
     """
 
     def __init__(self) -> None:
-        self.number = 0  # of the last packet taken
+        self.number = 0  # of the last packet that was applied
         self._held: dict[int, Packet] = {}
         self._pieces: list[bytes] = []
 
-    def take(self, packet: Packet) -> list[bytes]:
-        """The lists that are complete now. A packet that came before is dropped, one that came early is held."""
+    def take(self, packet: Packet) -> Iterator[bytes]:
+        """The lists that are complete now. A packet that came before is dropped, one that came early is held.
+
+        The number advances when the iteration goes on: after the list was applied, and not if that failed.
+        """
         if packet.number > self.number:
             self._held[packet.number] = packet
-        bodies = []
-        while (following := self._held.pop(self.number + 1, None)) is not None:
-            self.number += 1
-            self._pieces.append(following.body)
+        while (following := self._held.get(self.number + 1)) is not None:
+            pieces = [*self._pieces, following.body]
             if following.is_last:
-                bodies.append(b"".join(self._pieces))
-                self._pieces = []
-        return bodies
+                yield b"".join(pieces)
+                pieces = []
+            self._pieces = pieces
+            self.number += 1
+            del self._held[self.number]
 
     @property
     def is_waiting(self) -> bool:

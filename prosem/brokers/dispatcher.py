@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from cn import frames as cn_frames
-from cn.frames import Data, Frame
+from cn.frames import Frame
 from cn.message import Message
 from cn.networks.base import Space
 from cn.networks.node import Out, Root
@@ -215,6 +215,8 @@ class Dispatcher:
 
         With it go all that it led to if they host too many, or a branch whose members are too far behind.
         """
+        if member.is_gone:
+            return []
         below = self._below(member)
         if sum(len(one.tokens) for one in below) > ADOPTED:
             below = []
@@ -222,10 +224,7 @@ class Dispatcher:
         self.post(outs)
         lost = [one for one in (member, *self._below(member)) if one.node not in kept]
         for one in lost:
-            one.is_gone = True
-            del self.members[one.node]
-            for sid in list(one.tokens):
-                self._leave(one, sid)
+            self._forget(one)
         for node in kept:
             for sid in self.members[node].tokens:
                 space, _, _, bound = self._placed[sid]
@@ -234,6 +233,21 @@ class Dispatcher:
                 self.members[node].parent = member.parent
         self.mark()
         return lost
+
+    def start_over(self, root: Root) -> list[Member]:
+        """All brokers are gone, with a root that may be in disorder; the new one begins an epoch. Who is lost."""
+        lost = [*self.members.values()]
+        self.root, self.position = root, root.position
+        for member in lost:
+            self._forget(member)
+        self._asked.clear()
+        return lost
+
+    def _forget(self, member: Member) -> None:
+        member.is_gone = True
+        del self.members[member.node]
+        for sid in list(member.tokens):
+            self._leave(member, sid)
 
     def _below(self, member: Member) -> list[Member]:
         """Those that are reached by a broker."""
@@ -279,21 +293,3 @@ class Dispatcher:
             self._send(to, frame, encoded[1])
             count += 1
         return count
-
-
-class Carried:
-    """What a link has carried."""
-
-    def __init__(self) -> None:
-        self.frames = self.messages = self.bytes = self.last_seq = 0
-
-    def add(self, frame: Frame, data: bytes) -> None:
-        self.frames += 1
-        self.bytes += len(data)
-        if isinstance(frame, Data):
-            self.messages += 1
-            self.last_seq = frame.message.seq
-
-    def report(self) -> dict[str, int]:
-        counts = {"messages": self.messages, "frames": self.frames, "bytes": self.bytes}
-        return counts | {"last_seq": self.last_seq}

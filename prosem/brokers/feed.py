@@ -74,7 +74,7 @@ class Feed:
             return
         self._node = None
         self._request = lambda data: None
-        for known in (self._forms, self._hosted, self._replays):
+        for known in (self._forms, self._hosted, self._spaces, self._replays):
             known.clear()
         self.edge.start_over()
 

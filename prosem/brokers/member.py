@@ -18,6 +18,7 @@ class Member:
         self.name, self.node, self.url, self._room_bytes = name, node, url, room_bytes
         self.parent = parent  # the node above it
         self.position = 0  # it has come to, at least
+        self.requests = 0  # of it that were taken
         self.tokens: dict[int, int] = {}  # of each subscription hosted there, the token by which it last was
         self.statements: set[int] = set()  # known there
         self.is_gone = False

@@ -18,13 +18,17 @@ from typing import Any
 
 from cn import frames as cn_frames
 from cn.frames import Frame
-from cn.networks.node import Node, Options, Root, Scheme
-from cn.payload import PayloadNode
+from cn.networks.node import Options, Root, Scheme
+from cn.transport.consumer import Consumer, Receive
 from cn.transport.nats import Link, NatsTransport
+from cn.transport.stream import OwnStream
 from prosem.brokers import control
-from prosem.brokers.dispatcher import Carried, Dispatcher
+from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
+from prosem.brokers.report import Carried, report
 from prosem.errors import InputError, NotFoundError, RecoveringError
+from prosem.metrics import Metrics
+from prosem.supervise import end, supervise
 from prosem.turn import Turn
 
 log = logging.getLogger("prosem.brokers")
@@ -48,17 +52,20 @@ class Membership:
         *,
         lease_s: float,
         replicas: int,
+        metrics: Metrics,
     ) -> None:
         self._dispatcher, self._scheme, self._options = dispatcher, scheme, options
         self._transport, self._engine = transport, engine
-        self.lease_s, self._replicas = lease_s, replicas
+        self.lease_s, self._replicas, self._metrics = lease_s, replicas, metrics
         self.epoch = ""
         self._is_open = False
         self._links: dict[str, Link] = {}
         self.carried: dict[str, Carried] = {}  # by node
         self._opening: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._forgetting: set[asyncio.Task[None]] = set()
         self._looked = time.monotonic()
+        self._late_s = 0.0  # that the loop was late altogether
         dispatcher.expire = self.start_over
 
     @property
@@ -72,14 +79,19 @@ class Membership:
     def start_over(self) -> None:
         """Begin an epoch: nobody is in the network."""
         self._is_open = False
-        for member in reversed([*self._dispatcher.members.values()]):  # none has one below it then
-            self._drop(member, "the server starts over")
-        self._dispatcher.root = self.make_root()
+        for member in self._dispatcher.start_over(self.make_root()):
+            self._unlink(member, "the server starts over")
         if self._opening is not None:
             self._opening.cancel()
-        self._opening = asyncio.get_running_loop().create_task(self._open())
+        self._opening = supervise("brokers-open", self._open, self._metrics.restarts)
         if self._watching is None:
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
+            self._watching = supervise("brokers-leases", self._watch, self._metrics.restarts)
+
+    def lost(self, why: str) -> None:
+        """What was on its way to brokers is lost: all join again, and are replayed from the log."""
+        log.error("%s; all brokers start over", why)
+        self._metrics.network_faults["stream"] += 1
+        self.start_over()
 
     def make_root(self) -> Root:
         """The root calls `forgotten` when a broker asks for a content that is no longer in memory, `expired` when a lease of
@@ -105,13 +117,11 @@ class Membership:
             try:
                 if not self._transport.is_open:
                     await self._transport.connect()
-                await self._make_stream(is_new=True)
-                await self._transport.listen(
-                    self.stream, self.subject(CONTROL), f"{CONTROL}-{self.epoch}", self._requested
-                )
-                await self._transport.listen(
-                    self.stream, self.subject(SERVER), f"{SERVER}-{self.epoch}", self._received
-                )
+                await self._transport.leave()
+                subjects = f"prosem.{self._engine}.{self.epoch}.>"
+                await self._transport.make_stream(OwnStream(self.stream, subjects, self._replicas))
+                await self._listen(CONTROL, self._requested)
+                await self._listen(SERVER, self._received)
                 break
             except OSError as problem:
                 log.warning("brokers cannot join yet: %s", problem)
@@ -120,29 +130,33 @@ class Membership:
         self._is_open = True
         log.info("brokers may join (epoch %s, network %s)", self.epoch, self._scheme.name)
 
-    async def _make_stream(self, is_new: bool = False) -> None:
-        await self._transport.make_stream(
-            self.stream, f"prosem.{self._engine}.{self.epoch}.>", self._replicas, is_new
+    async def _listen(self, node: str, receive: Receive) -> None:
+        name, members = f"{node}-{self.epoch}", self._dispatcher.members
+        await self._transport.listen(
+            Consumer(
+                self.stream, self.subject(node), name, receive, self._packet_failed, members.__contains__
+            )
         )
 
-    async def restore_stream(self) -> None:
-        """The stream has vanished with a NATS server: make it again; what was in it was not confirmed, or is missed."""
-        await self._make_stream()
+    def _packet_failed(self, sender: str, error: Exception) -> None:
+        self._metrics.network_faults["packet"] += 1
+        self._drop_later(sender, f"what it sent cannot be applied ({error!r})")
 
     async def close(self) -> None:
-        for task in (self._opening, self._watching):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await end(self._opening, self._watching, *self._forgetting)
         await self._transport.close()
 
     # -- members -------------------------------------------------------------------------------------------------
-    def join(self, name: Any, url: Any) -> dict[str, Any]:
-        """Take a broker in; what it must know."""
+    def check(self, name: Any, url: Any) -> tuple[str, str]:
+        """The name and the address of a broker as it gives them; InputError if they are none."""
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (SERVER, CONTROL):
             raise InputError("expected a name of 1 to 64 letters, digits, - and _, and not server", "/name")
         if not isinstance(url, str):
             raise InputError("expected the broker's address", "/url")
+        return name, url
+
+    def join(self, name: str, url: str) -> dict[str, Any]:
+        """Take a broker in; what it must know."""
         if not self._is_open or not self._transport.is_connected:
             raise RecoveringError("NATS does not answer yet, or the server is starting; join again")
         for former in [member for member in self._dispatcher.members.values() if member.name == name]:
@@ -173,18 +187,22 @@ class Membership:
         self.carried[member.node] = Carried()
         member.backlog_bytes = lambda: link.outgoing.backlog_bytes
 
-    def renew(self, name: str, report: Any) -> dict[str, Any]:
+    def renew(self, name: str, told: Any) -> dict[str, Any]:
         """A broker is alive; NotFoundError if it must join again."""
-        if not isinstance(report, dict):
+        if not isinstance(told, dict):
             raise InputError("expected what the broker says of itself", "")
-        member = self._member(name, report.get("node"))
-        position = report.get("position")
+        member = self._member(name, told.get("node"))
+        position = told.get("position")
         if not isinstance(position, int):
             raise InputError("expected the position that the broker has come to", "/position")
-        member.seen, member.report, member.position = time.monotonic(), report, position
+        member.seen, member.report, member.position = time.monotonic(), told, position
         self._dispatcher.renewed()
         self._count()
-        return {"position": self._dispatcher.position, "seq": self._dispatcher.seq}
+        return {
+            "position": self._dispatcher.position,
+            "seq": self._dispatcher.seq,
+            "requests": member.requests,
+        }
 
     def _count(self) -> None:
         """Tell the optimizer's picture of the network how much of the traffic lies behind the server's own links."""
@@ -207,13 +225,24 @@ class Membership:
 
     def _drop(self, member: Member, why: str) -> None:
         """Without a broker; those below it go on below its parent, if that is possible."""
-        for one in self._dispatcher.drop(member):
-            log.info("the broker %s is out of the network: %s", one.node, why)
-            self._transport.unlink(self._links.pop(one.node))
-            del self.carried[one.node]
-            asyncio.get_running_loop().create_task(
-                self._transport.forget(self.stream, self.subject(one.node), one.node)
-            )
+        try:
+            lost = self._dispatcher.drop(member)
+        except Exception:
+            log.exception("the broker %s cannot be taken out of the network; all start over", member.node)
+            self._metrics.network_faults["root"] += 1
+            self.start_over()
+            return
+        for one in lost:
+            self._unlink(one, why)
+
+    def _unlink(self, member: Member, why: str) -> None:
+        log.info("the broker %s is out of the network: %s", member.node, why)
+        self._transport.unlink(self._links.pop(member.node))
+        del self.carried[member.node]
+        removing = self._transport.forget(self.stream, self.subject(member.node), member.node)
+        task = asyncio.get_running_loop().create_task(removing)
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
 
     async def _watch(self) -> None:
         """Let leases run out; the time that the loop was late itself does not count."""
@@ -224,6 +253,7 @@ class Membership:
             for member in self._dispatcher.members.values():
                 member.seen = min(now, member.seen + max(0.0, late_s))
             self._looked = now
+            self._late_s += max(0.0, late_s)
             for member in list(self._dispatcher.members.values()):
                 if member.node not in self._dispatcher.members:
                     continue
@@ -231,7 +261,7 @@ class Membership:
                     self._drop(member, f"silent for {now - member.seen:.0f} s")
                 elif member.backlog_bytes() > MAX_BACKLOG_BYTES:
                     self._drop(member, f"{member.backlog_bytes()} bytes are under way to it")
-            self._dispatcher.post(self._dispatcher.root.tick(now))
+            self._dispatcher.post(self._dispatcher.root.tick(now - self._late_s))
 
     # -- frames --------------------------------------------------------------------------------------------------
     def send(self, to: str, frame: Frame, data: bytes) -> None:
@@ -252,42 +282,10 @@ class Membership:
             member.seen, turn = time.monotonic(), Turn()
             for request in control.read_requests(body):
                 self._dispatcher.take(member, request)
+                member.requests += 1
                 await turn.over()
 
     # -- what is shown -------------------------------------------------------------------------------------------
     def report(self) -> dict[str, Any]:
-        """For GET /v1/network: brokers, and links with what they carried."""
-        members = list(self._dispatcher.members.values())
-        names = {SERVER: SERVER, **{member.node: member.name for member in members}}
-        links = []
-        for member in members:
-            if member.parent == SERVER:
-                links.append({"from": SERVER, "to": member.name, **self.carried[member.node].report()})
-            for link in member.report.get("links", []):
-                links.append({**link, "from": member.name, "to": names.get(link["to"], link["to"])})
-        return {
-            "brokers": [
-                {
-                    "name": member.name,
-                    "url": member.url,
-                    "parent": names[member.parent],
-                    "hosted": len(member.tokens),
-                    "sockets": member.report.get("sockets", 0),
-                    "backlog_bytes": member.backlog_bytes(),
-                    "behind": self._dispatcher.position - member.position,
-                    **_contents(member.report.get("contents")),
-                }
-                for member in members
-            ],
-            "links": links,
-            **_contents(contents_of(self._dispatcher.root)),
-        }
-
-
-def contents_of(node: Node | None) -> dict[str, int] | None:
-    """What a node that remembers contents (CN*) says of them."""
-    return node.report() if isinstance(node, PayloadNode) else None
-
-
-def _contents(report: Any) -> dict[str, Any]:
-    return {"contents": report} if report else {}
+        """For GET /v1/network."""
+        return report(self._dispatcher, self.carried)

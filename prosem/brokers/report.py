@@ -1,0 +1,68 @@
+"""What is shown of the network: what links have carried, brokers and links for GET /v1/network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cn.frames import Data, Frame
+from cn.networks.node import Node
+from cn.payload import PayloadNode
+from prosem.brokers.dispatcher import Dispatcher
+
+
+class Carried:
+    """What a link has carried."""
+
+    def __init__(self) -> None:
+        self.frames = self.messages = self.bytes = self.last_seq = 0
+
+    def add(self, frame: Frame, data: bytes) -> None:
+        self.frames += 1
+        self.bytes += len(data)
+        if isinstance(frame, Data):
+            self.messages += 1
+            self.last_seq = frame.message.seq
+
+    def report(self) -> dict[str, int]:
+        counts = {"messages": self.messages, "frames": self.frames, "bytes": self.bytes}
+        return counts | {"last_seq": self.last_seq}
+
+
+def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, Any]:
+    """Brokers, and links with what they carried; `carried` has the server's own links, by node."""
+    server = dispatcher.root.name
+    members = list(dispatcher.members.values())
+    names = {server: server, **{member.node: member.name for member in members}}
+    links = []
+    for member in members:
+        if member.parent == server:
+            links.append({"from": server, "to": member.name, **carried[member.node].report()})
+        for link in member.report.get("links", []):
+            links.append({**link, "from": member.name, "to": names.get(link["to"], link["to"])})
+    return {
+        "brokers": [
+            {
+                "name": member.name,
+                "url": member.url,
+                "parent": names[member.parent],
+                "hosted": len(member.tokens),
+                "sockets": member.report.get("sockets", 0),
+                "backlog_bytes": member.backlog_bytes(),
+                "behind": dispatcher.position - member.position,
+                **_contents(member.report.get("contents")),
+            }
+            for member in members
+        ],
+        "links": links,
+        **_contents(contents_of(dispatcher.root)),
+    }
+
+
+def contents_of(node: Node | None) -> dict[str, int] | None:
+    """What a node that remembers contents (CN*) says of them."""
+    return node.report() if isinstance(node, PayloadNode) else None
+
+
+def _contents(report: Any) -> dict[str, Any]:
+    return {"contents": report} if report else {}
