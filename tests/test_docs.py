@@ -186,6 +186,40 @@ def test_the_readme_shows_a_live_result_at_once() -> None:
     assert any(re.match(r"seq \d+ change \{", line) for line in lines)
 
 
+# -- the words -----------------------------------------------------------------------------------------------
+FORBIDDEN = re.compile(
+    r"\b(offices?|couriers?|patience|keepers?|whom|somebody|nobody|everybody|whoever)\b", re.IGNORECASE
+)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page == "README.md" or page.startswith("docs/")])
+def test_machines_are_not_described_as_people(page: str) -> None:
+    written = re.sub(r"<!-- generated: .*?<!-- end -->", "", PAGES[page], flags=re.DOTALL)
+    found = [line for line in written.splitlines() if FORBIDDEN.search(line)]
+    assert not found, f"{page}: {found}"
+
+
+def test_forbidden_words_are_found() -> None:
+    assert FORBIDDEN.search("Nobody is told")
+    assert not FORBIDDEN.search("Whomsoever, a bookkeeper")
+
+
+# -- the bibliography ----------------------------------------------------------------------------------------
+CITED = set(re.findall(r"^### (.+)$", PAGES["docs/bibliography.md"], re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/bibliography.md"])
+def test_every_citation_leads_to_the_bibliography(page: str) -> None:
+    text = PAGES[page]
+    defined = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", text, re.MULTILINE))
+    cited = {key for key in CITED if f"[{key}]" in re.sub(r"^\[.+\]: \S+$", "", text, flags=re.MULTILINE)}
+    assert set(defined) == cited
+    for key, link in defined.items():
+        path, _, anchor = link.partition("#")
+        assert ((ROOT / page).parent / path).resolve() == ROOT / "docs" / "bibliography.md"
+        assert anchor == key.lower().replace(" ", "-")
+
+
 # -- the examples --------------------------------------------------------------------------------------------
 @dataclass
 class Example:
