@@ -46,7 +46,7 @@ def servers() -> Iterator[list[ServerProcess]]:
     made: list[ServerProcess] = []
     yield made
     for server in made:
-        if server.process is not None:
+        if server.process is not None and server.process.poll() is None:
             os.killpg(server.process.pid, signal.SIGCONT)
             server.kill()
         shutil.rmtree(server.folder, ignore_errors=True)
@@ -98,11 +98,15 @@ def test_a_server_that_lost_its_session_refuses_until_it_owns_the_database_again
             state = made.state
             assert made._writer is not None
             session = made._writer.session
-            with psycopg.connect(url, autocommit=True) as other:
-                pid = session.require().info.backend_pid
-                other.execute(
-                    "SELECT pg_terminate_backend(%s, 5000), pg_advisory_lock(%s)", [pid, schema.ENGINE_LOCK]
-                )
+            async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+                lock = asyncio.create_task(other.execute("SELECT pg_advisory_lock(%s)", [schema.ENGINE_LOCK]))
+                with psycopg.connect(url, autocommit=True) as looking:
+                    waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                    while not looking.execute(waiting).fetchall():
+                        await asyncio.sleep(0.01)
+                    pid = session.require().info.backend_pid
+                    looking.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+                await lock
                 async with asyncio.timeout(WAIT_S):
                     while made.is_ready:
                         await asyncio.sleep(0.01)
