@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from cn.geometry import Extent, Interval
+from cn.model.geometry import Extent, Interval
 
 METRES = 160_000  # all highways together
 NEAR = 12  # sensors on each side of a car that it wants to hear of

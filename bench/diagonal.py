@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import fail
-from cn.frames import Data, encode
-from cn.geometry import Box, Interval
 from cn.match.point_index import PointIndex
-from cn.message import Message
-from cn.metrics import Dissemination
+from cn.model.frames import Data, encode
+from cn.model.geometry import Box, Interval
+from cn.model.message import Message
 from cn.networks.zones import ZoneMap, spreads, towards
-from prosem.index.a2b_tree import A2BTree
+from cn.simulation.metrics import Dissemination
+from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.base import Draft
-from prosem.types.extreme_rule import Piece, pieces
+from prosem.types.extreme.rule import Piece, pieces
 
 Integers = NDArray[np.int64]
 Seen = list[tuple[int, int, int]]  # x, y, key

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 import httpx
 import numpy as np
 
-from api.database import address
-from api.process import free_port, start_server, wait_ready
+from api.commands.database import address
+from api.commands.process import free_port, start_server, wait_ready
 from bench.common import Report, fail, progress
 from bench.listener import Listener
 from bench.range_min import DOMAIN, SQL, TABLE

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from api.process import free_port, start_broker, wait_ready
+from api.commands.process import free_port, start_broker, wait_ready
 from bench.common import Report, fail, progress
 from bench.end_to_end import Served
 from bench.listener import Listener

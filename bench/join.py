@@ -17,8 +17,8 @@ from bench.common import Report, fail, progress
 from bench.join_many import run_many
 from bench.join_walk import FLAVOURS, Walk, walk
 from bench.join_workload import Workload, subscriptions
-from prosem.model import Delta
-from prosem.types.join_shape import MODES
+from prosem.types.join.shape import MODES
+from prosem.values.model import Delta
 
 STRATEGIES = ("enum-j", "enum-sj", "ref-j", "ref-j+", "rel-sel", *FLAVOURS)
 NETWORKED = ("ref-j", "ref-j+", "rel-sel", *FLAVOURS)  # those whose cost does not grow with subscriptions

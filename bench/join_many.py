@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from bench.common import fail, progress
 from bench.join_walk import walk
 from bench.join_workload import DOMAIN, clipped, opened, table
-from prosem.model import Delta, Key, Row, Table
-from prosem.types.join_decomposition import first_decomposition
-from prosem.types.join_shape import JoinShape, mode_of
+from prosem.types.join.decomposition import first_decomposition
+from prosem.types.join.shape import JoinShape, mode_of
+from prosem.values.model import Delta, Key, Row, Table
 
 TABLES = {
     "r": "bap",

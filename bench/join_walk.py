@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.message import Message
-from prosem.model import Delta
+from cn.model.message import Message
 from prosem.types.base import Draft
-from prosem.types.join_semijoin import Described, SemijoinMode
-from prosem.types.join_space import JoinSpace
-from prosem.wire import pack
+from prosem.types.join.semijoin import Described, SemijoinMode
+from prosem.types.join.space import JoinSpace
+from prosem.values.model import Delta
+from prosem.values.wire import pack
 
 FLAVOURS = ("ref-sj-sub", "ref-sj-tup", "ref-sj-clu", "ref-sj-clu+")
 Ids = NDArray[np.int64]

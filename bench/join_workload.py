@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from prosem.columns import column_type
-from prosem.model import Column, Delta, Key, Row, Table
-from prosem.types.base import Bound, Surroundings
-from prosem.types.join_shape import JoinShape
-from prosem.types.join_space import JoinSpace
+from prosem.types.base import Bound, SpaceContext
+from prosem.types.join.shape import JoinShape
+from prosem.types.join.space import JoinSpace
+from prosem.values.columns import column_type
+from prosem.values.model import Column, Delta, Key, Row, Table
 
 DOMAIN = 100_000
 KEYS = 100
@@ -120,7 +120,7 @@ def opened(
     def locate(sid: int) -> Bound:
         return Bound(b"", tuple(points[sid - 1].tolist()))
 
-    space = JoinSpace(shape, 1, Surroundings(rows, locate, 64), decomposition, mode)
+    space = JoinSpace(shape, 1, SpaceContext(rows, locate, 64), decomposition, mode)
     for start in range(0, len(points), 50_000):
         some = points[start : start + 50_000].tolist()
         space.add(range(start + 1, start + 1 + len(some)), [Bound(b"", tuple(point)) for point in some])

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import Report, fail, progress, resident_bytes
-from cn.geometry import Extent, Filters, Interval
 from cn.match.box_index import BoxIndex
+from cn.model.geometry import Extent, Filters, Interval
 
 DOMAIN = 1_000_000
 NUMBERS = 5  # numeric attributes; the text comes after them

@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from optimizer.choose import Chooser
-from prosem import commands as c
+from prosem.engine import commands as c
+from prosem.engine.state import EngineState
 from prosem.language.parse import parse
-from prosem.metrics import Metrics
-from prosem.state import State
+from prosem.runtime.metrics import Metrics
 
 DOMAIN = 10_000
 SYMBOLS = 100
@@ -84,7 +84,7 @@ class Mixed:
 
     def __init__(self, chooser: Chooser, subscriptions: int, seed: int = 11) -> None:
         self.chance = chance = random.Random(seed)
-        self.state = state = State(chooser, Metrics())
+        self.state = state = EngineState(chooser, Metrics())
         self._per_means = [chance.gauss(chance.choice((2_500, 7_500)), 300) for _ in range(SYMBOLS)]
         self._rating_means = [chance.gauss(5_000, 1_000) for _ in range(SYMBOLS)]
         self._reviewed = chance.sample(range(SYMBOLS), SYMBOLS * 7 // 10)

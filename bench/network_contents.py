@@ -1,4 +1,4 @@
-"""CN* on the ways of messages: which contents pass which links, by the rules of `cn/payload.py` (thesis 5.5, 5.7.3)."""
+"""CN* on the ways of messages: which contents pass which links, as `cn/networks/contents.py` does it (thesis 5.5, 5.7.3)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from bench.network_routes import Way
 from bench.network_setting import Ints
-from cn.frames import Content, Fetch, encode
-from cn.payload import DIRECTORY
-from cn.payload_store import Repository
+from cn.model.frames import Content, Fetch, encode
+from cn.networks.contents import DIRECTORY
+from cn.networks.contents_store import Repository
 
 ASKING = len(encode(Fetch((b"d" * 12,))))
 ANSWER = len(encode(Content(b"d" * 12, b"")))

@@ -17,11 +17,11 @@ from bench.join_workload import DOMAIN, Workload, clipped, either, ranges, subsc
 from bench.network_contents import Remembering
 from bench.network_routes import Way, Ways
 from bench.network_setting import Ints, Setting, Zones
-from cn.frames import Data, encode
-from cn.message import Message
-from prosem.model import Row
-from prosem.types.join_shape import MODES
-from prosem.types.join_space import JoinSpace
+from cn.model.frames import Data, encode
+from cn.model.message import Message
+from prosem.types.join.shape import MODES
+from prosem.types.join.space import JoinSpace
+from prosem.values.model import Row
 
 ENUMERATED = ("enum-j", "enum-sj")
 STRATEGIES = (*ENUMERATED, "ref-j", "ref-j+", "rel-sel", *FLAVOURS)

@@ -11,12 +11,12 @@ from bench import range_min
 from bench.common import progress
 from bench.network_routes import Costs, Way, Ways
 from bench.network_setting import Ints, Setting, Zones
-from cn.message import Message
-from prosem import commands as c
+from cn.model.message import Message
+from prosem.engine import commands as c
 from prosem.language.parse import parse
-from prosem.model import Delta
 from prosem.types.base import Bound
-from prosem.types.extreme import ExtremeSpace
+from prosem.types.extreme.form import ExtremeSpace
+from prosem.values.model import Delta
 
 DOMAIN = range_min.DOMAIN
 SCHEMES = ("unicast", "multicast", "S-CN", "DS-CN", "CN", "can", "brokers", "cbn")

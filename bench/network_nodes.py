@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from bench.common import fail, progress
 from bench.network_setting import Ints, Setting
-from cn.frames import Content, Fetch, Frame, Have, encode
-from cn.message import Message
-from cn.metrics import Meter
-from cn.networks.base import Space
-from cn.networks.registry import make_simulated
-from cn.networks.simulated import SERVER
+from cn.model.frames import Content, ContentsHeld, Fetch, Frame, encode
+from cn.model.message import Message
+from cn.model.network import Space
+from cn.simulation.metrics import Meter
+from cn.simulation.network import SERVER
+from cn.simulation.registry import make_simulated
 
 Events = list[list[Message]]
 Delivered = dict[tuple[int, int], list[int]]
@@ -60,7 +60,7 @@ def measure(
 
     def see(sender: str, to: str, frame: Frame) -> None:
         meter.see(sender, to, frame)
-        if isinstance(frame, Have | Fetch | Content):
+        if isinstance(frame, ContentsHeld | Fetch | Content):
             contents[0] += len(encode(frame))
             contents[1] += len(encode(frame)) if sender == SERVER else 0
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bench.network_setting import Ints, Setting, Zones
-from cn.frames import Data, encode
-from cn.geometry import Box, Interval
-from cn.message import Message
-from cn.networks.keeper import Course, on_course
+from cn.model.frames import Data, encode
+from cn.model.geometry import Box, Interval
+from cn.model.message import Message
+from cn.networks.partition_owner import Course, on_course
 
 
 class Way(NamedTuple):

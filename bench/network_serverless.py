@@ -15,10 +15,10 @@ from bench import diagonal, range_min
 from bench.common import fail
 from bench.network_nodes import Delivered, Events, measure
 from bench.network_setting import Setting
-from cn.geometry import Interval, Region
-from cn.message import Message
-from cn.networks.base import Space
-from prosem.types.extreme import ExtremeSpace
+from cn.model.geometry import Interval, Region
+from cn.model.message import Message
+from cn.model.network import Space
+from prosem.types.extreme.form import ExtremeSpace
 
 MIRRORED = Space(1, 2, True)  # (-lo, hi)
 THESIS = {

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import Box, Interval
-from cn.networks.simulated import SERVER
+from cn.model.geometry import Box, Interval
 from cn.networks.zones import ZoneMap, towards
-from cn.topology import Topology, cluster_tree
+from cn.simulation.network import SERVER
+from cn.simulation.topology import Topology, cluster_tree
 
 Ints = NDArray[np.int64]
 FAR = np.int64(2**62)

@@ -21,7 +21,7 @@ from bench.network_joins import PLAN, STAR_PLANS
 from bench.network_nodes import Delivered, Events, compare
 from bench.network_routes import Costs, Ways
 from bench.network_setting import Ints, Setting
-from cn.networks.base import Space
+from cn.model.network import Space
 
 Figures = dict[str, list[dict[str, Any]]]
 SAID: dict[str, tuple[str, str]] = {

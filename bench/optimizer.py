@@ -22,7 +22,7 @@ from optimizer.choose import Chooser, NamedPlan
 from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from optimizer.plan import METRICS, addresses
-from prosem import commands as c
+from prosem.engine import commands as c
 
 SIZES = (1, 10, 100, 1_000)
 _KNOBS = (0.0, 1.0, 10.0, 100.0)

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from bench.common import fail, progress
 from bench.mixed import Mixed
-from cn.message import Message
+from cn.model.message import Message
 from optimizer.choose import Chooser, NamedPlan
 from optimizer.plan import Descriptor, Estimate, Planned
-from prosem import commands as c
-from prosem.measuring import measure
-from prosem.state import State
+from prosem.engine import commands as c
+from prosem.engine.measuring import measure
+from prosem.engine.state import EngineState
 from prosem.types.base import LOGGED_ONLY, SENT_ONLY
-from prosem.wire import pack
+from prosem.values.wire import pack
 
 BROKERS, FAN_OUT, HOP_US = 428, 10, 1_000.0
 REPEATS = 3  # the fastest counts: what else the machine does is no cost of a plan
@@ -50,7 +50,7 @@ class Carried(NamedTuple):
 class Overlay:
     """Brokers in a tree; the points of each space in their order, an equal number at every broker."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: EngineState) -> None:
         self._hosts: dict[int, NDArray[np.int64]] = {}
         last = state.registry.next_sid
         for number, space in state.spaces.items():

@@ -12,7 +12,7 @@ from bench.mixed import Mixed
 from bench.optimizer_cases import Case
 from optimizer.choose import Chooser
 from optimizer.estimate import Entry
-from prosem import commands as c
+from prosem.engine import commands as c
 from prosem.store.writeset import commands
 
 WARM = 10  # turns before the clock runs

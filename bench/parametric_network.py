@@ -26,10 +26,10 @@ from prosem_client.forecast import History
 from bench.broker_workloads import Range, Workload, highway, trading
 from bench.common import Report, fail, progress
 from bench.poset import Poset
-from cn.frames import Ack, Data, Frame, Subscribe, Told, Unsubscribe, Update
-from cn.message import Message
-from cn.networks.cbn_peer import PeerNode
-from cn.transport.memory import Memory
+from cn.model.frames import Ack, ClientDelivery, Data, Frame, Subscribe, Unsubscribe, Update
+from cn.model.message import Message
+from cn.simulation.cbn_peer import PeerNode
+from cn.simulation.transport import Memory
 
 LINK_S = 0.010
 WARM = 0.25  # the share of a run before anything is counted
@@ -280,10 +280,10 @@ class Run:
             since = self.asked.pop((frame.client, frame.number), None)
             if since is not None:
                 self.in_force.append(self.memory.now + LINK_S - since)
-        elif isinstance(frame, Told):
+        elif isinstance(frame, ClientDelivery):
             self.memory.after(LINK_S, lambda: self._arrived(frame))
 
-    def _arrived(self, frame: Told) -> None:
+    def _arrived(self, frame: ClientDelivery) -> None:
         ids = np.fromiter((int(name[1:]) for name in frame.clients), np.int64, len(frame.clients))
         assert frame.message.attributes is not None
         row = frame.message.attributes[0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.common import Curve, Report
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 
 def draw(report: Report, path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cn.geometry import Filter, Filters
+from cn.model.geometry import Filter, Filters
 from cn.networks.lub import covers
 
 
@@ -24,7 +24,7 @@ class Poset:
     Matching descends where a filter holds; inserting and removing compare with every sibling: all are O(N) where filters
     do not cover each other.
 
-    >>> from cn.geometry import Extent, Interval
+    >>> from cn.model.geometry import Extent, Interval
     >>> poset = Poset()
     >>> for id, high in enumerate([10, 5, 30]):
     ...     poset.insert(id, ({0: Extent((Interval(None, high),))},))

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from bench.common import Report, fail, progress, resident_bytes
 from optimizer.choose import chooser
-from prosem import commands as c
+from prosem.engine import commands as c
+from prosem.engine.state import EngineState
 from prosem.language.parse import parse
-from prosem.metrics import Metrics
-from prosem.model import Delta, Row
-from prosem.state import State
+from prosem.runtime.metrics import Metrics
 from prosem.types.base import Draft
-from prosem.types.extreme import ExtremeSpace
+from prosem.types.extreme.form import ExtremeSpace
+from prosem.values.model import Delta, Row
 
 DOMAIN = 10_000
 SPIKES = 0.005
@@ -137,7 +137,7 @@ class Walk:
     """Each strategy walks alone: a scan in between would push the trees out of the processor's cache."""
 
     def __init__(
-        self, state: State, space: ExtremeSpace, xs: NDArray[np.int64], ys: NDArray[np.int64]
+        self, state: EngineState, space: ExtremeSpace, xs: NDArray[np.int64], ys: NDArray[np.int64]
     ) -> None:
         self._table, self._rows = state.tables()["stocks"], state.rows[1]
         self._space, self._xs, self._ys = space, xs, ys
@@ -171,8 +171,10 @@ class Walk:
             self._space.step(Delta(0, self._table, (key,), old, new))
 
 
-def _state(tuples: int, random: np.random.Generator) -> tuple[State, NDArray[np.int64], NDArray[np.int64]]:
-    state = State(chooser("auto"), Metrics())
+def _state(
+    tuples: int, random: np.random.Generator
+) -> tuple[EngineState, NDArray[np.int64], NDArray[np.int64]]:
+    state = EngineState(chooser("auto"), Metrics())
     state.execute(c.CreateTable(TABLE))
     xs = random.integers(0, DOMAIN + 1, tuples)
     ys = random.integers(0, DOMAIN + 1, tuples)
@@ -181,7 +183,7 @@ def _state(tuples: int, random: np.random.Generator) -> tuple[State, NDArray[np.
 
 
 def _subscribe(
-    state: State, count: int, random: np.random.Generator
+    state: EngineState, count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     middle = random.normal(5000, 1500, count)
     length = np.abs(random.normal(1000, 1000, count))

@@ -17,11 +17,11 @@ import psycopg
 
 from bench.common import Report, fail, progress, resident_bytes
 from optimizer.choose import chooser
-from prosem import commands as c
+from prosem.engine import commands as c
+from prosem.engine.recovery import recover
+from prosem.engine.state import EngineState
 from prosem.language.parse import parse
-from prosem.metrics import Metrics
-from prosem.recovery import recover
-from prosem.state import State
+from prosem.runtime.metrics import Metrics
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
 from prosem.store.schema import migrate
@@ -93,8 +93,8 @@ def _fill(url: str, rows: int, subscriptions: int) -> None:
         )
 
 
-def _state() -> State:
-    return State(chooser("auto"), Metrics())
+def _state() -> EngineState:
+    return EngineState(chooser("auto"), Metrics())
 
 
 def _recovered_s(url: str, rows: int, subscriptions: int) -> float:

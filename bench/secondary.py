@@ -11,10 +11,10 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 
 from bench.common import fail
-from prosem.index.b2_tree import Fired
-from prosem.index.ba_tree_ends import Change
-from prosem.index.bw_tree import BWTree, Class
-from prosem.index.labels import Label
+from prosem.index.radii.b2_tree import Fired
+from prosem.index.radii.ba_tree_ends import Change
+from prosem.index.radii.bw_tree import BWTree, Class
+from prosem.index.radii.labels import Label
 
 Range = tuple[int, int]
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from bench.common import Curve, Report, fail, progress, resident_bytes
-from optimizer.statistics import StatisticsError
-from prosem.errors import SetupError
+from pipeline.statistics import StatisticsError
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.values.errors import SetupError
 
 if TYPE_CHECKING:
-    from optimizer.statistics.job import Outcome
-    from optimizer.statistics.session import Session
+    from pipeline.statistics.job import Outcome
+    from pipeline.statistics.session import Session
 
 SIZES = (1_000_000, 2_000_000, 5_000_000, 10_000_000)
 QUICK = (20_000, 40_000)
@@ -54,7 +54,7 @@ _BY_SQL = """
 
 
 def run(quick: bool) -> Report:
-    from optimizer.statistics.session import open_session
+    from pipeline.statistics.session import open_session
 
     sizes, subscriptions = (QUICK, SUBSCRIPTIONS // 50) if quick else (SIZES, SUBSCRIPTIONS)
     report = Report("spark", {"rows": sizes, "columns": len(COLUMNS), "subscriptions": subscriptions})
@@ -120,9 +120,9 @@ def measure(session: Session, url: str, folder: Path, sizes: tuple[int, ...]) ->
 
 
 def _refresh(session: Session, url: str, archive: Path) -> tuple[Outcome, float]:
-    from optimizer.statistics.database import connect, take_lock
-    from optimizer.statistics.job import Job, Options
-    from optimizer.statistics.progress import Steps
+    from pipeline.statistics.database import connect, take_lock
+    from pipeline.statistics.job import Job, Options
+    from pipeline.statistics.progress import Steps
 
     begun = time.perf_counter()
     with connect(url) as connection:

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import Report, fail, progress
-from cn.geometry import Extent, Interval
-from cn.message import Message
-from cn.metrics import matching_rate, relative_load
-from cn.networks.base import Space
-from cn.networks.registry import make_simulated
-from cn.networks.simulated import SERVER, Simulated
+from cn.model.geometry import Extent, Interval
+from cn.model.message import Message
+from cn.model.network import Space
 from cn.networks.stages import StageNode, StageRoot
+from cn.simulation.metrics import matching_rate, relative_load
+from cn.simulation.network import SERVER, Simulated
+from cn.simulation.registry import make_simulated
 
 SPACE = Space(1, 0, True)
 YEARS, CONFERENCES, AUTHORS = 20, 10, 20

@@ -18,16 +18,16 @@ from bench.common import fail, progress
 from bench.secondary import SecondaryServers, ranges_of
 from bench.value_schemes import Labels, region_of
 from bench.value_trace import Trace
-from cn.frames import Data, Frame, Parts, Stands, encode
-from cn.geometry import Interval
-from cn.message import Message
-from cn.metrics import Dissemination, Meter
-from cn.networks.base import Space
-from cn.networks.keeper import KeeperNode
-from cn.networks.keeper_root import LEAST
-from cn.networks.registry import make_simulated
-from cn.networks.simulated import SERVER, Simulated
-from prosem.index.b2_tree import Fired
+from cn.model.frames import Data, Frame, Parts, PlacementAdded, encode
+from cn.model.geometry import Interval
+from cn.model.message import Message
+from cn.model.network import Space
+from cn.networks.partition_owner import PartitionOwnerNode
+from cn.networks.partition_root import LEAST
+from cn.simulation.metrics import Dissemination, Meter
+from cn.simulation.network import SERVER, Simulated
+from cn.simulation.registry import make_simulated
+from prosem.index.radii.b2_tree import Fired
 
 TREE = "range-tree"
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ class OperationMeter(Meter):
         if not self.is_counting:
             return
         super().see(sender, to, frame)
-        if isinstance(frame, Stands) or (isinstance(frame, Parts) and self._is_news(to, frame)):
+        if isinstance(frame, PlacementAdded) or (isinstance(frame, Parts) and self._is_news(to, frame)):
             event = self.events.get(self.operation) or self._begin(self.operation)
             size, hops = len(encode(frame)), self._under(sender, to)
             event.overlay_hops += 1
@@ -68,7 +68,7 @@ class OperationMeter(Meter):
     def _is_news(self, to: str, frame: Parts) -> bool:
         """Whether a broker does not keep exactly these parts already: then only the epoch is another."""
         node = self._nodes[to]
-        assert isinstance(node, KeeperNode)
+        assert isinstance(node, PartitionOwnerNode)
         return {part.number: part for part in frame.parts} != node.parts
 
     def quietly(self, work: Callable[[], None]) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import fail, progress
-from prosem.index.b2_tree import B2Tree
-from prosem.index.ba_tree_ends import Change, MayMust
-from prosem.index.labels import ORIGIN
+from prosem.index.radii.b2_tree import B2Tree
+from prosem.index.radii.ba_tree_ends import Change, MayMust
+from prosem.index.radii.labels import ORIGIN
 
 Integers = NDArray[np.int64]
 

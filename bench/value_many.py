@@ -13,13 +13,13 @@ import numpy as np
 
 from bench.common import fail, progress
 from bench.value_workloads import truncated
-from prosem.columns import column_type
-from prosem.model import Column, Delta, Row, Table
 from prosem.types.base import Bound
-from prosem.types.value_items import Items
-from prosem.types.value_many_places import ALL, Selected
-from prosem.types.value_many_space import ManySpace
-from prosem.types.value_measure import measure_of
+from prosem.types.value.items import Items
+from prosem.types.value.many_places import ALL, Selected
+from prosem.types.value.many_space import ManySpace
+from prosem.types.value.measure import measure_of
+from prosem.values.columns import column_type
+from prosem.values.model import Column, Delta, Row, Table
 
 INTEGER = column_type("bigint")
 TABLE = Table(1, "t", (Column("k", INTEGER), Column("y", INTEGER)), ("k",))

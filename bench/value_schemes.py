@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bench.value_trace import Arrival, Step, Trace
-from cn.geometry import EVERYTHING, Interval, Region
-from cn.message import Message
-from cn.networks.base import Space
-from cn.networks.simulated import Simulated
+from cn.model.geometry import EVERYTHING, Interval, Region
+from cn.model.message import Message
+from cn.model.network import Space
+from cn.simulation.network import Simulated
 
 Placed = Iterable[tuple[int, tuple[int, ...]]]
 Quietly = Callable[[Callable[[], None]], None]  # do something that is not counted

@@ -16,14 +16,14 @@ from typing import Any
 
 import typer.main
 
-from api.app import make_app
-from api.cli import app
-from api.settings import Settings
-from api.wiring import Server
+from api.commands.cli import app
+from api.http.app import make_app
+from api.server.composition import Server
+from api.server.settings import Settings
 from bench.registry import BENCHES
-from cn.networks.registry import NETWORKS
-from prosem.errors import ProsemError
+from cn.simulation.registry import NETWORKS
 from prosem.types.registry import TYPES
+from prosem.values.errors import ProsemError
 
 ROOT = Path(__file__).resolve().parents[1]
 _PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cn.geometry import Box, Point, Region
+from cn.model.geometry import Box, Point, Region
 from optimizer.plan import Descriptor
 
 MARKS = 255
@@ -27,7 +27,7 @@ Hull = tuple[int, ...]  # the first and the last rank of each dimension
 class Sketch:
     """`points` is a sample in which every point of the space had about the same chance.
 
-    >>> from cn.geometry import Interval
+    >>> from cn.model.geometry import Interval
     >>> sketch = Sketch([(at, at + 10) for at in range(256)], 2)
     >>> narrow, wide = ((Interval(None, 40), Interval(to, None)) for to in (50, 40))
     >>> sketch.descriptor([(b"", (narrow,))], 256)

@@ -19,9 +19,9 @@ import psycopg
 import pytest
 from prosem_client import Client
 
-from api.process import free_port
+from api.commands.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
-from tests.live import Api
+from tests.support.live import Api
 
 BOOT_S = 90.0
 LONGEST = {
@@ -76,7 +76,10 @@ class CommandProcess:
     def launch(self, said: Path, *arguments: str) -> None:
         with open(said, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "api.cli", *arguments], stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-m", "api.commands.cli", *arguments],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def kill(self) -> None:

@@ -15,7 +15,7 @@ RANGES = "range-min,range-max,range-count,range-sum,range-avg,range-2d,distinct,
 VALUES = "value-change,value-percent,value-factor"
 SCENARIOS = f"tables,bad-input,{RANGES},{VALUES},params,resume,concurrent,ndjson,idempotency,durability"
 KINDS = f"{RANGES},value-change"
-SERVE = f"{sys.executable} -m api.cli serve --data-dir {{dir}} --port {{port}}"
+SERVE = f"{sys.executable} -m api.commands.cli serve --data-dir {{dir}} --port {{port}}"
 
 pytestmark = pytest.mark.skipif(
     not (KIT / "run.py").is_file(),

@@ -22,15 +22,15 @@ import httpx
 import pytest
 import typer.main
 
-from api.cli import app
-from api.settings import BrokerSettings, Settings
+from api.commands.cli import app
+from api.server.settings import BrokerSettings, Settings
 from bench.registry import BENCHES
-from cn.networks.registry import NETWORKS
+from cn.simulation.registry import NETWORKS
 from docs import generate
-from prosem import columns
-from prosem.errors import ProsemError
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.types.registry import TYPES
+from prosem.values import columns
+from prosem.values.errors import ProsemError
 from tests.conftest import ServerProcess
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def code_lines(text: str) -> Iterator[str]:
 def all_errors(kind: type[ProsemError] = ProsemError) -> Iterator[type[ProsemError]]:
     yield kind
     for child in kind.__subclasses__():
-        if child.__module__ == "prosem.errors":
+        if child.__module__ == "prosem.values.errors":
             yield from all_errors(child)
 
 
@@ -251,7 +251,7 @@ curl() {
 prosem() {
     local status=0 limit=()
     [[ $1 == subscribe ]] && limit=(timeout 2)
-    "${limit[@]}" "$PYTHON" -m api.cli "$@" || status=$?
+    "${limit[@]}" "$PYTHON" -m api.commands.cli "$@" || status=$?
     [[ $status == 0 || ($status == 124 && ${#limit[@]} != 0) ]]
 }
 """

@@ -17,9 +17,9 @@ import httpx
 import pytest
 from prosem_client import Client
 
-from api.process import free_port
+from api.commands.process import free_port
 from tests.conftest import open_folder
-from tests.deployed import until
+from tests.support.deployed import until
 
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "clients" / "python"
@@ -91,13 +91,13 @@ def test_one_wheel_is_uninstalled_and_the_other_still_works(folder: Path) -> Non
     assert "Requires-Dist: prosem-client" in zipfile.ZipFile(server).read(metadata).decode()
     installed = Installed(folder, server, client)
     assert installed.where("prosem_client")
-    assert installed.where("api.cli")
+    assert installed.where("api.commands.cli")
     installed.pip("uninstall", "--yes", "prosem")
     assert installed.where("prosem_client")
     assert not (installed.bin / "prosem").exists()
     installed.pip("install", "--no-deps", "--no-index", str(server))
     installed.pip("uninstall", "--yes", "prosem-client")
-    assert installed.where("prosem.access")
+    assert installed.where("prosem.values.access")
     assert not installed.where("prosem_client")
     installed.pip("install", "--no-deps", "--no-index", str(client))
     assert installed.run("prosem", "--version").stdout.startswith("prosem ")

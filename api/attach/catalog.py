@@ -15,7 +15,7 @@ import psycopg
 
 from api.attach.source import SourceTable
 from api.attach.values import NUMERIC_OID
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _TABLES = """

@@ -20,8 +20,8 @@ from api.attach.progress import Progress
 from api.attach.slot import connect
 from api.attach.source import Source, SourceTable, parse_tables
 from api.attach.target import Target
-from api.logs import configure_logging
-from prosem.errors import SetupError
+from api.server.logs import configure_logging
+from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.attach")
 LONGEST_PAUSE_S = 10.0

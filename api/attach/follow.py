@@ -22,7 +22,7 @@ from api.attach.slot import Slot, connect, lost_slot
 from api.attach.source import Connection, Source, SourceTable, copied, digest
 from api.attach.streaming import Stream
 from api.attach.target import Event, Target, Transaction, key_of
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.attach")
 ROWS_PER_REQUEST = 1_000

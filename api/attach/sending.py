@@ -20,7 +20,7 @@ from websockets.exceptions import WebSocketException
 
 from api.attach.progress import Progress
 from api.attach.target import Target, Transaction
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.attach")
 IN_FLIGHT = 64

@@ -17,7 +17,7 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
 from api.attach.pgoutput import Alive, Data, frame, lsn, standing, written
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 # How values are written, in every session with the source.
 FORMS = "-c datestyle=ISO -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"

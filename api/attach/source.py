@@ -17,7 +17,7 @@ from psycopg import sql
 
 from api.attach.pgoutput import lsn
 from api.attach.values import NUMERIC_OID, reader, server_type
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -21,7 +21,7 @@ from api.attach.slot import Slot, lost_slot
 from api.attach.source import Source, SourceTable
 from api.attach.target import Target, Transaction
 from api.attach.translate import Translation
-from prosem.errors import ProsemError, SetupError
+from prosem.values.errors import ProsemError, SetupError
 
 log = logging.getLogger("prosem.attach")
 CONFIRM_S = 5.0  # how often the position moves on while nothing of our tables is written

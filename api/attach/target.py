@@ -19,9 +19,9 @@ import httpx
 import msgspec
 
 from api.attach.source import SourceTable
-from prosem.columns import column_type
-from prosem.errors import ProsemError, SetupError
-from prosem.wire import decode_exact
+from prosem.values.columns import column_type
+from prosem.values.errors import ProsemError, SetupError
+from prosem.values.wire import decode_exact
 
 POSITIONS = {
     "name": "prosem_attached",

@@ -11,7 +11,7 @@ from api.attach.catalog import what_to_do
 from api.attach.pgoutput import Cells, Changed, Relation, Truncated, Unchanged
 from api.attach.source import SourceTable
 from api.attach.values import NUMERIC_OID
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 Event = dict[str, Any]
 

@@ -15,15 +15,15 @@ import platformdirs
 from prosem_client import Client, ProsemError
 from prosem_client.backoff import Backoff
 
-from api.logs import configure_logging
 from api.poll.formats import FeedError, Item, guess, read_csv, read_json, read_rss
 from api.poll.paths import parse_path
 from api.poll.poller import Poller, Seen
 from api.poll.rows import Fields
 from api.poll.source import open_source
 from api.poll.state import StateFile
-from prosem.errors import SetupError
-from prosem.wire import encode
+from api.server.logs import configure_logging
+from prosem.values.errors import SetupError
+from prosem.values.wire import encode
 
 log = logging.getLogger("prosem.poll")
 FORMATS = ("json", "csv", "rss")

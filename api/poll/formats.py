@@ -18,7 +18,7 @@ from xml.parsers import expat
 import msgspec
 
 from api.poll.paths import Path, find
-from prosem.wire import decode_exact
+from prosem.values.wire import decode_exact
 
 Item = dict[str, Any]
 _GUESSES = {".json": "json", ".csv": "csv", ".rss": "rss", ".xml": "rss", ".atom": "rss"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 Path = tuple[str | int, ...]
 _STEP = re.compile(r"\.?([^.\[\]\s'\"$]+)|\[(-?\d+)\]|\[\"([^\"]*)\"\]|\['([^']*)'\]")

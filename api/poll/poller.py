@@ -20,7 +20,7 @@ from api.poll.formats import FeedError, Item
 from api.poll.rows import Fields
 from api.poll.source import Source
 from api.poll.state import StateFile, Stored
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 CHUNK = 5_000  # events of one request: a look that has no more is one transaction
 MOST_REFUSED = 20  # events of one request that the server may refuse before the look is given up

@@ -9,9 +9,9 @@ import msgspec
 
 from api.poll.formats import Item
 from api.poll.paths import Path, find, parse_path
-from prosem.columns import column_type
-from prosem.errors import SetupError
-from prosem.wire import decode_exact, encode_exact
+from prosem.values.columns import column_type
+from prosem.values.errors import SetupError
+from prosem.values.wire import decode_exact, encode_exact
 
 Row = dict[str, Any]
 _YES, _NO = ("true", "t", "yes", "y", "1"), ("false", "f", "no", "n", "0")

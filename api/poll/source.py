@@ -12,13 +12,13 @@ import httpx
 
 from api import VERSION
 from api.poll.formats import FeedError
-from api.retry_after import retry_after_s
+from prosem.runtime.retry_after import retry_after_s
 
 TIMEOUT_S = 30.0
 MAX_REDIRECTS = 5
 
 
-class Mark(NamedTuple):
+class SourceVersion(NamedTuple):
     """By what the source tells whether there is something new."""
 
     etag: str = ""
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
 
 
 class Source(Protocol):
-    def fetch(self, known: Mark) -> tuple[bytes, Mark] | None:
+    def fetch(self, known: SourceVersion) -> tuple[bytes, SourceVersion] | None:
         """The feed, None if it is as it was at `known`. FeedError if it cannot be had now."""
 
     def close(self) -> None: ...
@@ -41,7 +41,7 @@ class FileSource:
     def __init__(self, path: Path, most: int) -> None:
         self._path, self._most = path, most
 
-    def fetch(self, known: Mark) -> tuple[bytes, Mark] | None:
+    def fetch(self, known: SourceVersion) -> tuple[bytes, SourceVersion] | None:
         try:
             with open(self._path, "rb") as stream:
                 before = os.fstat(stream.fileno())
@@ -55,7 +55,7 @@ class FileSource:
             raise FeedError(
                 f"{self._path} is being written; write it under another name and rename it, then it is whole at any time"
             )
-        return content, Mark()
+        return content, SourceVersion()
 
     def close(self) -> None:
         pass
@@ -77,7 +77,7 @@ class HttpSource:
     def close(self) -> None:
         self._http.close()
 
-    def fetch(self, known: Mark) -> tuple[bytes, Mark] | None:
+    def fetch(self, known: SourceVersion) -> tuple[bytes, SourceVersion] | None:
         headers = {"If-None-Match": known.etag, "If-Modified-Since": known.modified}
         try:
             asked = {name: value for name, value in headers.items() if value}
@@ -91,7 +91,7 @@ class HttpSource:
                     size += len(part)
                     _check_size(size, self._most)
                     parts.append(part)
-                mark = Mark(answer.headers.get("etag", ""), _modified(answer))
+                mark = SourceVersion(answer.headers.get("etag", ""), _modified(answer))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise FeedError(f"{self._shown} cannot be read: {str(error) or type(error).__name__}") from None
         return b"".join(parts), mark

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from api.poll.source import Mark
-from prosem.errors import SetupError
+from api.poll.source import SourceVersion
+from prosem.values.errors import SetupError
 
 
 class Stored(msgspec.Struct):
@@ -24,7 +24,7 @@ class Stored(msgspec.Struct):
     id: str
     feed: str
     count: int = 0
-    mark: Mark = Mark()
+    mark: SourceVersion = SourceVersion()
     digest: str = ""
     rows: dict[str, str] = {}
 
@@ -66,7 +66,7 @@ class StateFile:
                 f"the state in {self.path} cannot be read: {error}. Remove it, and every row is published again"
             ) from None
         if stored.feed != feed:  # it is read another way now: what the feed said last is of no use
-            stored = msgspec.structs.replace(stored, feed=feed, mark=Mark(), digest="")
+            stored = msgspec.structs.replace(stored, feed=feed, mark=SourceVersion(), digest="")
         return stored
 
     def save(self, stored: Stored) -> None:

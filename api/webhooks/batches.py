@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from api.routes.streams import frame
-from prosem.errors import BusyError, NotFoundError, TooLargeError
-from prosem.subscriber import Item
-from prosem.wire import encode
+from prosem.delivery.stream_frames import frame
+from prosem.delivery.subscriber import Item
+from prosem.values.errors import BusyError, NotFoundError, TooLargeError
+from prosem.values.wire import encode
 
 MAX_FRAMES = 1_000
 MAX_BYTES = 1 << 20  # beyond it a body holds one frame alone

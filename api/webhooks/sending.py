@@ -11,8 +11,8 @@ import httpx
 from prosem_client.webhooks import sign
 
 from api import VERSION
-from api.retry_after import retry_after_s
 from api.webhooks.targets import Targets, UnreachableError
+from prosem.runtime.retry_after import retry_after_s
 from prosem.store.webhooks import Delivery, Webhook
 
 _READ_BYTES = 64 << 10  # of the receiver's answer; it only keeps the connection usable

@@ -1,0 +1,1 @@
+"""Matching: points in regions, filters around points."""

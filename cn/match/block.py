@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import INT64_MAX, INT64_MIN, Code
 from cn.match.span import Span
+from cn.model.geometry import INT64_MAX, INT64_MIN, Code
 
 Column = Any  # array("q") of 64-bit integers, or a list of any codes; both insert, delete and bisect alike
 Ids = NDArray[np.int64]

@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cn.geometry import Filters
 from cn.match.fastint import Fastint
+from cn.model.geometry import Filters
 
 Slots = tuple[tuple[int, ...], ...]  # of each conjunction
 SPARSE = 8  # numbers a table of slots may have for each id in it
@@ -19,7 +19,7 @@ class BoxIndex:
     FASTINT with ids: each conjunction of an id has its slots. Neither the filters nor their extents are kept,
     only their bounds (and those extents that bounds cannot express).
 
-    >>> from cn.geometry import Extent, Interval
+    >>> from cn.model.geometry import Extent, Interval
     >>> index = BoxIndex()
     >>> index.insert(1, ({0: Extent((Interval(5, 5),)), 1: Extent((Interval(None, 9),))},))
     >>> index.insert(2, ({1: Extent((), null=True)}, {0: Extent((Interval(7, None),))}))

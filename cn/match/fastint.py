@@ -15,19 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from cn.geometry import Code, Extent, Filter
-from cn.match.image import (
-    NOWHERE,
-    POINT,
-    Node,
-    canonical_nodes,
-    cell_at,
-    interval_bounds,
-    point,
-)
+from cn.match.image import NOWHERE, POINT, Node, canonical_nodes, cell_at, interval_bounds, point
 from cn.match.partition import MANY, SAMPLE, Partition
 from cn.match.rows import Question, Rows
 from cn.match.sv_tree import quantiles
+from cn.model.geometry import Code, Extent, Filter
 
 ALTERNATIVES = 64  # places at which one conjunction may stand
 NARROW = 0  # cuts within an interval that still counts as narrow

@@ -8,7 +8,7 @@ through must still be asked of the extent itself.
 
 from __future__ import annotations
 
-from cn.geometry import INT64_MAX, INT64_MIN, Code, Extent, Interval
+from cn.model.geometry import INT64_MAX, INT64_MIN, Code, Extent, Interval
 
 LENGTH = 7  # bytes of a text that its image holds
 STRIDE = 3  # levels of canonical nodes are this many bits apart

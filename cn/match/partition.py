@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cn.geometry import INT64_MIN, Code
 from cn.match.rows import Question, Row, Rows, Slots
 from cn.match.sv_tree import CHUNK, SVTree, positions, quantiles
+from cn.model.geometry import INT64_MIN, Code
 
 MANY = 768  # members from which on a partition has SV trees
 ENOUGH = 48  # candidates that are verified sooner than another vector is intersected

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import Box, Point, Region
 from cn.match.block import FIRST, ID, WHOLE, Column, Ids
 from cn.match.slabs import Slabs
 from cn.match.span import Span, integer_span, object_span
 from cn.match.tiles import Tiles
 from cn.match.topics import Topics
+from cn.model.geometry import Box, Point, Region
 
 BLOCK_SIZE = 2048
 BULK = 64  # from so many new points a block on, a batch is merged at once instead of one by one
@@ -39,7 +39,7 @@ class PointIndex:
     With `int64` the codes are 64-bit integers and a missing end is INT64_MIN or INT64_MAX; otherwise they are
     any mutually comparable objects and a missing end is BOTTOM or TOP.
 
-    >>> from cn.geometry import EVERYTHING, Interval
+    >>> from cn.model.geometry import EVERYTHING, Interval
     >>> index = PointIndex(2, int64=True)
     >>> for id, point in enumerate([(10, 20), (10, 35), (30, 40)]):
     ...     index.insert(id, b"tech", point)

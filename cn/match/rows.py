@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import INT64_MAX, INT64_MIN, Extent, Filter
 from cn.match.image import extent_bounds, image
+from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filter
 
 Slots = NDArray[np.int32]
 Rest = tuple[tuple[int, Extent], ...]  # attributes with extents that the bounds only approximate

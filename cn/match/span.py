@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cn.geometry import BOTTOM, INT64_MAX, INT64_MIN, TOP, Code, Interval
+from cn.model.geometry import BOTTOM, INT64_MAX, INT64_MIN, TOP, Code, Interval
 
 Span = tuple[Code, Code, Code | None]
 

@@ -14,7 +14,7 @@ from bisect import bisect_right
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import INT64_MAX, INT64_MIN
+from cn.model.geometry import INT64_MAX, INT64_MIN
 
 Vector = NDArray[np.uint64]
 Integers = NDArray[np.int64]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import Code
 from cn.match.block import FIRST, ID, TOPIC, Block, Column, Entry, Ids, as_vector, joined
 from cn.match.span import Span
+from cn.model.geometry import Code
 
 SLACK = 4  # a path may be so much longer than twice that of a balanced tree
 

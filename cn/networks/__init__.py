@@ -1,0 +1,1 @@
+"""Networks of brokers: one file per network, and the registry."""

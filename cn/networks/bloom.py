@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from cn.frames import Data, Leave, Left, Placed
+from cn.model.frames import Data, Leave, Placed, PlaceRemoved
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
 
@@ -133,7 +133,7 @@ class BloomNode(TreeNode):
             hosted[frame.id] = hop
             self.filters.setdefault(hop, LinkFilter()).add(frame.id)
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         self._gone(frame.route[-1], frame.id)
 
     def forget(self, hop: str, frame: Leave) -> None:
@@ -175,7 +175,7 @@ class BloomRoot(BloomNode, TreeRoot):
         host = frame.route[-1]
         self.table.put(host, host, frame.space, frame.id, frame.topic, frame.place)
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         super().narrow(hop, frame)
         self.table.take(frame.route[-1], frame.id)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cn.frames import Bordering, Data, Parts, Zone, Zones
-from cn.geometry import Box, Interval
-from cn.message import Message
-from cn.networks.base import Space
-from cn.networks.keeper import Course, KeeperNode, on_course
-from cn.networks.keeper_root import KeeperRoot
+from cn.model.frames import Bordering, Data, Parts, Zone, Zones
+from cn.model.geometry import Box, Interval
+from cn.model.message import Message
+from cn.model.network import Space
 from cn.networks.node import Options, Scheme, star
+from cn.networks.partition_owner import Course, PartitionOwnerNode, on_course
+from cn.networks.partition_root import PartitionRoot
 from cn.networks.zones import ZoneMap, spreads, towards
 
 
@@ -19,7 +19,7 @@ def full_box(message: Message, box: int) -> Box:
     return (Interval(message.topic, message.topic), *message.region[box])
 
 
-class CanNode(KeeperNode[Zone]):
+class CanNode(PartitionOwnerNode[Zone]):
     """A broker with zones: spreads a message over them and their neighbours, and knows only the zones that touch them."""
 
     def spread(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
@@ -65,7 +65,7 @@ class CanNode(KeeperNode[Zone]):
         return frame.parts
 
 
-class CanRoot(KeeperRoot[ZoneMap]):
+class CanRoot(PartitionRoot[ZoneMap]):
     """Brokers keep zones of the spaces, and a message spreads over the zones that its region meets.
 
     Zones are split by load and replicated by traffic, from one epoch to the next. Option `routed`: a message enters at a

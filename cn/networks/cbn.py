@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cn.frames import Data, Leave, Left, Placed
+from cn.model.frames import Data, Leave, Placed, PlaceRemoved
 from cn.networks.cbn_summary import SummaryNode, SummaryRoot
 from cn.networks.node import Node, Options, Out, Root, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
@@ -27,7 +27,7 @@ class CbnNode(TreeNode):
     def widen(self, hop: str, frame: Placed) -> None:
         self.table.put(hop, frame.route[-1], frame.space, frame.id, frame.topic, frame.place)
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         self.table.take(frame.route[-1], frame.id)
 
     def forget(self, hop: str, frame: Leave) -> None:

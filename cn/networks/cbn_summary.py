@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from cn.frames import Data, Frame, Leave, Left, Mark, Placed, Summary
-from cn.geometry import Extent, Filters
-from cn.message import Message
+from cn.model.frames import Data, Frame, Leave, Placed, PlaceRemoved, PositionMark, Summary
+from cn.model.geometry import Extent, Filters
+from cn.model.message import Message
 from cn.networks.lub import Aggregate, as_filters, may_concern
 from cn.networks.node import Options, Out, TreeNode, TreeRoot
 
@@ -80,7 +80,7 @@ class SummaryNode(TreeNode):
         self.links.setdefault(hop, LinkSummary()).widen(frame.position, frame.space.id, filters)
         self._count(frame.space.id)
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         hosts = self._hops.get(frame.id, {})
         hosts.pop(frame.route[-1], None)
         if not hosts:
@@ -97,7 +97,7 @@ class SummaryNode(TreeNode):
             for space in {*link.spaces, *(one.space for one in link.recent)}:
                 self._count(space)
 
-    def host(self, frame: Placed | Left) -> None:
+    def host(self, frame: Placed | PlaceRemoved) -> None:
         space, filters = self._own.pop(frame.id, (0, ()))
         if filters:
             self._aggregates[space].remove(filters)
@@ -121,7 +121,7 @@ class SummaryNode(TreeNode):
     def _count(self, space: int) -> None:
         self._changed[space] = self._changed.get(space, 0) + 1
 
-    def marked(self, frame: Mark) -> Iterable[Out]:
+    def marked(self, frame: PositionMark) -> Iterable[Out]:
         """Tell the parent those summaries that have changed, or that many places have passed since."""
         if not self.parent:
             return

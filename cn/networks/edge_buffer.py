@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from cn.frames import Data, Direct, Left, Mark, Ordered, Placed
-from cn.networks.base import Deliver, Release
+from cn.model.frames import Data, Direct, Ordered, Placed, PlaceRemoved, PositionMark
+from cn.model.network import Deliver, Release
 from cn.networks.local import LocalNetwork
 
 
@@ -17,10 +17,10 @@ class EdgeBuffer:
     again: so a network has to bring each message to at least the brokers that host a matching place as of its
     position, and what is delivered is exact. A frame costs O(log W) with W frames waiting.
 
-    >>> from cn.frames import placed
-    >>> from cn.geometry import Interval
-    >>> from cn.message import Message
-    >>> from cn.networks.base import Space
+    >>> from cn.model.frames import placed
+    >>> from cn.model.geometry import Interval
+    >>> from cn.model.message import Message
+    >>> from cn.model.network import Space
     >>> edge = EdgeBuffer(lambda message, ids: print(message.seq, [*map(int, ids)]), lambda seq: print("up to", seq))
     >>> edge.take(Data(2, Message(1, 0, 5, "minimum", region=((Interval(0, 9),),))))
     >>> edge.take(placed(1, (), Space(5, 1, True), 7, b"", (3,)))
@@ -52,13 +52,13 @@ class EdgeBuffer:
         """A frame has come, in any order and perhaps again."""
         if frame.position <= self.position or frame.position in self._known:
             self.duplicates += 1
-        elif isinstance(frame, Mark):
+        elif isinstance(frame, PositionMark):
             self._apply_up_to(frame)
         else:
             self._known.add(frame.position)
             heappush(self._waiting, (frame.position, frame))
 
-    def _apply_up_to(self, mark: Mark) -> None:
+    def _apply_up_to(self, mark: PositionMark) -> None:
         while self._waiting and self._waiting[0][0] < mark.position:
             self.applying, frame = heappop(self._waiting)
             self._apply(frame)
@@ -72,7 +72,7 @@ class EdgeBuffer:
             self.network.inject(frame.message)
         elif isinstance(frame, Placed):
             self.network.register(frame.space, frame.id, frame.topic, frame.place)
-        elif isinstance(frame, Left):
+        elif isinstance(frame, PlaceRemoved):
             self.network.remove(frame.id)
         elif isinstance(frame, Direct) and self._direct is not None:
             self._direct(frame.body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cn.geometry import Extent, Interval
+from cn.model.geometry import Extent, Interval
 
 SEPARATOR, AFTER = "/", "0"  # the character after the separator
 

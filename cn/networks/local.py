@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from cn.match.box_index import BoxIndex
 from cn.match.point_index import PointIndex
-from cn.message import Message
-from cn.networks.base import Deliver, Place, Release, Space
+from cn.model.message import Message
+from cn.model.network import Deliver, Place, Release, Space
 
 
 class LocalNetwork:
@@ -20,7 +20,7 @@ class LocalNetwork:
     A message costs one search among the *hosted* places of its space, whatever the number of subscriptions.
     It loses when one process cannot hold all sockets: then brokers must share the matching.
 
-    >>> from cn.geometry import Interval
+    >>> from cn.model.geometry import Interval
     >>> deliver = lambda message, ids: print(message.seq, [*map(int, ids)])
     >>> network = LocalNetwork(deliver, lambda seq: print("up to", seq))
     >>> network.register(Space(1, 1, True), 7, b"", (42,))

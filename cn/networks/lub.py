@@ -8,9 +8,9 @@ from typing import Any
 
 from sortedcontainers import SortedList
 
-from cn.geometry import Code, Extent, Filter, Filters, Interval, Region
-from cn.message import Message
-from cn.networks.base import Place, Space
+from cn.model.geometry import Code, Extent, Filter, Filters, Interval, Region
+from cn.model.message import Message
+from cn.model.network import Place, Space
 
 TOPIC = -1  # the attribute under which the topic of a point stands
 VALUES = 16  # so many single values are kept as a set; beyond, as the interval around them

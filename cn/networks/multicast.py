@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from cn.frames import Data, Join, Leave, Left, Placed
+from cn.model.frames import Data, Join, Leave, Placed, PlaceRemoved
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
 
@@ -66,7 +66,7 @@ class MulticastRoot(MulticastNode, TreeRoot):
         host = frame.route[-1]
         self.table.put(host, host, frame.space, frame.id, frame.topic, frame.place)
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         self.table.take(frame.route[-1], frame.id)
 
     def forget(self, hop: str, frame: Leave) -> None:

@@ -11,9 +11,22 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from cn.frames import Data, Direct, Frame, FromServer, Join, Leave, Left, Mark, Missed, Placed, Route, placed
-from cn.message import Message
-from cn.networks.base import Place, Space
+from cn.model.frames import (
+    Data,
+    Direct,
+    Frame,
+    FromServer,
+    Join,
+    Leave,
+    Missed,
+    Placed,
+    PlaceRemoved,
+    PositionMark,
+    Route,
+    placed,
+)
+from cn.model.message import Message
+from cn.model.network import Place, Space
 from cn.networks.recent import Kept, Recent
 
 Out = tuple[str, Frame]  # to a neighbour; to the node's own name: for its own edge, in order
@@ -91,7 +104,7 @@ class TreeNode:
     def widen(self, hop: str, frame: Placed) -> None:
         """An id below a link stands at a place from now on. Its old place is given up in the same step."""
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         """An id below a link is gone."""
 
     def forget(self, hop: str, frame: Leave) -> None:
@@ -100,11 +113,11 @@ class TreeNode:
     def joined(self, hop: str, frame: Join) -> None:
         """There is a new broker at or below a link."""
 
-    def marked(self, frame: Mark) -> Iterable[Out]:
+    def marked(self, frame: PositionMark) -> Iterable[Out]:
         """Everything up to a position has come."""
         return ()
 
-    def host(self, frame: Placed | Left) -> None:
+    def host(self, frame: Placed | PlaceRemoved) -> None:
         """An id of this broker's own stands at a place, or is gone."""
 
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
@@ -122,20 +135,20 @@ class TreeNode:
             return ()
         if isinstance(frame, Data):
             return [(self.name, frame), *self.carry(frame)]
-        if isinstance(frame, Mark):
+        if isinstance(frame, PositionMark):
             return [*((name, frame) for name in (*self.children, self.name)), *self.marked(frame)]
         return self._route(frame)
 
     def tick(self, now: float) -> Iterable[Out]:
         return ()
 
-    def _route(self, frame: Placed | Left | Direct | Join | Leave | Missed) -> Iterable[Out]:
+    def _route(self, frame: Placed | PlaceRemoved | Direct | Join | Leave | Missed) -> Iterable[Out]:
         if not frame.route:
             return self._arrived(frame)
         hop, *rest = frame.route
         if isinstance(frame, Placed):
             self.widen(hop, frame)
-        elif isinstance(frame, Left):
+        elif isinstance(frame, PlaceRemoved):
             self.narrow(hop, frame)
         elif isinstance(frame, Leave):
             self.forget(hop, frame)
@@ -143,7 +156,7 @@ class TreeNode:
             self.joined(hop, frame)
         return [(hop, replace(frame, route=tuple(rest)))]
 
-    def _arrived(self, frame: Placed | Left | Direct | Join | Leave | Missed) -> Iterable[Out]:
+    def _arrived(self, frame: Placed | PlaceRemoved | Direct | Join | Leave | Missed) -> Iterable[Out]:
         if isinstance(frame, Join):
             self.children[frame.broker] = None
             self.joined(frame.broker, frame)
@@ -156,7 +169,7 @@ class TreeNode:
             if frame.lost:
                 self._former.add(frame.lost)
             return [(self.name, one) for one in frame.frames]
-        if isinstance(frame, Placed | Left):
+        if isinstance(frame, Placed | PlaceRemoved):
             self.host(frame)
         return [(self.name, frame)]
 
@@ -232,7 +245,7 @@ class TreeRoot(TreeNode):
 
     def left(self, host: str, id: int) -> Iterable[Out]:
         """A host has this id no longer."""
-        return self._ordered(host, Left(self._next(), self.route(host), id))
+        return self._ordered(host, PlaceRemoved(self._next(), self.route(host), id))
 
     def direct(self, host: str, body: bytes) -> Iterable[Out]:
         """Something for the edge of a host, in order with everything else."""
@@ -242,7 +255,7 @@ class TreeRoot(TreeNode):
         return self._ordered("", Data(self._next(), message))
 
     def mark(self, seq: int) -> Iterable[Out]:
-        return self.receive("", Mark(self._next(), seq))
+        return self.receive("", PositionMark(self._next(), seq))
 
     def _ordered(self, host: str, frame: Kept) -> Iterable[Out]:
         if self.recent is not None:

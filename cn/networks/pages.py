@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from cn.geometry import Box, Interval, Point
+from cn.model.geometry import Box, Interval, Point
 
 FAN_OUT = 10
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.message import Message
-from cn.networks.base import Place, Space
+from cn.model.message import Message
+from cn.model.network import Place, Space
 from cn.networks.local import LocalNetwork
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cn.frames import Branch, Data, Page, Pages, Parts
-from cn.geometry import Interval, Point
-from cn.message import Message
-from cn.networks.base import Space
-from cn.networks.keeper import Course, KeeperNode, on_course
-from cn.networks.keeper_root import KeeperRoot
+from cn.model.frames import Branch, Data, Page, Pages, Parts
+from cn.model.geometry import Interval, Point
+from cn.model.message import Message
+from cn.model.network import Space
 from cn.networks.node import Options, Scheme, star
 from cn.networks.pages import FAN_OUT, PageMap, meets
+from cn.networks.partition_owner import Course, PartitionOwnerNode, on_course
+from cn.networks.partition_root import PartitionRoot
 
 
 def concerns(message: Message, low: Point | None, high: Point | None) -> bool:
@@ -20,7 +20,7 @@ def concerns(message: Message, low: Point | None, high: Point | None) -> bool:
     return any(meets(low, high, (topic, *box)) for box in message.region)
 
 
-class RangeNode(KeeperNode[Page]):
+class RangeNode(PartitionOwnerNode[Page]):
     """A broker with pages: passes a message on to the pages below that it meets, and knows nothing of any others."""
 
     def spread(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
@@ -41,7 +41,7 @@ class RangeNode(KeeperNode[Page]):
         return frame.parts
 
 
-class RangeRoot(KeeperRoot[PageMap]):
+class RangeRoot(PartitionRoot[PageMap]):
     """Brokers keep pages of a B-tree over the first coordinate, and over the next where that is the same.
 
     The server keeps the top page. A message goes down to the pages that it meets, at most as many as it concerns on each of

@@ -6,11 +6,11 @@ from collections import deque
 from itertools import dropwhile
 from typing import NamedTuple
 
-from cn.frames import Data, Direct, Left, Placed
+from cn.model.frames import Data, Direct, Placed, PlaceRemoved
 
 MAX_BYTES = 64 << 20
 FRAME_BYTES = 100  # of a frame beside what it carries
-Kept = Data | Placed | Left | Direct
+Kept = Data | Placed | PlaceRemoved | Direct
 
 
 class _Entry(NamedTuple):

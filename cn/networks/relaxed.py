@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cn.geometry import Box, Interval, contains
-from cn.message import Message
+from cn.model.geometry import Box, Interval, contains
+from cn.model.message import Message
 from cn.networks.can import CanNode, CanRoot, full_box
-from cn.networks.keeper import Course
 from cn.networks.node import Options, Scheme, star
+from cn.networks.partition_owner import Course
 
 
 def quadrant(box: Box) -> Box:

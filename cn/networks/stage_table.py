@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.geometry import EVERYTHING, Filter, Interval
-from cn.message import Message
-from cn.networks.base import Place, Space
+from cn.model.geometry import EVERYTHING, Filter, Interval
+from cn.model.message import Message
+from cn.model.network import Place, Space
 from cn.networks.local import LocalNetwork
 from cn.networks.lub import covers
 

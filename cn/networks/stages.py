@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cn.frames import Data, Found, Frame, Lease, Leave, Left, Lost, Placed, Seek, Staged
-from cn.geometry import Interval
-from cn.message import Message
-from cn.networks.base import Place, Space
+from cn.model.frames import BrokerLost, Data, Found, Frame, Lease, Leave, Placed, PlaceRemoved, Seek, Staged
+from cn.model.geometry import Interval
+from cn.model.message import Message
+from cn.model.network import Place, Space
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.stage_table import StageTable, attributes_of, wildcard
 
@@ -79,7 +79,7 @@ class StageNode(TreeNode):
             hop, host, frame.space, frame.id, frame.topic, frame.place, len(frame.route) + 1, order
         )
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         self._gone(frame.id, frame.route[-1])
 
     def forget(self, hop: str, frame: Leave) -> None:
@@ -89,8 +89,8 @@ class StageNode(TreeNode):
         self.table.forget(frame.brokers)
         self._heard.pop(hop, None)
 
-    def host(self, frame: Placed | Left) -> None:
-        if isinstance(frame, Left):
+    def host(self, frame: Placed | PlaceRemoved) -> None:
+        if isinstance(frame, PlaceRemoved):
             self._hosted.discard(frame.id)
             self.own.take(self.name, frame.id)
             return
@@ -118,7 +118,7 @@ class StageNode(TreeNode):
         if isinstance(frame, Lease):
             self._heard[frame.broker] = -1.0  # until the next tick says what time it is
             return ()
-        if isinstance(frame, Lost | Found):
+        if isinstance(frame, BrokerLost | Found):
             return [(self.parent, frame)]
         return super().answer(sender, frame)
 
@@ -138,7 +138,7 @@ class StageNode(TreeNode):
             yield self.parent, Lease(self.name)
 
     def expired(self, broker: str) -> Iterable[Out]:
-        return [(self.parent, Lost(broker))]
+        return [(self.parent, BrokerLost(broker))]
 
     def _seek(self, frame: Seek) -> Iterable[Out]:
         """Walk down to the strongest filter that covers a place; to any child, if none does (the paper's figure 5).
@@ -197,7 +197,7 @@ class StageRoot(StageNode, TreeRoot):
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
         if isinstance(frame, Found):
             return self.found(frame)
-        if isinstance(frame, Lost):
+        if isinstance(frame, BrokerLost):
             return self.expired(frame.broker)
         return super().answer(sender, frame)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cn.frames import Data, Leave, Left, Placed
+from cn.model.frames import Data, Leave, Placed, PlaceRemoved
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, star
 from cn.networks.place_table import PlaceTable
 
@@ -26,7 +26,7 @@ class UnicastRoot(TreeRoot):
     def widen(self, hop: str, frame: Placed) -> None:
         self.table.put(hop, hop, frame.space, frame.id, frame.topic, frame.place)
 
-    def narrow(self, hop: str, frame: Left) -> None:
+    def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         self.table.take(hop, frame.id)
 
     def forget(self, hop: str, frame: Leave) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 
-from cn.geometry import Box, Code, Interval, Point
+from cn.model.geometry import Box, Code, Interval, Point
 
 CORNER: Code = None  # in the place of a code: below all others
 

@@ -1,0 +1,1 @@
+"""Links between processes over NATS JetStream."""

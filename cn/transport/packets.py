@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from cn.message import Sent
+from cn.model.message import Sent
 
 WINDOW = 64  # packets under way
 PACKET_BYTES = 256 << 10

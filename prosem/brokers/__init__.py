@@ -1,0 +1,1 @@
+"""Brokers: membership, dispatch to them, and what a broker is fed."""

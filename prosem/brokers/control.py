@@ -12,19 +12,19 @@ from typing import Any
 
 import msgspec
 
-from cn.frames import read_extreme, write_extreme
-from cn.geometry import Extent
-from cn.message import Sent
-from cn.networks.base import Space
-from prosem import commands as c
-from prosem import errors
-from prosem.errors import ProsemError
+from cn.model.frames import read_extreme, write_extreme
+from cn.model.geometry import Extent
+from cn.model.message import Sent
+from cn.model.network import Space
+from prosem.engine import commands as c
 from prosem.language import resolve
 from prosem.language.parse import parse
-from prosem.model import JsonObject, Statement, Table
 from prosem.store.catalog import table_from
 from prosem.types.base import Bound, Form, PackedForm
 from prosem.types.registry import recognise
+from prosem.values import errors
+from prosem.values.errors import ProsemError
+from prosem.values.model import JsonObject, Statement, Table
 
 
 # -- up ------------------------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Stated(Sent, frozen=True, tag="stated"):
 
 
 class Hosted(Sent, frozen=True, tag="hosted"):
-    """The answer to an Attach: see `prosem.commands.Hosted`."""
+    """The answer to an Attach: see `prosem.engine.commands.Hosted`."""
 
     token: int
     sid: int

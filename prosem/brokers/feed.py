@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from cn import frames as cn_frames
-from cn.frames import Frame
-from cn.networks.base import Place, Space
+from cn.model import frames as cn_frames
+from cn.model.frames import Frame
+from cn.model.network import Place, Space
 from cn.networks.edge_buffer import EdgeBuffer
 from cn.networks.local import LocalNetwork
 from cn.networks.node import Node, Out
-from prosem import commands as c
 from prosem.brokers import control
-from prosem.edge import Edge, Stream
-from prosem.errors import BusyError
-from prosem.metrics import Metrics
-from prosem.model import Statement
-from prosem.turn import Turn
+from prosem.delivery.edge import Edge, Stream
+from prosem.engine import commands as c
+from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import TimeSlice
 from prosem.types.base import Form
+from prosem.values.errors import BusyError
+from prosem.values.model import Statement
 
 log = logging.getLogger("prosem.broker")
 MAX_WAITING = 200_000
 Send = Callable[[str, Frame, bytes], None]
 
 
-class Feed:
+class BrokerFeed:
     """`Subscriber`s use `edge` and `submit` as they do in the server."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -94,7 +94,7 @@ class Feed:
     # -- frames --------------------------------------------------------------------------------------------------
     async def receive(self, sender: str, body: bytes) -> None:
         """A list of frames from a neighbour; between two of them others may have their turn."""
-        node, turn = self._node, Turn()
+        node, turn = self._node, TimeSlice()
         for frame in cn_frames.decode_many(body):
             if node is None or node is not self._node:
                 return  # another life has begun

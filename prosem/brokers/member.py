@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prosem.brokers import control
-from prosem.edge import Stream
+from prosem.delivery.edge import Stream
 
 CHANGES = 256  # of a replay that travel together
 

@@ -16,8 +16,8 @@ import time
 from functools import partial
 from typing import Any
 
-from cn import frames as cn_frames
-from cn.frames import Frame
+from cn.model import frames as cn_frames
+from cn.model.frames import Frame
 from cn.networks.node import Options, Root, Scheme
 from cn.transport.consumer import Consumer, Receive
 from cn.transport.nats import Link, NatsTransport
@@ -26,10 +26,10 @@ from prosem.brokers import control
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
 from prosem.brokers.report import Carried, report
-from prosem.errors import InputError, NotFoundError, RecoveringError
-from prosem.metrics import Metrics
-from prosem.supervise import end, supervise
-from prosem.turn import Turn
+from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import TimeSlice
+from prosem.runtime.supervise import end, supervise
+from prosem.values.errors import InputError, NotFoundError, RecoveringError
 
 log = logging.getLogger("prosem.brokers")
 SERVER, CONTROL = "server", "control"  # the server's node, and where brokers send requests
@@ -279,7 +279,7 @@ class Membership:
     async def _requested(self, sender: str, body: bytes) -> None:
         member = self._dispatcher.members.get(sender)
         if member is not None:
-            member.seen, turn = time.monotonic(), Turn()
+            member.seen, turn = time.monotonic(), TimeSlice()
             for request in control.read_requests(body):
                 self._dispatcher.take(member, request)
                 member.requests += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prosem.errors import ConflictError, InputError
+from prosem.values.errors import ConflictError, InputError
 
 PROTOCOL, OLDEST = 2, 2  # spoken here, and the oldest one that is still understood
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cn.frames import Data, Frame
+from cn.model.frames import Data, Frame
+from cn.networks.contents import PayloadNode
 from cn.networks.node import Node
-from cn.payload import PayloadNode
 from prosem.brokers.dispatcher import Dispatcher
 
 

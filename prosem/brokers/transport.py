@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from cn.transport.nats import CHECK_S, NatsTransport
-from prosem.metrics import Metrics
-from prosem.supervise import supervise
+from prosem.runtime.metrics import Metrics
+from prosem.runtime.supervise import supervise
 
 
 def watched_transport(

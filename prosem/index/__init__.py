@@ -1,0 +1,1 @@
+"""Index structures over codes; they know keys, not subscriptions."""

@@ -1,0 +1,1 @@
+"""SQL text to a query resolved against tables; row predicates of keys."""

@@ -16,10 +16,10 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from prosem.columns import INT64_MAX, ColumnType, number
-from prosem.errors import InputError, LanguageError, pointer
 from prosem.language.syntax import Arithmetic, Constant, Parameter, Term
 from prosem.language.terms import MAX_DIGITS
+from prosem.values.columns import INT64_MAX, ColumnType, number
+from prosem.values.errors import InputError, LanguageError, pointer
 
 Number = int | Fraction | float
 _MAX_BITS = 8_192  # of a numerator or denominator within arithmetic: twice the widest numeric
@@ -33,7 +33,7 @@ def evaluate(term: Term, params: Mapping[str, Any], type: ColumnType) -> Any:
 
     A lone constant or parameter is returned as it was given. Linear in the term's size.
 
-    >>> from prosem.columns import column_type
+    >>> from prosem.values.columns import column_type
     >>> half = Arithmetic("/", Parameter("a"), Constant(2))
     >>> [evaluate(half, {"a": -7}, column_type(name)) for name in ("integer", "double precision")]
     [-3, -3.5]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cn.geometry import EVERYTHING, Extent, Interval
-from prosem.columns import INT64_MAX, INT64_MIN, Code, ColumnType
-from prosem.errors import InputError, LanguageError, pointer
+from cn.model.geometry import EVERYTHING, Extent, Interval
 from prosem.language.evaluate import evaluate, parameter_names
 from prosem.language.syntax import Atom, Constant, Term
-from prosem.model import Column
+from prosem.values.columns import INT64_MAX, INT64_MIN, Code, ColumnType
+from prosem.values.errors import InputError, LanguageError, pointer
+from prosem.values.model import Column
 
 NOTHING = Extent(())
 
@@ -22,7 +22,7 @@ NOTHING = Extent(())
 def extent(atom: Atom, column: Column, params: Mapping[str, Any]) -> Extent:
     """What the column's code must be for the atom to be true; on NULL only IS NULL is.
 
-    >>> from prosem.columns import column_type
+    >>> from prosem.values.columns import column_type
     >>> from prosem.language.syntax import ColumnName
     >>> atom = Atom(ColumnName("x"), "<>", (Constant(5),))
     >>> [interval[:2] for interval in extent(atom, Column("x", column_type("integer")), {}).intervals]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from prosem.errors import LanguageError
 from prosem.language.positions import located
 from prosem.language.syntax import Query
-from prosem.model import Table
+from prosem.values.errors import LanguageError
+from prosem.values.model import Table
 
 _EXACT_NUMBERS = ("integer", "bigint", "numeric")
 

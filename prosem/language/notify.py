@@ -12,8 +12,8 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from prosem.errors import InputError, pointer
 from prosem.language.terms import MAX_DIGITS
+from prosem.values.errors import InputError, pointer
 
 _FORMS = ({"change"}, {"percent"}, {"factor"}, {"may", "must"})
 _SUPPORTED = '{"change": r}, {"percent": p}, {"factor": f} or {"may": r1, "must": r2}'

@@ -16,14 +16,14 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
-from prosem.columns import check_text
-from prosem.errors import LanguageError
 from prosem.language.condition import disjunction
 from prosem.language.positions import located
 from prosem.language.selection import selection
 from prosem.language.sources import sources
 from prosem.language.syntax import Query
 from prosem.language.tree import Node, refuse, settings, span
+from prosem.values.columns import check_text
+from prosem.values.errors import LanguageError
 
 MAX_LENGTH = 100_000
 MAX_NESTING = 30  # parentheses; the parser recurses about twenty frames for each

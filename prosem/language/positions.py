@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prosem.errors import LanguageError
+from prosem.values.errors import LanguageError
 
 WIDTH = 100  # characters of a line that are shown; a longer line is cut around the place
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cn.geometry import Extent, Interval
-from prosem.errors import InputError, LanguageError, pointer
+from cn.model.geometry import Extent, Interval
 from prosem.language.evaluate import evaluate
 from prosem.language.extents import extent
 from prosem.language.positions import located
 from prosem.language.syntax import Atom, ColumnName, Query
-from prosem.model import Column, Table
+from prosem.values.errors import InputError, LanguageError, pointer
+from prosem.values.model import Column, Table
 
 __all__ = [
     "check_parameters",

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from sqlglot import TokenType
 
-from prosem.errors import LanguageError
 from prosem.language.evaluate import parameter_names
 from prosem.language.parse import parse, tokens_of
 from prosem.language.syntax import Atom, Parameter, Query
+from prosem.values.errors import LanguageError
 
 
 def restrict(query: Query, atoms: Sequence[Atom]) -> Query:

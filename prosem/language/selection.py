@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from prosem.errors import LanguageError
 from prosem.language.syntax import Aggregate, Columns, Distinct, Selection, Star
 from prosem.language.tree import (
     Node,
@@ -16,6 +15,7 @@ from prosem.language.tree import (
     settings,
     unsupported,
 )
+from prosem.values.errors import LanguageError
 
 _AGGREGATES: dict[type[Node], str] = {
     exp.Min: "min",

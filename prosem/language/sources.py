@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from prosem.errors import LanguageError
 from prosem.language.tree import Node, fold, refuse, settings, unsupported
+from prosem.values.errors import LanguageError
 
 MAX_TABLES = 6
 _JOIN = "tables are joined as r JOIN s USING (column, …)"

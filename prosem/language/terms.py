@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from prosem.columns import column_type
 from prosem.language.syntax import Arithmetic, Constant, Parameter, Term
 from prosem.language.tree import Node, bare, excerpt, refuse, settings, unsupported
+from prosem.values.columns import column_type
 
 MAX_OPERATORS = 100  # one below another in a term; the depth of the recursion here and in `evaluate`
 MAX_DIGITS = 10_000

@@ -1,0 +1,1 @@
+"""PostgreSQL: schema, the writer's session, batches, recovery, replay reads, keys, webhooks."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import psycopg
 
-from prosem.errors import SetupError
 from prosem.store import schema
 from prosem.store.connecting import KEEPALIVE, SERVER_KEEPALIVE
 from prosem.store.packing import Packed, PackedDumper
 from prosem.store.partitions import Connection
+from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.session")
 LOCK_TIMEOUT_S = 30  # no statement of the session waits longer for a lock that another program holds

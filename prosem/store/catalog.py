@@ -14,9 +14,9 @@ from typing import Any
 
 from psycopg import sql
 
-from prosem.columns import ColumnType, column_type
-from prosem.model import Column, JsonObject, Key, Row, Table
 from prosem.store.packing import Packed, pack
+from prosem.values.columns import ColumnType, column_type
+from prosem.values.model import Column, JsonObject, Key, Row, Table
 
 MAX_NAME_BYTES = 63
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})

@@ -29,9 +29,9 @@ from typing import IO
 import psycopg
 from psycopg import sql
 
-from prosem.errors import SetupError
 from prosem.store import postmaster
 from prosem.store.installation import Account, account, installation
+from prosem.values.errors import SetupError
 
 USER = DATABASE = "prosem"
 SETTINGS = {

@@ -14,10 +14,10 @@ import threading
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from prosem.errors import ProsemError
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.partitions import Connection
 from prosem.store.session import Session, clock_s
+from prosem.values.errors import ProsemError
 
 log = logging.getLogger("prosem.session")
 EVERY_S = 1.0

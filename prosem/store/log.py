@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import psycopg
 
-from prosem.errors import CommitError, SetupError
 from prosem.store import catalog
 from prosem.store.flushing import flush_all
 from prosem.store.holders import lock_alone
@@ -22,6 +21,7 @@ from prosem.store.refusal import refusal
 from prosem.store.retention import IDEMPOTENCY_S
 from prosem.store.session import LEASE_S, Session, clock_s
 from prosem.store.writeset import Counters, WriteSet, commands
+from prosem.values.errors import CommitError, SetupError
 
 __all__ = ["IDEMPOTENCY_S", "PARTITION_SIZE", "Counters", "InjectedFault", "WriteSet", "Writer"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from cn.match.point_index import PointIndex
-from cn.message import Message
+from cn.model.message import Message
 
 
-class Standing(NamedTuple):
+class LookbackPoint(NamedTuple):
     """A point that stands still for `since < seq <= upto`. `key` names it here; messages may name its `sid`."""
 
     key: int
@@ -27,7 +27,7 @@ class Standing(NamedTuple):
 class Lookback:
     """`told`: for each key that a message found, the payload of the newest one that did.
 
-    >>> from cn.geometry import EVERYTHING
+    >>> from cn.model.geometry import EVERYTHING
     >>> everybody = ((EVERYTHING,),)
     >>> look = Lookback([Standing(1, 3, 9, b"", (5,), 1), Standing(2, 7, 9, b"", (6,), 2)])
     >>> for seq in (12, 6, 5):
@@ -36,9 +36,9 @@ class Lookback:
     ({1: b'6'}, True)
     """
 
-    def __init__(self, standings: Iterable[Standing]) -> None:
+    def __init__(self, standings: Iterable[LookbackPoint]) -> None:
         self._waiting = sorted(standings, key=lambda standing: standing.upto)
-        self._looking: dict[int, Standing] = {}
+        self._looking: dict[int, LookbackPoint] = {}
         self._keys: dict[int, list[int]] = {}
         self.after = min((standing.since for standing in self._waiting), default=0)
         self.upto = self._waiting[-1].upto if self._waiting else 0

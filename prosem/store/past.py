@@ -14,10 +14,10 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from prosem.columns import Value
-from prosem.model import Row, Table
 from prosem.store import catalog
 from prosem.store.partitions import HOLD_LOG
+from prosem.values.columns import Value
+from prosem.values.model import Row, Table
 
 CHUNK = 2000
 Span = tuple[Value, Value]  # least and greatest value, None without such an end

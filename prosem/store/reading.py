@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from prosem.model import Row, Table
 from prosem.store import catalog
+from prosem.values.model import Row, Table
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Chunk = tuple[Table, list[Row]]

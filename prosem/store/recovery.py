@@ -21,14 +21,14 @@ from psycopg.adapt import AdaptersMap
 from psycopg.types.json import set_json_loads
 from psycopg.types.string import ByteaBinaryLoader
 
-from prosem.errors import SetupError
-from prosem.model import DEFAULT_TENANT, Group, Mark, Statement, Table
 from prosem.store import catalog, schema
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.partitions import HOLD_LOG
 from prosem.store.reading import READERS, Chunk, block_ranges, read_ranges
 from prosem.store.told import told
 from prosem.store.writeset import Counters
+from prosem.values.errors import SetupError
+from prosem.values.model import DEFAULT_TENANT, Group, PlaceMark, Statement, Table
 
 # What no subscription refers to any more: after those that were not durable, and as older versions left it.
 _UNUSED = (
@@ -43,7 +43,7 @@ SUBSCRIPTIONS_A_CHUNK = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StoredState:
     """Where the order stands: the last seq, the seq after which all is kept, the next free numbers."""
 
     last_seq: int
@@ -130,7 +130,7 @@ class Loaded:
         ((last,),) = self._all("SELECT coalesce(max(part), 0) FROM prosem.history WHERE kind <> 'told'")
         return int(last)
 
-    def marks(self) -> dict[int, tuple[int, Mark]]:
+    def marks(self) -> dict[int, tuple[int, PlaceMark]]:
         """Where subscriptions of marked types stand, and what they have been told by now; the seq of their marks."""
         return {sid: (seq, mark) for sid, seq, _, mark in told(self._connection, self.state.retained_after)}
 
@@ -153,12 +153,12 @@ class Loaded:
     ) -> None:
         self.close()
 
-    def _state(self) -> State:
+    def _state(self) -> StoredState:
         ((last_seq, retained_after, *following),) = self._all(
             "SELECT last_seq, retained_after, next_table, next_group, next_statement, next_sid"
             " FROM prosem.engine_state"
         )
-        return State(last_seq, retained_after, Counters(*following))
+        return StoredState(last_seq, retained_after, Counters(*following))
 
     def _all(self, text: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(text, binary=True).fetchall()

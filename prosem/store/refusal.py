@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import psycopg
 
-from prosem.errors import CommitError, ProsemError, RefusedError, ResourceError
+from prosem.values.errors import CommitError, ProsemError, RefusedError, ResourceError
 
 _DATA = (
     "0A", "09", "21", "22", "23", "27", "2B", "2F", "38", "39", "42", "44", "54", "P0"

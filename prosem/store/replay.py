@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from prosem.access import WHOLE, Scope
-from prosem.errors import BusyError
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.past import Past
 from prosem.store.recovery import register_loaders
 from prosem.store.retention import IDEMPOTENCY_S
+from prosem.values.access import WHOLE, Scope
+from prosem.values.errors import BusyError
 
 CHUNK = 2000
 _RETAINED = "SELECT retained_after FROM prosem.engine_state"
@@ -99,7 +99,7 @@ class ListedSubscription(NamedTuple):
     created_seq: int
 
 
-class Replay:
+class ReplayStore:
     """The readers of one event loop. At most `size` queries run at a time; the others wait their turn."""
 
     def __init__(self, url: str, size: int = 2) -> None:

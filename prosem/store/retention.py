@@ -16,13 +16,13 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from prosem.errors import CommitError
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.packing import Packed, PackedDumper
 from prosem.store.partitions import PARENTS, Connection, child
 from prosem.store.session import SUPERSEDED, Session
 from prosem.store.told import LAST_PART, told
 from prosem.store.writeset import history
+from prosem.values.errors import CommitError
 
 log = logging.getLogger("prosem.retention")
 IDEMPOTENCY_S = 24 * 3600

@@ -6,9 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from prosem.errors import ProsemError
 from prosem.store.retention import Retention
 from prosem.store.session import Session
+from prosem.values.errors import ProsemError
 
 log = logging.getLogger("prosem.retention")
 AGAIN_S = 10.0  # after an attempt that failed, or left partitions that other sessions read

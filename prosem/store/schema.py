@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from prosem.errors import SetupError
+from prosem.values.errors import SetupError
 
 SCHEMA = "prosem"
 MIGRATIONS = Path(__file__).parents[2] / "migrations"

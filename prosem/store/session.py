@@ -18,11 +18,11 @@ from typing import Any
 
 import psycopg
 
-from prosem.errors import CommitError, SetupError, UnknownOutcomeError
 from prosem.store import schema
 from prosem.store.acquire import Seen, open_session, superseded_error, terminate_owner, try_lock
 from prosem.store.partitions import Connection
 from prosem.store.refusal import refusal
+from prosem.values.errors import CommitError, SetupError, UnknownOutcomeError
 
 log = logging.getLogger("prosem.session")
 SUPERSEDED = "PS001"  # SQLSTATE of prosem.hold_epoch

@@ -17,10 +17,10 @@ from psycopg import sql
 
 from optimizer.estimate import Entry
 from optimizer.plan import Estimate
-from prosem.model import JsonObject
+from prosem.runtime.supervise import end, supervise
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.recovery import register_loaders
-from prosem.supervise import end, supervise
+from prosem.values.model import JsonObject
 
 log = logging.getLogger("prosem.statistics")
 CHANNEL = "prosem_statistics"

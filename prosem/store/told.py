@@ -13,9 +13,9 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from cn.message import Message
-from prosem.model import Mark
-from prosem.store.lookback import Lookback, Standing
+from cn.model.message import Message
+from prosem.store.lookback import Lookback, LookbackPoint
+from prosem.values.model import PlaceMark
 
 LAST_PART = 2**62  # in the history: after everything else of its seq
 ANYTIME = 2**62
@@ -29,25 +29,25 @@ _MESSAGES = (
     "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'decision')"
     " AND seq > {after} AND seq <= {upto} ORDER BY seq DESC, part DESC"
 )
-_read_mark = msgspec.json.Decoder(Mark).decode
+_read_mark = msgspec.json.Decoder(PlaceMark).decode
 _read_message = msgspec.msgpack.Decoder(Message).decode
 
 
 def told(
     connection: psycopg.Connection[Any], retained_after: int, upto: int = ANYTIME
-) -> Iterator[tuple[int, int, bool, Mark]]:
+) -> Iterator[tuple[int, int, bool, PlaceMark]]:
     """For each subscription with a mark: its seq, whether something was told since, and the mark as of `upto`.
 
     One pass backwards over the messages of each space, which ends when everybody was found.
     """
-    spaces: dict[int, dict[int, tuple[int, Mark]]] = {}
+    spaces: dict[int, dict[int, tuple[int, PlaceMark]]] = {}
     with connection.cursor("prosem_marks") as cursor:
         cursor.execute(_filled(_MARKS, upto=upto), binary=True)
         for space, sid, seq, text in cursor:
             spaces.setdefault(space, {})[sid] = seq, _read_mark(text)
     for space, marks in spaces.items():
         look = Lookback(
-            Standing(sid, max(seq, retained_after), upto, mark.topic, mark.place, sid)
+            LookbackPoint(sid, max(seq, retained_after), upto, mark.topic, mark.place, sid)
             for sid, (seq, mark) in marks.items()
             if mark.place is not None and not mark.is_birth
         )
@@ -59,7 +59,7 @@ def told(
         for sid, (seq, mark) in marks.items():
             last = look.told.get(sid)
             if last is not None:
-                mark = Mark(mark.topic, mark.place, msgspec.Raw(last))
+                mark = PlaceMark(mark.topic, mark.place, msgspec.Raw(last))
             yield sid, seq, last is not None, mark
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from prosem.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table
 from prosem.store import catalog
 from prosem.store.flushing import PIECE_BYTES
 from prosem.store.packing import Packed, pack
+from prosem.values.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table
 
 
 @dataclass(slots=True)

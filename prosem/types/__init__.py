@@ -1,0 +1,1 @@
+"""Subscription types: one package per type, and the registry."""

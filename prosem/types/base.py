@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
-from cn.message import Message
-from cn.networks.base import Space as NetworkSpace
+from cn.model.message import Message
+from cn.model.network import Space as NetworkSpace
 from prosem.language.syntax import Query
-from prosem.model import Delta, JsonObject, Key, Mark, Row, Table
-from prosem.types.join_shape import JoinShape
+from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table
 
 Rows = Mapping[Key, Row]  # the content of one table
 LOGGED_ONLY = "decision"  # kind of a message that is stored for replays and recovery, and not sent
@@ -32,7 +31,7 @@ class Bound(NamedTuple):
     place: Any | None
 
 
-class Surroundings(NamedTuple):
+class SpaceContext(NamedTuple):
     """What a space needs of the server: the rows of its tables, where a subscription stands, and limits.
 
     `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `shares` are the tables' shares of the events,
@@ -47,7 +46,7 @@ class Surroundings(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A message before it has its number: see `cn.message.Message`."""
+    """A message before it has its number: see `cn.model.message.Message`."""
 
     kind: str
     topic: bytes = b""
@@ -93,7 +92,7 @@ class Form(Protocol):
     @property
     def tables(self) -> tuple[Table, ...]: ...
     def bind(self, params: Mapping[str, Any]) -> Bound: ...
-    def open_space(self, space_id: int, surroundings: Surroundings) -> Space:
+    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
         """The server's side of the space."""
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject: ...
@@ -160,7 +159,7 @@ class LoggedForm(Protocol, metaclass=ByMembers):
     """A form whose changes are found again from rows and the event log, since its messages cannot be undone."""
 
     @property
-    def shape(self) -> JoinShape: ...
+    def shape(self) -> Any: ...
     def told(self, added: Sequence[tuple[Row, ...]], removed: Sequence[tuple[Row, ...]]) -> bytes | None:
         """The change that tells of joined rows that came and that went."""
 
@@ -175,16 +174,16 @@ class MarkedSpace(Protocol, metaclass=ByMembers):
     looks_back: ClassVar[bool]
 
     def locate(self, sid: int) -> Bound: ...
-    def mark(self, sid: int) -> Mark: ...
+    def mark(self, sid: int) -> PlaceMark: ...
     def relabelled(self) -> list[int]:
         """Who was moved since this was last asked."""
 
-    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[Mark]) -> None:
+    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
         """Put subscriptions where they stood, with what they had been told; the space was empty."""
 
 
 @runtime_checkable
-class KeepingSpace(Protocol, metaclass=ByMembers):
+class ItemStateSpace(Protocol, metaclass=ByMembers):
     """A space with something to keep of each item: what changed is written with the batch that changed it."""
 
     def changed_items(self) -> dict[bytes, bytes | None]:

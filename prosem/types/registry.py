@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prosem.errors import InputError, LanguageError
 from prosem.language.syntax import Aggregate, Columns, Distinct, Query
-from prosem.model import JsonObject, Table
 from prosem.types.base import Form, SubscriptionType
-from prosem.types.distinct import DistinctType
-from prosem.types.extreme import ExtremeType
-from prosem.types.filter import FilterType
-from prosem.types.join import JoinType
-from prosem.types.sums import SumType
-from prosem.types.value import ValueType
+from prosem.types.distinct.form import DistinctType
+from prosem.types.extreme.form import ExtremeType
+from prosem.types.filter.form import FilterType
+from prosem.types.join.form import JoinType
+from prosem.types.sums.form import SumType
+from prosem.types.value.form import ValueType
+from prosem.values.errors import InputError, LanguageError
+from prosem.values.model import JsonObject, Table
 
 TYPES: tuple[SubscriptionType, ...] = (
     ExtremeType("MIN"),

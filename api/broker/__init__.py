@@ -1,0 +1,1 @@
+"""The broker process: its application, forwarding, membership."""

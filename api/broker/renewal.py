@@ -1,0 +1,51 @@
+"""A broker renews its lease in a thread of its own: a loop that has much to deliver is busy, not dead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from api.broker.forward import Forwarder
+
+RENEWALS = 5  # within one lease
+
+
+class Renewal:
+    """Tells the server again and again that the broker is alive, until it is closed.
+
+    `report` says what is told, `answered` is called with the status and the answer; both in the thread. The status is 0
+    when the server did not answer, and the answer then says why.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        lease_s: float,
+        report: Callable[[], dict[str, Any]],
+        answered: Callable[[int, dict[str, Any]], None],
+        forwarder: Forwarder,
+    ) -> None:
+        self._forwarder = forwarder
+        self._url, self._pause_s, self._report, self._answered = url, lease_s / RENEWALS, report, answered
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="prosem-lease", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Renew no more; does not wait for a request that is under way."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        key, tls = self._forwarder.own, self._forwarder.tls
+        with httpx.Client(trust_env=False, timeout=5.0, headers=key, verify=tls or True) as client:
+            while not self._closed.wait(self._pause_s):
+                try:
+                    response = client.put(self._url, json=self._report())
+                    status, answer = response.status_code, response.json()
+                except (httpx.HTTPError, ValueError) as error:
+                    status, answer = 0, {"detail": str(error) or type(error).__name__}
+                if not self._closed.is_set():
+                    self._answered(status, answer)

@@ -1,0 +1,468 @@
+"""The command line. Every option is also an environment variable PROSEM_…"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from api import VERSION
+from api.server.settings import BrokerSettings, Settings
+from prosem.values.errors import ProsemError
+
+app = typer.Typer(
+    name="prosem",
+    help="Live SQL subscriptions by the million: every subscriber is told exactly the changes of its own answer.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"prosem {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="show the version and exit", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Of the program itself."""
+
+
+def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one option for each setting, and the settings themselves as its first argument."""
+    first, *own = inspect.signature(run, eval_str=True).parameters.values()
+    kind_of_settings: Any = first.annotation
+
+    def command(**options: Any) -> Any:
+        chosen = {field.name: options.pop(field.name) for field in fields(kind_of_settings)}
+        return run(kind_of_settings(**chosen), **options)
+
+    parameters = []
+    for field in fields(kind_of_settings):
+        assert field.default is not MISSING
+        kind = {"str": str, "int": int, "bool": bool}[str(field.type)]
+        variable = "PROSEM_" + field.name.upper()
+        option = typer.Option(help=field.metadata["help"], envvar=variable, show_default=bool(field.default))
+        parameters.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[kind, option],
+            )
+        )
+    command.__signature__ = inspect.Signature([*(p.replace(kind=p.KEYWORD_ONLY) for p in own), *parameters])  # type: ignore[attr-defined]
+    command.__name__, command.__doc__ = run.__name__, run.__doc__
+    command.__annotations__ = {p.name: p.annotation for p in command.__signature__.parameters.values()}  # type: ignore[attr-defined]
+    return command
+
+
+@app.command("serve")
+@with_settings
+def serve_command(settings: Settings) -> None:
+    """Run the server (on an embedded PostgreSQL unless --database is given)."""
+    from api.commands.serve import serve
+
+    raise typer.Exit(serve(settings))
+
+
+@app.command("broker")
+@with_settings
+def broker_command(settings: BrokerSettings) -> None:
+    """Hold subscribers' sockets for a server that runs with --nats; a client needs only this address."""
+    from api.commands.serve import serve_broker
+
+    raise typer.Exit(serve_broker(settings))
+
+
+@app.command()
+def migrate(
+    database: Annotated[
+        str, typer.Option(help="postgresql://… of your own PostgreSQL", envvar="PROSEM_DATABASE")
+    ],
+) -> None:
+    """Bring the schema of your own PostgreSQL up to date (the embedded one does so by itself)."""
+    from prosem.store.schema import HEAD
+    from prosem.store.schema import migrate as run
+
+    before = run(database)
+    if before == HEAD:
+        typer.echo(f"the schema is up to date ({HEAD})")
+    else:
+        typer.echo(f"migrated from {before or 'an empty database'} to {HEAD}")
+
+
+@app.command()
+@with_settings
+def demo(
+    settings: Settings,
+    seconds: Annotated[float, typer.Option(help="end after so many seconds (0: at Ctrl-C)")] = 0.0,
+    rate: Annotated[float, typer.Option(help="events a second")] = 100.0,
+) -> None:
+    """A live stock market on a server of its own: subscriptions and their changes in the terminal."""
+    from api.commands.demo import demo as run
+
+    raise typer.Exit(run(settings, seconds or None, rate))
+
+
+@app.command()
+def health(
+    host: Annotated[str, typer.Option(help="address it listens on", envvar="PROSEM_HOST")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="port it listens on", envvar="PROSEM_PORT")] = 8080,
+    tls_certificate: Annotated[
+        str, typer.Option(help="its certificate, if it serves HTTPS", envvar="PROSEM_TLS_CERTIFICATE")
+    ] = "",
+) -> None:
+    """Whether the server or broker of this machine is ready, by the settings it has: for health checks."""
+    from api.commands.health import check
+
+    raise typer.Exit(check(host, port, bool(tls_certificate)))
+
+
+@app.command()
+@with_settings
+def doctor(settings: Settings) -> None:
+    """Tell what is wrong with this installation."""
+    from api.commands.doctor import doctor as run
+
+    raise typer.Exit(run(settings))
+
+
+Url = Annotated[str, typer.Option(help="address of the server", envvar="PROSEM_URL")]
+ApiKey = Annotated[str, typer.Option(help="key, if the server needs one", envvar="PROSEM_API_KEY")]
+
+
+@app.command()
+def subscribe(
+    sql: Annotated[
+        str, typer.Argument(help='the query, for example "SELECT MIN(per) FROM stocks WHERE risk < 50"')
+    ],
+    param: Annotated[
+        list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")
+    ] = [],  # noqa: B006
+    notify: Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')] = "",
+    limit: Annotated[int, typer.Option(help="end after so many changes (0: at Ctrl-C)")] = 0,
+    json_lines: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Print a query's answer, and then every change of it."""
+    from api.commands.terminal import subscribe as run
+
+    params = {}
+    for item in param:
+        name, separator, text = item.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{item!r} is not of the form name=value", param_hint="--param")
+        params[name] = _value(text)
+    try:
+        wanted = json.loads(notify) if notify else None
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint="--notify") from None
+    raise typer.Exit(run(url, api_key, sql, params, wanted, limit, json_lines))
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@app.command()
+def publish(
+    table: Annotated[str, typer.Argument(help="the table")],
+    source: Annotated[
+        str, typer.Argument(help="an NDJSON file with one event a line, or - for standard input")
+    ],
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Send events from a file, with progress."""
+    from api.commands.terminal import publish as run
+
+    raise typer.Exit(run(url, api_key, table, source))
+
+
+@app.command("attach")
+def attach_command(
+    source: Annotated[
+        str, typer.Argument(help="postgresql://… of the database to follow", envvar="PROSEM_SOURCE")
+    ],
+    tables: Annotated[
+        str, typer.Option(help="tables with commas; schema.table=name gives one another name on the server")
+    ] = "",
+    leave_out: Annotated[list[str], typer.Option(help="a column not to follow, as table.column")] = [],  # noqa: B006
+    slot: Annotated[str, typer.Option(help="name of the replication slot")] = "prosem",
+    publication: Annotated[
+        str, typer.Option(help="name of the publication (default: that of the slot)")
+    ] = "",
+    metrics_port: Annotated[int, typer.Option(help="serve metrics for Prometheus on this port (0: no)")] = 0,
+    report: Annotated[float, typer.Option(help="seconds between two lines about how it stands")] = 10.0,
+    again: Annotated[bool, typer.Option("--again", help="copy the tables anew")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="end when everything that was there at the start is applied")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="drop the slot and the publication of the source instead")
+    ] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Follow tables of an existing PostgreSQL: a copy first, then every transaction exactly once."""
+    from api.attach import command
+
+    options = command.Options(
+        source,
+        url,
+        tables,
+        slot,
+        publication or slot,
+        tuple(leave_out),
+        metrics_port,
+        report,
+        again,
+        once,
+        api_key,
+    )
+    raise typer.Exit(command.detach(options) if detach else command.attach(options))
+
+
+@app.command("poll")
+def poll_command(
+    source: Annotated[str, typer.Argument(help="http(s)://… of the feed, or a file")],
+    table: Annotated[str, typer.Option(help="the table that its items become rows of")],
+    form: Annotated[
+        str, typer.Option("--format", help="json, csv or rss (also Atom); default: by the name's ending")
+    ] = "",
+    every: Annotated[str, typer.Option(help="how often to look, as 30s, 5m or 1h")] = "30s",
+    path: Annotated[str, typer.Option(help="where a JSON feed has its items, as $.data.items")] = "$",
+    chosen: Annotated[
+        list[str],
+        typer.Option("--map", help="column=field, or a path like $.quote.last; default: the column's name"),
+    ] = [],  # noqa: B006
+    delimiter: Annotated[str, typer.Option(help="between the fields of a CSV feed")] = ",",
+    complete: Annotated[
+        bool, typer.Option("--complete", help="the feed is the whole: rows that have vanished are deleted")
+    ] = False,
+    state: Annotated[
+        str, typer.Option(help="file that remembers what was published (default: in the user's state folder)")
+    ] = "",
+    max_mb: Annotated[int, typer.Option(help="largest feed in MiB", min=1)] = 64,
+    once: Annotated[bool, typer.Option("--once", help="look once and end")] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Publish the items of a JSON, CSV, RSS or Atom feed as rows, and then what changes in it."""
+    from api.poll import command
+
+    options = command.Options(
+        source,
+        url,
+        table,
+        form,
+        every,
+        path,
+        tuple(chosen),
+        delimiter,
+        complete,
+        state,
+        max_mb,
+        once,
+        api_key,
+    )
+    raise typer.Exit(command.poll(options))
+
+
+stats = typer.Typer(
+    help="The optimizer's statistics: compute them, list the runs, go back to one.", no_args_is_help=True
+)
+app.add_typer(stats, name="stats")
+Database = Annotated[
+    str, typer.Option(help="postgresql://… (default: the PostgreSQL of --data-dir)", envvar="PROSEM_DATABASE")
+]
+DataDir = Annotated[str, typer.Option(help="folder of the embedded PostgreSQL", envvar="PROSEM_DATA_DIR")]
+
+
+@stats.command("refresh")
+def stats_refresh(
+    since: Annotated[
+        str, typer.Option(help="count only events from this moment on (ISO 8601, or a span like 7d or 12h)")
+    ] = "",
+    master: Annotated[str, typer.Option(help="Spark's master (default: all cores of this machine)")] = "",
+    archive: Annotated[
+        str, typer.Option(help="folder of the Parquet archive (default: archive in the data folder)")
+    ] = "",
+    training: Annotated[int, typer.Option(help="entries of the training set a group", min=1)] = 1_000,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Compute the statistics anew with Spark; a running server takes them over at once."""
+    from api.commands.database import address
+    from api.commands.statistics import refresh
+
+    folder = Settings(data_dir=data_dir).folder
+    raise typer.Exit(
+        refresh(address(database, folder), archive or str(folder / "archive"), since, master, training)
+    )
+
+
+@stats.command("list")
+def stats_list(database: Database = "", data_dir: DataDir = "") -> None:
+    """The runs of the job, and which one is active."""
+    from api.commands.database import address
+    from api.commands.statistics import show_runs
+
+    raise typer.Exit(show_runs(address(database, Settings(data_dir=data_dir).folder)))
+
+
+@stats.command("use")
+def stats_use(
+    run: Annotated[int, typer.Argument(help="the run's number, from prosem stats list")],
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Make another run the active one, such as the one before."""
+    from api.commands.database import address
+    from api.commands.statistics import use_run
+
+    raise typer.Exit(use_run(address(database, Settings(data_dir=data_dir).folder), run))
+
+
+keys = typer.Typer(
+    help="Keys, with which a server listens beyond this machine: make, list and revoke them.",
+    no_args_is_help=True,
+)
+app.add_typer(keys, name="keys")
+
+
+@keys.command("create")
+def keys_create(
+    name: Annotated[str, typer.Argument(help="what the key is for")],
+    role: Annotated[
+        list[str], typer.Option(help="admin, publisher, subscriber, metrics or broker; may be given again")
+    ],
+    tenant: Annotated[str, typer.Option(help="whose tables and subscriptions it reaches")] = "default",
+    rows: Annotated[
+        list[str], typer.Option(help="\"stocks: sector = 'tech'\": the rows of a table that it sees")
+    ] = [],  # noqa: B006
+    limit: Annotated[
+        list[str],
+        typer.Option(
+            help="name=number: subscriptions, events_per_second, sockets, frame_bytes, comparisons, webhooks"
+        ),
+    ] = [],  # noqa: B006
+    json_output: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Make a key and print it; it is stored nowhere and cannot be shown again."""
+    from api.commands.database import database_of
+    from api.commands.keys import create
+
+    with database_of(database, Settings(data_dir=data_dir).folder) as url:
+        raise typer.Exit(create(url, name, tenant, role, rows, limit, json_output))
+
+
+@keys.command("list")
+def keys_list(
+    json_output: Annotated[bool, typer.Option("--json", help="one JSON array")] = False,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """All keys, with what they may do; not the keys themselves."""
+    from api.commands.database import database_of
+    from api.commands.keys import show
+
+    with database_of(database, Settings(data_dir=data_dir).folder) as url:
+        raise typer.Exit(show(url, json_output))
+
+
+@keys.command("revoke")
+def keys_revoke(
+    key: Annotated[int, typer.Argument(help="the key's number, from prosem keys list")],
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """End a key; sockets that were opened with it are closed."""
+    from api.commands.database import database_of
+    from api.commands.keys import revoke
+
+    with database_of(database, Settings(data_dir=data_dir).folder) as url:
+        raise typer.Exit(revoke(url, key))
+
+
+@app.command()
+def explain(
+    table: Annotated[str, typer.Argument(help="the table")],
+    event: Annotated[str, typer.Argument(help="a JSON file with one event, or - for standard input")],
+    analyze: Annotated[bool, typer.Option(help="measure every plan in a dry run")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="the answer as one JSON object")] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Show what an event would cost under each plan, and which one would be taken. Nothing is applied."""
+    from api.commands.explain import explain as run
+
+    raise typer.Exit(run(url, api_key, table, event, analyze, json_output))
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="which one, or all; without a name they are listed")] = "",
+    quick: Annotated[bool, typer.Option(help="small sizes, under a minute")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
+    plot: Annotated[
+        str,
+        typer.Option(
+            help="also draw its curves: into this file (png, svg or pdf), or into a folder, one file each"
+        ),
+    ] = "",
+    network: Annotated[str, typer.Option(help="in a simulated network of brokers (parametric: cbn)")] = "",
+) -> None:
+    """Measure the parts of the server and the whole, beside the papers' figures and the naive way."""
+    from bench.registry import BENCHES
+
+    if name and name != "all" and name not in BENCHES:
+        raise typer.BadParameter(f"there is no bench {name!r}; there are {', '.join(BENCHES)}")
+    if not name:
+        for known, (_, text) in BENCHES.items():
+            typer.echo(f"{known:12} {text}")
+        return
+    if network and (name != "parametric" or network != "cbn"):
+        raise typer.BadParameter("only `prosem bench parametric --network cbn` measures in a network")
+    for known in BENCHES if name == "all" else [name]:
+        run = BENCHES[known][0]
+        if network:
+            from bench.parametric_network import run
+        report = run(quick)
+        report.show(json_output)  # first: a plot that fails takes no figures with it
+        if plot:
+            from bench.plots import draw
+
+            draw(report, Path(plot))
+
+
+def main() -> None:
+    """Run a command; an error of the installation is one sentence, not a traceback."""
+    try:
+        app()
+    except ProsemError as error:
+        typer.secho(error.detail, fg=typer.colors.RED, err=True)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""`prosem keys`: make, list and revoke keys in the database itself. A running server hears of it at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from api.server.key_requests import wanted_key
+from prosem.store.keys import create_key, load_keys, revoke_key
+from prosem.values.errors import InputError
+from prosem.values.model import DEFAULT_TENANT
+
+
+def create(
+    url: str,
+    name: str,
+    tenant: str,
+    roles: Sequence[str],
+    rows: Sequence[str],
+    limits: Sequence[str],
+    as_json: bool,
+) -> int:
+    """Print the new key, alone on standard output: `KEY=$(prosem keys create …)`."""
+    body: dict[str, Any] = {"name": name, "tenant": tenant, "roles": list(roles), "rows": {}, "limits": {}}
+    for item in rows:
+        table, separator, condition = item.partition(":")
+        if not separator:
+            raise InputError(f"--rows {item!r} is not of the form \"table: sector = 'tech'\"")
+        body["rows"][table.strip()] = condition.strip()
+    for item in limits:
+        limit, separator, number = item.partition("=")
+        if not separator or not number.strip().isdigit():
+            raise InputError(f"--limit {item!r} is not of the form name=number")
+        body["limits"][limit.strip()] = int(number)
+    key, stored = create_key(url, *wanted_key(body, DEFAULT_TENANT))
+    if as_json:
+        print(json.dumps({"secret": key, **stored.shown()}, default=str))
+        return 0
+    Console(stderr=True).print(
+        f"key {stored.caller.key} of the tenant {stored.caller.tenant}; it is shown this once:",
+        highlight=False,
+    )
+    print(key)
+    return 0
+
+
+def show(url: str, as_json: bool) -> int:
+    found = load_keys(url)
+    if as_json:
+        print(json.dumps([key.shown() for key in found], default=str))
+        return 0
+    table = Table("key", "name", "tenant", "roles", "rows", "limits", "created", "revoked")
+    for key in found:
+        shown = key.shown()
+        rows = "; ".join(
+            f"{name}: " + " AND ".join(_condition(column, values) for column, values in predicate.items())
+            for name, predicate in shown["rows"].items()
+        )
+        limits = ", ".join(f"{name}={number}" for name, number in shown["limits"].items())
+        table.add_row(
+            str(shown["key"]),
+            shown["name"],
+            shown["tenant"],
+            ", ".join(shown["roles"]),
+            rows,
+            limits,
+            f"{key.created:%Y-%m-%d %H:%M}",
+            f"{key.revoked:%Y-%m-%d %H:%M}" if key.revoked else "",
+        )
+    Console().print(table)
+    return 0
+
+
+def _condition(column: str, values: Sequence[object]) -> str:
+    written = ", ".join(repr(value) if isinstance(value, str) else str(value) for value in values)
+    return f"{column} = {written}" if len(values) == 1 else f"{column} IN ({written})"
+
+
+def revoke(url: str, number: int) -> int:
+    stored = revoke_key(url, number)
+    Console(stderr=True).print(f"key {number} ({stored.caller.name}) is revoked", highlight=False)
+    return 0

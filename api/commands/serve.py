@@ -1,0 +1,140 @@
+"""Run the application under uvicorn until a signal or a failure ends it."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from api.broker.app import make_broker_app
+from api.broker.process import Broker
+from api.http.app import make_app
+from api.http.connections import LimitedHttp, Limits
+from api.http.websocket_frames import FrameProtocol
+from api.server.composition import Server
+from api.server.logs import configure_logging
+from api.server.settings import BrokerSettings, Settings
+from prosem.values.errors import SetupError
+
+log = logging.getLogger("prosem")
+# A full collection walks every row and stream, which takes a tenth of a second and more, and finds next to nothing.
+COLLECT = (50_000, 20, 1_000)
+SWITCH_S = 0.001  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
+
+
+class Runner(uvicorn.Server):
+    """Ends by itself after a signal, instead of by the signal: Ctrl-C is no failure."""
+
+    is_signalled = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.is_signalled = True
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+
+
+def serve(settings: Settings) -> int:
+    """Exit code 0 after a signal, 1 when the server could not start.
+
+    A server that another has taken the database over from starts again from nothing: as a standby it waits, else it is
+    refused like any second server.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    while True:
+        made = Server(settings)
+        code, is_signalled = _run(made, make_app(made), settings)
+        if not made.is_superseded or is_signalled:
+            return 0 if is_signalled and made.is_superseded else code
+        log.warning("%s; starting again", made.failure)
+        del made
+        gc.unfreeze()
+        gc.collect()
+
+
+def serve_broker(settings: BrokerSettings) -> int:
+    """The same for a broker."""
+    configure_logging(settings.log_level, settings.log_format)
+    made = Broker(settings)
+    return _run(made, make_broker_app(made), settings)[0]
+
+
+def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSettings) -> tuple[int, bool]:
+    """The exit code, and whether a signal ended it."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*COLLECT)
+    check_address(settings.host, settings.port)
+    runner = Runner(config(app, settings))
+
+    def stop() -> None:
+        runner.should_exit = True
+
+    made.on_failure = stop
+    runner.run()
+    return (1 if made.failure else 0), runner.is_signalled
+
+
+def check_address(host: str, port: int) -> None:
+    """SetupError if nothing can listen there: said before anything is started."""
+    if not 0 <= port <= 65_535:
+        raise SetupError(f"a port is a number up to 65535, not {port}; give another --port")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            if os.name == "posix":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise SetupError(
+                f"port {port} of {host} is in use: stop the program that listens there, or give another --port"
+            ) from None
+        raise SetupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+
+
+def check_tls(certificate: str, key: str) -> None:
+    """SetupError if HTTPS is wanted and cannot be served."""
+    if bool(certificate) != bool(key):
+        raise SetupError("HTTPS needs both files: --tls-certificate and --tls-key")
+    if certificate:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: "")
+        except (OSError, ValueError) as error:
+            raise SetupError(f"--tls-certificate and --tls-key cannot be used: {error}") from None
+
+
+def config(app: FastAPI, settings: Settings | BrokerSettings) -> uvicorn.Config:
+    check_tls(settings.tls_certificate, settings.tls_key)
+    app.state.limits = Limits(
+        settings.max_header_kb << 10,
+        settings.header_timeout_s,
+        settings.body_timeout_s,
+        settings.write_timeout_s,
+    )
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        http=LimitedHttp,
+        ws=FrameProtocol,
+        ws_max_size=settings.max_body_mb << 20,
+        ws_per_message_deflate=False,
+        ws_ping_interval=settings.ping_s,
+        ws_ping_timeout=settings.ping_s,
+        timeout_graceful_shutdown=3,
+        ssl_certfile=settings.tls_certificate or None,
+        ssl_keyfile=settings.tls_key or None,
+    )

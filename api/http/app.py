@@ -1,0 +1,54 @@
+"""The ASGI application."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from api import VERSION
+from api.http import problems
+from api.http.access import AuthenticationMiddleware
+from api.http.routes import (
+    console,
+    events,
+    keys,
+    network,
+    operations,
+    optimizer,
+    preview,
+    streams,
+    subscriptions,
+    tables,
+    webhooks,
+)
+from api.server.composition import Server
+from api.server.lifespan import lifespan_of
+
+
+def make_app(made: Server) -> FastAPI:
+    """The routes over one server, which starts and stops with the application."""
+    app = FastAPI(
+        title="ProSem",
+        version=VERSION,
+        summary="Live SQL subscriptions by the million",
+        lifespan=lifespan_of(made),
+        docs_url=None,  # they load scripts from another host; /docs is a page of the console's
+        redoc_url=None,
+    )
+    app.state.server = made
+    problems.install(app)
+    app.add_middleware(AuthenticationMiddleware, keys=made.keys)
+    for router in (
+        console.make_router(),
+        operations.router,
+        network.router,
+        preview.router,
+        optimizer.router,
+        streams.router,
+        events.router,
+        subscriptions.router,
+        tables.router,
+        keys.router,
+        webhooks.router,
+    ):
+        app.include_router(router)
+    return app

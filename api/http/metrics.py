@@ -1,0 +1,164 @@
+"""The counters of the core for Prometheus. Nothing is counted here; each scrape reads what the core has counted."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from prosem.runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from api.http.connections import Limits
+    from api.server.composition import Server  # a broker, which has metrics too, needs no more of a server
+
+
+def exposition(made: Server, limits: Limits | None = None) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Reader(made, limits))
+    return generate_latest(registry)
+
+
+class _Reader:
+    def __init__(self, made: Server, limits: Limits | None) -> None:
+        self._made, self._limits = made, limits
+
+    def collect(self) -> Iterator[Metric]:
+        made, metrics = self._made, self._made.metrics
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        yield _gauge("prosem_ready", "1 while the server serves", int(made.is_ready))
+        yield _counter(
+            "prosem_process_cpu_seconds", "CPU time of the server process", usage.ru_utime + usage.ru_stime
+        )
+        yield _gauge(
+            "prosem_process_peak_memory_bytes", "most memory the process has used", usage.ru_maxrss * 1024
+        )
+        yield _counter(
+            "prosem_connections_refused",
+            "connections refused because the process has too many open files",
+            0 if self._limits is None else self._limits.refused,
+        )
+        yield _counter("prosem_events", "events committed or about to be", metrics.events)
+        yield _counter("prosem_commits", "transactions committed", metrics.commits)
+        yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
+        yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)
+        yield _counter("prosem_changes_replayed", "changes replayed from the outbox", metrics.replayed)
+        yield _counter(
+            "prosem_lagging", "times a subscriber was too slow and was caught up later", metrics.lagging
+        )
+        yield _counter(
+            "prosem_rearranged",
+            "times a join was decomposed another way, and its streams attached again",
+            metrics.rearranged,
+        )
+        messages = CounterMetricFamily(
+            "prosem_outbox_messages", "messages written to the outbox", labels=["plan"]
+        )
+        seconds = CounterMetricFamily(
+            "prosem_plan_cpu_seconds", "CPU time of events in groups", labels=["plan"]
+        )
+        runs = CounterMetricFamily("prosem_plan_runs", "events taken by groups", labels=["plan"])
+        for plan, count in list(metrics.messages.items()):
+            messages.add_metric([plan], count)
+        for plan, nanoseconds in list(metrics.plan_cpu_ns.items()):
+            seconds.add_metric([plan], nanoseconds / 1e9)
+            runs.add_metric([plan], metrics.plan_runs[plan])
+        yield _gauge("prosem_alive", "0 once a thread of the engine has died", int(made.is_alive))
+        yield from (messages, seconds, runs, task_restarts(metrics), faults(metrics))
+        if made.is_ready:
+            yield from self._sizes()
+
+    def _sizes(self) -> Iterator[Metric]:
+        state, engine = self._made.state, self._made.engine
+        yield _gauge("prosem_seq", "last committed seq", engine.committed_seq)
+        yield _gauge("prosem_backlog", "events that wait to be processed", engine.backlog)
+        yield _gauge("prosem_attached", "subscriptions with a stream", self._made.attached)
+        yield _counter(
+            "prosem_index_visits",
+            "index nodes visited",
+            sum(space.visits for space in list(state.spaces.values())),
+        )
+        subscriptions = GaugeMetricFamily("prosem_subscriptions", "subscriptions", labels=["type", "group"])
+        for group in list(state.groups.values()):
+            subscriptions.add_metric([group.type, group.name], state.group_sizes.get(group.id, 0))
+        rows = GaugeMetricFamily("prosem_rows", "rows", labels=["tenant", "table"])
+        for table in list(state.table_store):
+            rows.add_metric([table.tenant, table.name], len(state.rows[table.id]))
+        yield from (subscriptions, rows)
+        yield from self._webhooks(engine.committed_seq)
+        network = self._made.brokers()
+        yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))
+        yield from links(network["links"])
+        brokers = {one["name"]: one.get("contents") for one in network["brokers"]}
+        yield from contents({"server": network.get("contents"), **brokers})
+
+    def _webhooks(self, seq: int) -> Iterator[Metric]:
+        webhooks = self._made.webhooks
+        yield _gauge("prosem_webhooks", "webhooks that are served", webhooks.size)
+        yield _gauge("prosem_webhook_lag", "seqs that the slowest receiver is behind", webhooks.lag(seq))
+        yield _counter("prosem_webhook_frames", "frames that receivers have taken", webhooks.counts.frames)
+        counts = webhooks.counts
+        yield _counter("prosem_webhook_delivered", "deliveries that receivers have taken", counts.delivered)
+        yield _counter("prosem_webhook_failed", "attempts to deliver that failed", counts.failed)
+        yield _counter("prosem_webhook_dead", "deliveries that were given up", counts.dead)
+
+
+def task_restarts(metrics: Metrics) -> Metric:
+    restarts = CounterMetricFamily(
+        "prosem_task_restarts", "times a background task failed and was started again", labels=["task"]
+    )
+    for task, count in list(metrics.restarts.items()):
+        restarts.add_metric([task], count)
+    return restarts
+
+
+def faults(metrics: Metrics) -> Metric:
+    """What went wrong between the server and its brokers, each time mended by starting over."""
+    family = CounterMetricFamily(
+        "prosem_network_faults",
+        "faults between server and brokers: packet, consumer, stream, hang, root or broker",
+        labels=["fault"],
+    )
+    for fault, count in list(metrics.network_faults.items()):
+        family.add_metric([fault], count)
+    return family
+
+
+def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
+    """What each link of the network has carried since it stands."""
+    for name, help in (
+        ("messages", "messages carried by a link"),
+        ("frames", "frames carried by a link"),
+        ("bytes", "bytes of the frames carried by a link"),
+    ):
+        family = CounterMetricFamily(f"prosem_link_{name}", help, labels=["from", "to"])
+        for link in report:
+            family.add_metric([link["from"], link["to"]], link[name])
+        yield family
+
+
+def contents(reports: Mapping[str, Mapping[str, int] | None]) -> Iterator[Metric]:
+    """What each node of a network that remembers contents (CN*) says of them."""
+    known = {node: report for node, report in reports.items() if report}
+    for name, family, help in (
+        ("held", GaugeMetricFamily, "contents that a node remembers"),
+        ("bytes", GaugeMetricFamily, "bytes of the contents that a node remembers"),
+        ("hits", CounterMetricFamily, "contents that a reference stood for and the node had"),
+        ("misses", CounterMetricFamily, "contents that a reference stood for and the node had to fetch"),
+        ("spared", CounterMetricFamily, "contents that a node left out on a link"),
+    ):
+        made = family(f"prosem_contents_{name}", help, labels=["node"])
+        for node, report in known.items():
+            made.add_metric([node], report[name])
+        yield made
+
+
+def _counter(name: str, help: str, value: float) -> Metric:
+    return CounterMetricFamily(name, help, value=value)
+
+
+def _gauge(name: str, help: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help, value=value)

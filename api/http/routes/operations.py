@@ -1,0 +1,95 @@
+"""Health, status and metrics."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import PlainTextResponse
+
+from api import VERSION
+from api.http.access import caller_of
+from api.http.metrics import exposition
+from api.http.openapi import documented
+from api.http.responses import answer, server
+from prosem.values.access import Role
+from prosem.values.errors import RecoveringError
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get(
+    "/healthz", **documented("Whether the process is alive; 503 once a thread of the engine has died")
+)
+async def healthz(request: Request) -> Response:
+    made = server(request)
+    if not made.is_alive:
+        return PlainTextResponse(f"the engine has stopped, restart the server: {made.problem}\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/readyz", **documented("Whether the server serves; 503 while it recovers"))
+async def readyz(request: Request) -> Response:
+    made = server(request)
+    if not made.is_ready:
+        raise RecoveringError(made.problem)
+    return PlainTextResponse(f"ready, but {made.notice}\n" if made.notice else "ready\n")
+
+
+@router.get("/v1/status", **documented("What the server holds"))
+async def status(request: Request) -> Response:
+    made, caller = server(request), caller_of(request)
+    state, engine = made.state, made.engine
+    by_type: dict[str, int] = {}
+    groups = [group for group in list(state.groups.values()) if group.tenant == caller.tenant]
+    for group in groups:
+        by_type[group.type] = by_type.get(group.type, 0) + state.group_sizes.get(group.id, 0)
+    tables = list(state.tables(caller.tenant).items())
+    return answer(
+        {
+            "version": VERSION,
+            "ready": made.is_ready,
+            "problem": made.notice or None,
+            "seq": engine.committed_seq,
+            "timeline": state.timelines.current,
+            "tables": {name: None if caller.rows else len(state.rows[table.id]) for name, table in tables},
+            "subscriptions": {
+                "total": sum(by_type.values()),
+                "by_type": by_type,
+                "attached": made.attached if caller.is_operator else None,
+            },
+            "groups": sum(1 for group in groups if state.group_sizes.get(group.id, 0)),
+            "network": made.network,
+            "uptime_s": round(time.time() - made.started, 3),
+            "backlog": engine.backlog,
+            "restarts": made.metrics.restarts if caller.is_operator else None,
+        }
+    )
+
+
+@router.get("/v1/groups", **documented("The groups: subscriptions of one template"))
+async def groups(request: Request) -> Response:
+    state, caller = server(request).state, caller_of(request)
+    return answer(
+        {
+            "groups": [
+                {
+                    "group": group.name,
+                    "type": group.type,
+                    "template": group.label,
+                    "example": None if caller.rows else group.sample_sql,
+                    "subscriptions": state.group_sizes.get(group.id, 0),
+                }
+                for group in list(state.groups.values())
+                if group.tenant == caller.tenant
+            ]
+        }
+    )
+
+
+@router.get("/metrics", **documented("Prometheus metrics"))
+async def metrics(request: Request) -> Response:
+    if server(request).keys.is_loaded:  # before that there are only figures of the process
+        caller_of(request).check_service(Role.METRICS)
+    text = exposition(server(request), getattr(request.app.state, "limits", None))
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,1 @@
+"""The server's composition, settings, lifespan and keys."""

@@ -1,0 +1,115 @@
+"""The parts that a server with brokers has in addition: NATS, the dispatcher and the brokers' membership."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from api.server.settings import Settings
+from cn.networks.registry import SCHEMES
+from cn.transport.nats import NatsMissingError
+from prosem.brokers.dispatcher import Dispatcher
+from prosem.brokers.embedded_nats import EmbeddedNats
+from prosem.brokers.membership import SERVER, Membership
+from prosem.brokers.transport import watched_transport
+from prosem.delivery.edge import Edge
+from prosem.engine.pipeline import Submit
+from prosem.runtime.metrics import Metrics
+from prosem.runtime.supervise import end, supervise
+from prosem.values.errors import SetupError
+
+log = logging.getLogger("prosem.brokers")
+REVIVE_S = 0.3
+
+
+class Deployment:
+    """Made beside the loop by `prepare`, used on the loop. `dispatcher` is the engine's outlet."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        edge: Edge,
+        engine: str,
+        url: str,
+        nats: EmbeddedNats | None,
+        metrics: Metrics,
+    ) -> None:
+        self._nats = nats
+        self._reviving: asyncio.Task[None] | None = None
+        scheme, options = SCHEMES[settings.network], network_options(settings.network_options)
+        self._restarts = metrics.restarts
+        transport = watched_transport(url, metrics, lambda why: self.membership.lost(why), settings.lease_s)
+        self.dispatcher = Dispatcher(
+            edge,
+            scheme.root(SERVER, options),
+            lambda to, frame, data: self.membership.send(to, frame, data),
+            settings.queue,
+        )
+        self.membership = Membership(
+            self.dispatcher,
+            scheme,
+            options,
+            transport,
+            engine,
+            lease_s=settings.lease_s,
+            replicas=settings.nats_replicas,
+            metrics=metrics,
+        )
+
+    @classmethod
+    def prepare(cls, settings: Settings) -> EmbeddedNats | None:
+        """Start a NATS server of our own, if that is wanted. Blocks."""
+        if settings.network not in SCHEMES:
+            raise SetupError(
+                f"--network {settings.network!r} has no brokers; those that have are {', '.join(SCHEMES)}"
+            )
+        network_options(settings.network_options)
+        try:
+            import nats  # noqa: F401
+        except ImportError:
+            raise SetupError(str(NatsMissingError())) from None
+        if settings.nats != "embedded":
+            return None
+        made = EmbeddedNats(settings.folder / "nats")
+        made.start()
+        return made
+
+    def start(self, submit: Submit) -> None:
+        """From now on what follows a commit comes here."""
+        self.dispatcher.submit = submit
+        if self._nats is not None:
+            self._reviving = supervise("nats-revive", partial(self._revive, self._nats), self._restarts)
+
+    async def close(self) -> None:
+        await end(self._reviving)
+        await self.membership.close()
+        if self._nats is not None:
+            await asyncio.to_thread(self._nats.stop)
+
+    async def _revive(self, nats: EmbeddedNats) -> None:
+        """Our own NATS server is started again if it has ended."""
+        while True:
+            await asyncio.sleep(REVIVE_S)
+            if not nats.is_alive():
+                log.warning("the embedded NATS server has ended; starting it again")
+                try:
+                    await asyncio.to_thread(nats.start)
+                except SetupError as error:
+                    log.error("%s", error.detail)
+                    await asyncio.sleep(1.0)
+
+
+def network_options(text: str) -> dict[str, int]:
+    """The options of a network as they are given.
+
+    >>> network_options("fan_out=4, lub=1")
+    {'fan_out': 4, 'lub': 1}
+    """
+    options = {}
+    for item in filter(None, text.replace(" ", "").split(",")):
+        name, _, number = item.partition("=")
+        if not name.isidentifier() or not number.isdigit():
+            raise SetupError(f"--network-options takes name=number with commas, not {item!r}")
+        options[name] = int(number)
+    return options

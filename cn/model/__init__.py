@@ -1,0 +1,1 @@
+"""Geometry, messages, frames and the protocol of a network."""

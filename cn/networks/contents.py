@@ -1,0 +1,359 @@
+"""CN*: contents that brokers remember, and that pass a link once (thesis 5.5).
+
+Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
+it has it. Who lacks it asks the last broker on the way that had it (the thesis's `Source`), and if that has forgotten it
+meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has
+some, and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep
+their order, so what was sent to it once is known there.
+
+It loses where contents do not repeat: a digest more for each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from cn.model.frames import (
+    Carrier,
+    Content,
+    ContentsHeld,
+    Data,
+    Fetch,
+    Frame,
+    Join,
+    Leave,
+    Placed,
+    PlaceRemoved,
+    Staged,
+)
+from cn.model.message import Message
+from cn.model.network import Place, Space
+from cn.networks.contents_store import MOST_BYTES, Directory, Repository
+from cn.networks.node import Node, Options, Out, Root, Scheme
+from cn.networks.place_table import PlaceTable
+
+DIRECTORY = 20_000  # digests whose links are remembered
+PATIENCE_S = 1.0  # after which the server is asked, whoever was asked before
+Carrying = Data | Staged
+
+
+class Waiting:
+    """A frame that is to be sent when its contents are there, and not before those in front of it."""
+
+    __slots__ = ("frame", "missing")
+
+    def __init__(self, frame: Frame, missing: Iterable[bytes]) -> None:
+        self.frame, self.missing = frame, set(missing)
+
+
+class ContentRequest:
+    """A content that was asked for: from whom, since when, and what waits for it."""
+
+    __slots__ = ("asked", "since", "waiting")
+
+    def __init__(self, asked: str) -> None:
+        self.asked = asked
+        self.since: float | None = None  # until the next tick says what time it is
+        self.waiting: list[tuple[str, Waiting]] = []
+
+
+class PayloadNode:
+    """A broker that remembers contents, around one that carries messages.
+
+    The inner node sees every frame at once and in order, since no network looks at contents. Only what is sent on waits:
+    where a content is needed and not here, this frame and the later ones for that link (or for the own edge) wait for it.
+    The own edge needs contents of messages that concern somebody here, and no others. Options: `repository` and
+    `directory`, the numbers of entries; `contents_mb`, their size at the most; `plain`, brokers that do not remember.
+    """
+
+    def __init__(self, inner: Node, options: Options) -> None:
+        self.inner, self.name = inner, inner.name
+        most_bytes = options["contents_mb"] << 20 if "contents_mb" in options else MOST_BYTES
+        self.repository = self._make_repository(options["repository"], most_bytes)
+        self.directory = Directory(options.get("directory", DIRECTORY))
+        self.hits = self.misses = 0  # contents that a reference stood for: found here, or fetched
+        self.spared = 0  # contents left out on links
+        self._server: str = options.get("server", "server")
+        self._remembering: set[str] = set()  # neighbours that have ever said that they have something
+        self._told: set[str] = set()  # neighbours that were told so
+        self._queues: dict[str, deque[Waiting]] = {}  # what waits, by whom it is for
+        self._wanted: dict[bytes, ContentRequest] = {}
+        self._own = PlaceTable()  # whom the own edge hosts
+
+    def _make_repository(self, entries: int, most_bytes: int) -> Repository:
+        return Repository(entries, most_bytes)
+
+    # -- frames ------------------------------------------------------------------------------------------------
+    def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
+        if isinstance(frame, ContentsHeld):
+            self._remembering.add(sender)
+            for digest in frame.digests:
+                self.directory.put(sender, digest)
+            return ()
+        if isinstance(frame, Fetch):
+            return [(sender, Content(digest, self._find(sender, digest))) for digest in frame.digests]
+        if isinstance(frame, Content):
+            return self._arrived(frame)
+        outs: list[Out] = []
+        if isinstance(frame, Join | Leave):
+            self._start_anew((frame.broker,) if isinstance(frame, Join) else frame.brokers)
+        elif isinstance(frame, Carrier):
+            is_known = any(one in self.repository for one in frame.message.digests)
+            learnt = self._learn(frame.message)
+            if learnt and frame.source == sender and (is_known or sender not in self._told):
+                self._told.add(sender)
+                outs.append((sender, ContentsHeld(learnt)))
+        return [*outs, *self.send(self.inner.receive(sender, frame))]
+
+    def tick(self, now: float) -> Iterable[Out]:
+        """Ask the server for what nobody has answered."""
+        late = []
+        for digest, wanted in self._wanted.items():
+            if wanted.since is None:
+                wanted.since = now
+            elif now - wanted.since > PATIENCE_S:
+                wanted.since, wanted.asked = now, self._server
+                late.append(digest)
+        asked: list[Out] = [(self._server, Fetch(tuple(late)))] if late else []
+        return [*asked, *self.send(self.inner.tick(now))]
+
+    def send(self, outs: Iterable[Out]) -> list[Out]:
+        """What the inner node sends, with contents put in and left out."""
+        sent: list[Out] = []
+        for to, frame in outs:
+            if to == self.name:
+                self._host(frame)
+            ready, missing = self._ready(to, frame)
+            queue = self._queues.get(to)
+            if not missing and queue is None:
+                sent.append((to, ready))
+                continue
+            waiting = Waiting(ready, missing)
+            self._queues.setdefault(to, deque()).append(waiting)
+            if missing:
+                sent += self._ask(missing, to, waiting, _holder(frame))
+        return sent
+
+    def _host(self, frame: Frame) -> None:
+        if isinstance(frame, Placed):
+            self._own.put(self.name, self.name, frame.space, frame.id, frame.topic, frame.place)
+        elif isinstance(frame, PlaceRemoved):
+            self._own.take(self.name, frame.id)
+
+    # -- contents put in and left out --------------------------------------------------------------------------
+    def _ready(self, to: str, frame: Frame) -> tuple[Frame, Sequence[bytes]]:
+        """A frame as it is to be sent, and the digests of contents that must be fetched first."""
+        if not isinstance(frame, Carrier) or not frame.message.digests:
+            return frame, ()
+        message, is_own = frame.message, to == self.name
+        if is_own and not self._concerns(message):
+            return frame, ()
+        filled, missing, spared = [], [], []
+        for digest, content in zip(message.digests, message.contents, strict=True):
+            if not is_own and self.directory.knows(to, digest):
+                filled.append(b"")
+                spared.append(digest)
+                continue
+            found = content or self.repository.get(digest)
+            self.hits += is_own and not content and bool(found)
+            filled.append(found)
+            is_remembered = not is_own and to in self._remembering
+            if not found and not is_remembered:
+                missing.append(digest)
+            elif not found:
+                spared.append(digest)
+            elif is_remembered:  # it will have it before anything that is sent later
+                self.directory.put(to, digest)
+        self.spared += len(spared)
+        has_all = all(digest in self.repository for digest in spared)
+        return self._with(frame, tuple(filled), "" if has_all else _holder(frame)), missing
+
+    def _concerns(self, message: Message) -> bool:
+        """Whether somebody here is concerned; where frames come in another order than positions, that is unknown."""
+        return not getattr(self.inner, "in_order", True) or self._own.covers(message)
+
+    def _with(self, frame: Carrying, contents: tuple[bytes, ...], holder: str) -> Carrying:
+        message = replace(frame.message, contents=contents)
+        if isinstance(frame, Staged):
+            return replace(frame, head=message, source=self.name, holder=holder)
+        return replace(frame, message=message, source=self.name, holder=holder)
+
+    def _learn(self, message: Message) -> tuple[bytes, ...]:
+        """Keep the contents that came with a message; their digests."""
+        came = [(digest, one) for digest, one in zip(message.digests, message.contents, strict=True) if one]
+        for digest, content in came:
+            self.repository.put(digest, content)
+        return tuple([digest for digest, _ in came])
+
+    # -- contents that are not here ----------------------------------------------------------------------------
+    def _ask(self, missing: Sequence[bytes], to: str, waiting: Waiting, holder: str) -> list[Out]:
+        if holder == self.name:  # it went by here, came back, and is forgotten meanwhile
+            holder = self._server
+        new = []
+        for digest in missing:
+            wanted = self._wanted.get(digest)
+            if wanted is None:
+                wanted = self._wanted[digest] = ContentRequest(holder)
+                self.misses += 1
+                new.append(digest)
+            wanted.waiting.append((to, waiting))
+        return [(holder, Fetch(tuple(new)))] if new else []
+
+    def _find(self, asker: str, digest: bytes) -> bytes:
+        """A content for another broker; b"" if it is to ask the server."""
+        return self.repository.get(digest)
+
+    def _arrived(self, frame: Content) -> list[Out]:
+        wanted = self._wanted.get(frame.digest)
+        if wanted is None:
+            return []
+        if not frame.content:
+            if wanted.asked == self._server:
+                return []
+            wanted.asked, wanted.since = self._server, None
+            return [(self._server, Fetch((frame.digest,)))]
+        del self._wanted[frame.digest]
+        self.repository.put(frame.digest, frame.content)
+        for _, waiting in wanted.waiting:
+            waiting.frame = _filled(waiting.frame, frame)
+            waiting.missing.discard(frame.digest)
+        return [out for to in dict.fromkeys(to for to, _ in wanted.waiting) for out in self._flush(to)]
+
+    def _flush(self, to: str) -> Iterable[Out]:
+        queue = self._queues.get(to, deque())
+        while queue and not queue[0].missing:
+            yield to, queue.popleft().frame
+        if not queue:
+            self._queues.pop(to, None)
+
+    def _start_anew(self, brokers: Iterable[str]) -> None:
+        for broker in brokers:
+            self.directory.forget(broker)
+            self._remembering.discard(broker)
+            self._told.discard(broker)
+            self._queues.pop(broker, None)
+
+    # -- what is shown -----------------------------------------------------------------------------------------
+    def report(self) -> dict[str, int]:
+        """For GET /v1/network."""
+        return {
+            "held": len(self.repository),
+            "bytes": self.repository.bytes,
+            "hits": self.hits,
+            "misses": self.misses,
+            "spared": self.spared,
+        }
+
+    def check(self) -> None:
+        getattr(self.inner, "check", lambda: None)()
+        self.repository.check()
+        self._own.check()
+        assert len(self.directory) <= self.directory.size
+        assert all(queue and queue[0].missing for queue in self._queues.values())
+        waits = {digest for queue in self._queues.values() for one in queue for digest in one.missing}
+        assert waits <= self._wanted.keys()
+
+
+def _holder(frame: Frame) -> str:
+    """Who has what was left out of a frame."""
+    assert isinstance(frame, Carrier)
+    return frame.holder or frame.source
+
+
+def _filled(frame: Frame, content: Content) -> Frame:
+    assert isinstance(frame, Carrier)
+    message = frame.message
+    pairs = zip(message.digests, message.contents, strict=True)
+    contents = tuple([content.content if digest == content.digest else one for digest, one in pairs])
+    if isinstance(frame, Staged):
+        return replace(frame, head=replace(message, contents=contents))
+    return replace(frame, message=replace(message, contents=contents))
+
+
+class PayloadRoot(PayloadNode):
+    """The server's node: it remembers what it has injected last, by size alone.
+
+    What is asked for was mostly injected a moment ago. Who asks for what even the server has forgotten is told to the option
+    `forgotten`: such a broker has to start over, and what it missed is replayed.
+    """
+
+    def __init__(self, inner: Root, options: Options) -> None:
+        super().__init__(inner, options)
+        self.root = inner
+        self._forgotten: Callable[[str], None] = options.get("forgotten", _refuse)
+
+    def _make_repository(self, entries: int, most_bytes: int) -> Repository:
+        return Repository(None, most_bytes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.root, name)
+
+    @property
+    def position(self) -> int:
+        return self.root.position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        self.root.position = position
+
+    def join(self, broker: str, parent: str) -> Iterable[Out]:
+        self._start_anew((broker,))
+        return self.send(self.root.join(broker, parent))
+
+    def leave(self, broker: str) -> Iterable[Out]:
+        self._start_anew((broker,))
+        return self.send(self.root.leave(broker))
+
+    def lose(self, broker: str, positions: Mapping[str, int]) -> tuple[list[str], Iterable[Out]]:
+        kept, outs = self.root.lose(broker, positions)
+        self._start_anew((broker, *kept))
+        return kept, self.send(outs)
+
+    def trim(self, position: int) -> None:
+        self.root.trim(position)
+
+    def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]:
+        return self.send(self.root.place(host, space, id, topic, place))
+
+    def left(self, host: str, id: int) -> Iterable[Out]:
+        return self.send(self.root.left(host, id))
+
+    def direct(self, host: str, body: bytes) -> Iterable[Out]:
+        return self.send(self.root.direct(host, body))
+
+    def inject(self, message: Message) -> Iterable[Out]:
+        self._learn(message)
+        return self.send(self.root.inject(message))
+
+    def mark(self, seq: int) -> Iterable[Out]:
+        return self.send(self.root.mark(seq))
+
+    def _find(self, asker: str, digest: bytes) -> bytes:
+        content = self.repository.get(digest)
+        if not content:
+            self._forgotten(asker)
+        return content
+
+
+def _refuse(asker: str) -> None:
+    raise LookupError(f"{asker} asks for a content that the server has forgotten; give it more contents_mb")
+
+
+def remembering(scheme: Scheme) -> Scheme:
+    """The same network, whose brokers remember contents if the option `repository` says how many."""
+
+    def root(name: str, options: Options) -> Root:
+        made = scheme.root(name, options)
+        return PayloadRoot(made, options) if "repository" in options else made
+
+    def node(name: str, options: Options, since: int) -> Node:
+        made = scheme.node(name, options, since)
+        is_plain = "repository" not in options or name in options.get("plain", ())
+        return made if is_plain else PayloadNode(made, options)
+
+    root.__doc__ = scheme.root.__doc__
+    return scheme._replace(root=root, node=node)

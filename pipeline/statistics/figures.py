@@ -1,0 +1,97 @@
+"""What comes from the executors to the driver, and the rows of a run that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pipeline.statistics.catalog import Catalog
+from pipeline.statistics.joins import JoinStatistics, semijoins
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class Collected:
+    """What came from the executors to the driver."""
+
+    rows: int = 0
+    size_bytes: int = 0
+
+    def of(self, frame: DataFrame) -> Iterator[Any]:
+        """The rows of a frame, one partition at a time in memory."""
+        for row in frame.toLocalIterator():
+            self.rows += 1
+            self.size_bytes += sum(len(value) if isinstance(value, str) else 8 for value in row)
+            yield row
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All that was computed: one row a column, join and dimension; the training set is still on the executors."""
+
+    catalog: Catalog
+    columns: list[Any]
+    points: list[Any]
+    training: DataFrame
+    joins: list[JoinStatistics]
+
+    def parts(self, collected: Collected) -> dict[str, Iterator[tuple[Any, ...]]]:
+        """The rows of each table of the run."""
+        return {
+            "statistics_column": self._columns(),
+            "statistics_join": (
+                (
+                    edge.r.table,
+                    list(edge.r.columns),
+                    edge.s.table,
+                    list(edge.s.columns),
+                    *p,
+                    r.rows,
+                    s.rows,
+                    r.keys,
+                    s.keys,
+                    r.skew,
+                    s.skew,
+                )
+                for edge, p, r, s in self.joins
+            ),
+            "statistics_semijoin": (
+                (base.table, list(base.columns), other.table, list(other.columns), cost)
+                for base, other, cost in semijoins(self.joins)
+            ),
+            "statistics_point": (
+                (row.owner, row.item, row.events, row.distinct_values, row.histogram, row.rank_error)
+                for row in self.points
+            ),
+            "statistics_training": (
+                (
+                    row.group_id,
+                    row.plan,
+                    msgspec.json.decode(row.descriptor),
+                    row.server_time,
+                    row.response_time,
+                    row.server_stress,
+                    row.bandwidth,
+                    row.affected,
+                )
+                for row in collected.of(self.training)
+            ),
+        }
+
+    def _columns(self) -> Iterator[tuple[Any, ...]]:
+        for row in self.columns:
+            at = int(row.item)
+            column = self.catalog.tables[row.owner].columns[at]
+            rate = row.changes / row.events if row.events else 0.0
+            yield (
+                *(row.owner, at, column.name, column.type, row.events, row.nulls, row.distinct_values),
+                *(row.changes, rate, row.histogram, row.rank_error),
+            )
+
+    def release(self) -> None:
+        self.training.unpersist()

@@ -1,0 +1,153 @@
+"""Statistics of join edges: how often each side has events, how many rows share a key, and what a semijoin costs.
+
+Edges are those of the groups that join tables. Rows a key are counted in the tables as they are now: tables fit the
+memory of a server, which the log does not. The cost of a semijoin is the thesis's parametric model (5.4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from pipeline.statistics.histograms import Table
+from pipeline.statistics.points import _name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SIDE = "side int, key string"
+
+
+class Side(NamedTuple):
+    """A table and those of its columns that are joined."""
+
+    table: int
+    columns: tuple[str, ...]
+
+
+class Edge(NamedTuple):
+    """Two sides joined by equality; R is the one with the lower table id."""
+
+    r: Side
+    s: Side
+
+
+class Frequencies(NamedTuple):
+    """Of one side: its keys, the rows a key, and how uneven that is (1: all keys alike)."""
+
+    keys: int
+    rows: float
+    skew: float
+
+
+class JoinStatistics(NamedTuple):
+    edge: Edge
+    p: tuple[float, float]
+    r: Frequencies
+    s: Frequencies
+
+
+def edges(statements: Iterable[tuple[str, Sequence[Table]]]) -> list[Edge]:
+    """The edges of the join graph, from a statement of each group and the tables it names; each once, sorted."""
+    found: set[Edge] = set()
+    for sql, tables in statements:
+        if len(tables) > 1:
+            found |= set(_edges(sql, {table.name: table for table in tables}))
+    return sorted(found)
+
+
+def _edges(sql: str, tables: Mapping[str, Table]) -> Iterable[Edge]:
+    try:
+        query = parse_one(sql, read="postgres")
+    except SqlglotError:
+        return
+    source = query.args.get("from_") or query.args.get("from")
+    seen = [_table(source.this, tables)] if source is not None else []
+    for join in query.args.get("joins") or ():
+        joined = _table(join.this, tables)
+        using = [_identifier(one) for one in join.args.get("using") or ()]
+        if using and joined is not None:
+            for other in seen:
+                if other is not None and all(_has(other, name) for name in using):
+                    yield _edge(other, tuple(using), joined, tuple(using))
+                    break
+        on = join.args.get("on")
+        for equal in on.find_all(exp.EQ) if on is not None else ():
+            left, right = equal.this, equal.expression
+            if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+                one, other = tables.get(left.table), tables.get(right.table)
+                if one is not None and other is not None and one != other:
+                    yield _edge(one, (_name(left),), other, (_name(right),))
+        seen.append(joined)
+
+
+def _edge(one: Table, columns: tuple[str, ...], other: Table, others: tuple[str, ...]) -> Edge:
+    r, s = sorted([Side(one.id, columns), Side(other.id, others)])
+    return Edge(r, s)
+
+
+def _table(node: exp.Expr, tables: Mapping[str, Table]) -> Table | None:
+    return tables.get(_identifier(node.this)) if isinstance(node, exp.Table) else None
+
+
+def _identifier(node: exp.Expr) -> str:
+    text = str(node.this)
+    return text if node.args.get("quoted") else text.lower()
+
+
+def _has(table: Table, name: str) -> bool:
+    return any(column.name == name for column in table.columns)
+
+
+def side_query(number: int, relation: str, columns: Sequence[str], blocks: tuple[int, int]) -> str:
+    """The keys of one side in some blocks of a relation (names as PostgreSQL quotes them); rows with a NULL join nobody."""
+    key = f"{columns[0]}::text" if len(columns) == 1 else f"json_build_array({', '.join(columns)})::text"
+    present = " AND ".join(f"{column} IS NOT NULL" for column in columns)
+    first, last = blocks
+    return (
+        f"SELECT {number}::integer, {key} FROM ONLY {relation}"
+        f" WHERE ctid >= '({first},0)'::tid AND ctid < '({last},0)'::tid AND {present}"
+    )
+
+
+def frequencies(keys: DataFrame) -> DataFrame:
+    """Of each side the number of keys, the rows a key, and the skew: (Σn²/Σn) / (Σn/keys)."""
+    from pyspark.sql import functions as f
+
+    counted = keys.groupBy("side", "key").count()
+    together = counted.groupBy("side").agg(
+        f.count("*").alias("keys"),
+        f.sum("count").alias("rows"),
+        f.sum(f.pow("count", f.lit(2))).alias("squares"),
+    )
+    rows = f.col("rows") / f.col("keys")
+    return together.select(
+        "side", "keys", rows.alias("rows"), (f.col("squares") / f.col("rows") / rows).alias("skew")
+    )
+
+
+def semijoin_cost(
+    p_r: float, p_s: float, j_r: float, j_s: float, alpha: float = 1.0, beta: float = 1.0
+) -> float:
+    """c(R^S), the cost of keeping one `σR ⋉ σS` (thesis 5.4.3): an event on R covers a third of R's space and
+    jS/(jS+2) of S's; one on S sends a message to each of jR rows, which covers 2/((jS+2)(jS+3)) of S's.
+
+    >>> round(semijoin_cost(0.5, 0.5, 2.0, 1.0), 6)
+    0.111111
+    """
+    return (
+        alpha * p_r / 3 * j_s / (j_s + 2)
+        + beta * p_s * j_r / 3 * 2 / ((j_s + 2) * (j_s + 3))
+    )  # fmt: skip
+
+
+def semijoins(found: Iterable[JoinStatistics]) -> list[tuple[Side, Side, float]]:
+    """Base side, filtering side and cost, for both directions of each edge."""
+    made = []
+    for edge, (p_r, p_s), r, s in found:
+        made.append((edge.r, edge.s, semijoin_cost(p_r, p_s, r.rows, s.rows)))
+        made.append((edge.s, edge.r, semijoin_cost(p_s, p_r, s.rows, r.rows)))
+    return made

@@ -1,0 +1,1 @@
+"""Delivery: the edge, streams of subscribers, replay."""

@@ -1,0 +1,331 @@
+"""The edge: the streams of attached subscriptions, and the folding of messages into changes.
+
+Lives on the loop's thread. It hosts only subscriptions that somebody listens to; each hosted one has a place in the
+network. Messages of one `seq` are gathered and folded by the subscription's form into at most one change, which goes to
+every stream attached. A stream that starts in the past is fed by the replayer first, while what comes live is put aside.
+
+A sink that cannot take more is *lagging*: it is sent nothing further, and when it has caught its breath its streams are
+attached again where they stood, so that the outbox brings what was missed. Nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from cn.model.message import Message
+from cn.model.network import Network
+from prosem.engine import commands as c
+from prosem.runtime.metrics import Metrics
+from prosem.types.base import Bound
+from prosem.values.wire import encode
+
+log = logging.getLogger("prosem.edge")
+MAX_PUT_ASIDE = 10_000
+NOWHERE = Bound(b"", None)
+
+
+class Sink(Protocol):
+    """A socket or an event stream; `offer` is False when its queue is full (then nothing was taken)."""
+
+    def accept(self, stream: Stream, token: int) -> bool:
+        """A stream was asked for with this token; False when nobody waits for it any more."""
+
+    def attached(self, stream: Stream) -> None:
+        """The stream has reached the present."""
+
+    def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool: ...
+    def lag(self) -> None: ...
+    def renew(self, stream: Stream) -> None:
+        """Attach the stream again where it stands."""
+
+    @property
+    def is_lagging(self) -> bool: ...
+    def gone(self, stream: Stream) -> None: ...
+    def progress(self, seq: int) -> None: ...
+
+
+class Stream:
+    """One subscription on one sink. `seq`: everything up to it has been given to the sink (None: nothing yet)."""
+
+    __slots__ = ("_aside", "host", "id", "is_closed", "is_raw", "seq", "sink", "timeline")
+
+    def __init__(self, id: str, sink: Sink, host: Host, seq: int | None, timeline: str = "") -> None:
+        self.id, self.sink, self.host, self.seq = id, sink, host, seq
+        self.timeline = timeline  # that `seq` is of
+        self._aside: list[tuple[int, bytes]] | None = None
+        self.is_closed = False
+        self.is_raw = False  # it is told messages instead of changes; the sink says so when it accepts it
+
+    def replay(self) -> None:
+        """From now on what comes live waits until `catch_up`."""
+        self._aside = []
+
+    def live(self, seq: int, body: bytes) -> None:
+        if self._aside is None:
+            self.give("change", seq, body)
+        elif len(self._aside) < MAX_PUT_ASIDE:
+            self._aside.append((seq, body))
+        else:
+            self.sink.lag()  # what was put aside is lost, and fetched again from where the replay stands
+
+    def give(self, kind: str, seq: int, body: bytes) -> bool:
+        """Hand over in order; False when the sink lags or the stream is closed."""
+        if self.is_closed or self.sink.is_lagging:
+            return False
+        if not self.sink.offer(self, kind, seq, body):
+            self.sink.lag()
+            return False
+        self.seq = seq
+        return True
+
+    def rest(self, floor: int) -> None:
+        """Take nothing more; the sink had been given everything up to `floor`, and the stream stays there."""
+        if not self.is_closed:
+            self.is_closed = True
+            if self.seq is not None and self._aside is None:
+                self.seq = max(self.seq, floor)
+
+    def catch_up(self) -> None:
+        """The replay is complete: hand over what was put aside."""
+        if self.is_closed:
+            return  # it was attached again meanwhile, and another replay brings the rest
+        for seq, body in self._aside or ():
+            if not self.give("change", seq, body):
+                return  # it still stands in the past, and is attached again there
+        self._aside = None
+        self.sink.attached(self)
+
+
+class Host:
+    """A subscription that somebody listens to."""
+
+    __slots__ = ("bound", "durable", "form", "is_raw", "sid", "space", "state", "streams")
+
+    def __init__(self, frame: c.Hosted) -> None:
+        self.sid, self.form, self.space, self.durable = frame.sid, frame.form, frame.space, frame.durable
+        self.bound: Bound | None = frame.bound
+        self.state: Any = frame.state
+        self.streams: list[Stream] = []
+        self.is_raw = False  # some stream is, or was
+
+    def tell_raw(self, seq: int, messages: Sequence[Message], change: bytes | None) -> None:
+        """Each stream is told what it wants to hear: the messages, or the change they amount to."""
+        told = self.form.raw(messages, self.bound or NOWHERE, change)
+        for stream in self.streams:
+            if not stream.is_raw:
+                if change is not None:
+                    stream.live(seq, change)
+            elif told:
+                stream.give("raw", seq, encode(told))
+
+
+class Edge:
+    """Hosts what somebody listens to.
+
+    `replay(stream, frame)` starts the replay of a stream that begins in the past;
+    `orphan(sid)` is told of an ephemeral subscription that nobody listens to any more.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._hosts: dict[int, Host] = {}
+        self._sinks: set[Sink] = set()
+        self._folding: dict[int, list[Message]] = {}
+        self._folding_seq = 0
+        self.seq = 0
+        self.timeline = ""
+        self.network: Network
+        self.replay: Callable[[Stream, c.Hosted], None]
+        self.orphan: Callable[[int], None]
+
+    @property
+    def hosted(self) -> int:
+        return len(self._hosts)
+
+    @property
+    def sinks(self) -> int:
+        """Sockets and event streams that are open."""
+        return len(self._sinks)
+
+    def hosts(self, sid: int) -> bool:
+        """Whether somebody listens to the subscription here."""
+        return sid in self._hosts
+
+    # -- after a commit ------------------------------------------------------------------------------------------
+    def release(self, frames: list[c.Frame], seq: int) -> None:
+        for frame in frames:
+            self.survive(self.take, frame)
+        self.network.watermark(seq)
+
+    def survive(self, take: Callable[[Any], None], frame: c.Frame) -> bool:
+        """Whether a frame was taken. If not, a fault of ours: every stream starts again from where it stands."""
+        try:
+            take(frame)
+        except Exception:
+            log.exception("a frame failed in a way it should not: %r", type(frame).__name__)
+            self._all_lag()
+            return False
+        return True
+
+    def take(self, frame: c.Frame) -> None:
+        """One frame, in its order."""
+        if isinstance(frame, Message):
+            self.network.inject(frame)
+        else:
+            self._fold()
+            self._move(frame)
+
+    def recovered(self, seq: int, timeline: str = "") -> None:
+        """Frames may be missing, also such without a seq: every stream starts again from where it stands."""
+        self._fold()
+        if self.seq:
+            self._all_lag()
+        self.seq, self.timeline = seq, timeline
+        self.network.watermark(seq)
+
+    def start_over(self) -> None:
+        """Whatever fed this edge is lost: it hosts nothing, and every stream is attached again where it stands."""
+        self._folding = {}
+        self._all_lag()
+        self._hosts = {}
+
+    def _all_lag(self) -> None:
+        for host in self._hosts.values():
+            for stream in host.streams:
+                stream.sink.lag()
+
+    def _move(self, frame: c.Frame) -> None:
+        if isinstance(frame, c.Hosted):
+            self._host(frame)
+        elif isinstance(frame, c.Moved):
+            host = self._hosts.get(frame.sid)
+            if host is not None:
+                host.bound, host.state = frame.bound, frame.state
+                self._place(host)
+                for stream in list(host.streams):
+                    if stream.is_raw:  # what it holds is of another place: it begins anew
+                        stream.sink.renew(stream)
+        elif isinstance(frame, c.Rearranged):
+            self._renew(frame.space)
+        elif isinstance(frame, c.Gone):
+            host = self._hosts.pop(frame.sid, None)
+            if host is not None:
+                self.network.remove(host.sid)
+                for stream in host.streams:
+                    stream.is_closed = True
+                    stream.sink.gone(stream)
+
+    def _renew(self, space: int) -> None:
+        """What is held of a space's subscriptions is of no use any more: attach their streams where they stand."""
+        concerned = [host for host in self._hosts.values() if host.space.id == space]
+        for stream in [stream for host in concerned for stream in host.streams]:
+            stream.sink.renew(stream)
+
+    def _place(self, host: Host) -> None:
+        bound = host.bound or NOWHERE
+        self.network.register(host.space, host.sid, bound.topic, bound.place)
+
+    # -- streams -------------------------------------------------------------------------------------------------
+    def _host(self, frame: c.Hosted) -> None:
+        sink: Sink = frame.sink
+        host = self._hosts.get(frame.sid)
+        if host is None:
+            host = self._hosts[frame.sid] = Host(frame)
+        host.bound, host.state = (
+            frame.bound,
+            frame.state,
+        )  # nothing new, unless a frame was lost with a connection
+        self._place(host)
+        for other in [stream for stream in host.streams if stream.sink is sink]:
+            other.is_closed = True
+            host.streams.remove(other)
+        start = frame.seq if frame.after is not None else None
+        stream = Stream(frame.id, sink, host, start, frame.timeline)
+        if not sink.accept(stream, frame.token):
+            self._leave_if_empty(host)
+            return
+        host.streams.append(stream)
+        host.is_raw |= stream.is_raw
+        if frame.after is not None and frame.after < frame.seq:
+            stream.seq = frame.after
+            stream.replay()
+            self.replay(stream, frame)
+            return
+        if stream.is_raw:
+            opening = frame.form.opening(frame.snapshot, frame.state)
+            stream.give("raw", frame.seq, encode([opening]))
+        elif frame.after is None:
+            stream.give("snapshot", frame.seq, frame.snapshot)
+        sink.attached(stream)
+
+    def close(self, stream: Stream) -> None:
+        """The sink lets go of a stream."""
+        if stream.is_closed:
+            return
+        stream.is_closed = True
+        host = stream.host
+        if stream in host.streams:
+            host.streams.remove(stream)
+        self._leave_if_empty(host)
+
+    def _leave_if_empty(self, host: Host) -> None:
+        if not host.streams and self._hosts.get(host.sid) is host:
+            del self._hosts[host.sid]
+            self.network.remove(host.sid)
+            if not host.durable:
+                self.orphan(host.sid)
+
+    # -- deliveries of the network -------------------------------------------------------------------------------
+    def deliver(self, message: Message, sids: Sequence[int] | Any) -> None:
+        """The network brings a message to the subscriptions it concerns."""
+        if message.seq != self._folding_seq:
+            self._fold()
+            self._folding_seq = message.seq
+        folding = self._folding
+        for sid in sids if isinstance(sids, Sequence) else sids.tolist():
+            waiting = folding.get(sid)
+            if waiting is None:
+                folding[sid] = [message]
+            else:
+                waiting.append(message)
+
+    def _fold(self) -> None:
+        """Make one change of all messages of the present seq, for each subscription they concern."""
+        if not self._folding:
+            return
+        folding, self._folding, seq = self._folding, {}, self._folding_seq
+        for sid, messages in folding.items():
+            host = self._hosts.get(sid)
+            if host is None:
+                continue
+            try:
+                self._tell(host, seq, messages)
+            except Exception:  # a fault of ours: this subscription starts again, the others go on
+                log.exception("messages of seq %d could not be folded", seq)
+                for stream in host.streams:
+                    stream.sink.lag()
+
+    def _tell(self, host: Host, seq: int, messages: Sequence[Message]) -> None:
+        body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
+        if host.is_raw:
+            host.tell_raw(seq, messages, body)
+            self._metrics.changes += body is not None
+        elif body is not None:
+            self._metrics.changes += 1
+            for stream in host.streams:
+                stream.live(seq, body)
+
+    def watermark(self, seq: int) -> None:
+        """The network has brought everything up to `seq`."""
+        self._fold()
+        self.seq = seq
+        for sink in self._sinks:
+            sink.progress(seq)
+
+    def open(self, sink: Sink) -> None:
+        self._sinks.add(sink)
+
+    def leave(self, sink: Sink) -> None:
+        self._sinks.discard(sink)

@@ -1,0 +1,1 @@
+"""The engine: memory, commands, the pipeline that applies and commits them."""

@@ -1,0 +1,17 @@
+"""What one transaction will hold, and what happens after it."""
+
+from __future__ import annotations
+
+from prosem.engine.commands import Frame
+from prosem.runtime.trace import CommandTrace
+from prosem.store.log import WriteSet
+
+
+class Batch:
+    """Rows and messages to write, frames that follow the commit, and how much it is of each."""
+
+    def __init__(self) -> None:
+        self.writes = WriteSet()
+        self.frames: list[Frame] = []
+        self.weight = 0
+        self.journeys: list[CommandTrace] = []

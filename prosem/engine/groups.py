@@ -1,0 +1,237 @@
+"""Groups, the statements their subscriptions were made with, and their spaces.
+
+A statement and a group exist while a subscription uses them. A space is opened by its first subscription (the rows are
+indexed then) and closed when it has been empty for a while, or when more than a few others have been emptied since:
+repeated subscribing and deleting does not index the rows each time, and unused indexes do not accumulate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2s
+from typing import NamedTuple
+
+from prosem.engine.tables import Tables
+from prosem.language import resolve
+from prosem.language.parse import parse
+from prosem.language.syntax import Query
+from prosem.types.base import Bound, Form, ItemStateSpace, Space, SpaceContext
+from prosem.types.registry import recognise
+from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table
+from prosem.values.wire import encode
+
+IDLE_SEQS = 100_000  # an empty space is closed after so many events
+IDLE_SPACES = 16  # or when so many others have been emptied since
+SHORT_BYTES, LONG_BYTES = (
+    5,
+    32,
+)  # of the digest in a group's name; the long one where another group has the short one
+
+
+class Left(NamedTuple):
+    """What went with a subscription, as its last one: the statement, the group."""
+
+    statement: bool
+    group: bool
+
+
+class Groups:
+    """`locate` tells where a subscription stands; `max_boxes` limits the regions of one event; `plan` as set."""
+
+    def __init__(
+        self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int, plan: str = "auto"
+    ) -> None:
+        self._tables, self._locate, self._max_boxes, self._plan = tables, locate, max_boxes, plan
+        self.event_shares: Mapping[int, float] = {}  # of tables, by the statistics in force
+        self.by_id: dict[int, Group] = {}
+        self.sizes: dict[int, int] = {}
+        self.statements: dict[int, Statement] = {}
+        self.spaces: dict[int, Space] = {}
+        self.keeping: dict[int, ItemStateSpace] = {}  # those of them that keep something of items
+        self.next_group = self.next_statement = 1
+        self._of_label: dict[str, Group] = {}
+        self._of_name: dict[str, Group] = {}
+        self._statement_of_text: dict[tuple[str, str, bytes], Statement] = {}
+        self._uses: dict[int, int] = {}
+        self._forms: dict[int, Form] = {}
+        self._space_of_label: dict[str, int] = {}
+        self._label_of_space: dict[int, str] = {}
+        self._spaces_of_table: dict[int, list[int]] = {}
+        self._first_of: dict[int, int] = {}
+        self._members: dict[int, int] = {}  # of each open space
+        self._empty_since: dict[int, int] = {}
+        self.on_close: Callable[[int], None] = lambda space: None
+
+    # -- statements ----------------------------------------------------------------------------------------------
+    def recognise(self, query: Query, notify: JsonObject | None, tenant: str = DEFAULT_TENANT) -> Form:
+        return recognise(query, resolve.tables(query, self._tables.of(tenant)), notify)
+
+    def statement(self, sql: str, notify: JsonObject | None, form: Form) -> tuple[Statement, bool]:
+        """The statement of this text, and whether it is new."""
+        tenant = form.tables[0].tenant
+        known = self._statement_of_text.get((tenant, sql, encode(notify)))
+        statement = known or Statement(self.next_statement, sql, notify, tenant)
+        if known is None:
+            self.next_statement += 1
+            self.add_statement(statement)
+        self._forms[statement.id] = form
+        return statement, known is None
+
+    def add_statement(self, statement: Statement) -> None:
+        self.statements[statement.id] = statement
+        self._statement_of_text[statement.tenant, statement.sql, encode(statement.notify)] = statement
+        self._uses.setdefault(statement.id, 0)
+
+    def form(self, statement_id: int) -> Form:
+        """The form of a statement; parsed again after a start, once."""
+        form = self._forms.get(statement_id)
+        if form is None:
+            statement = self.statements[statement_id]
+            query = parse(statement.sql)
+            form = self._forms[statement_id] = self.recognise(query, statement.notify, statement.tenant)
+        return form
+
+    # -- groups --------------------------------------------------------------------------------------------------
+    def of(self, form: Form) -> Group | None:
+        """The group of a form, None if it has no subscription."""
+        return self._of_label.get(form.label)
+
+    def name(self, form: Form) -> str:
+        """The public name of a form's group, whether that exists or not; two groups never have the same."""
+        known = self.of(form)
+        if known is not None:
+            return known.name
+        short = f"{form.type}-{_digest(form.label, SHORT_BYTES)}"
+        return short if short not in self._of_name else f"{form.type}-{_digest(form.label, LONG_BYTES)}"
+
+    def group(self, form: Form, sql: str, notify: JsonObject | None) -> tuple[Group, bool]:
+        """The group of a form, and whether it is new.
+
+        A new space takes the number of its first group: numbers of groups are never given twice, so that the outbox of a
+        space that is gone is not taken for that of another.
+        """
+        known = self.of(form)
+        if known is not None:
+            return known, False
+        space = self._space_of_label.get(form.space_label, self.next_group)
+        names = tuple(table.name for table in form.tables)
+        tenant = form.tables[0].tenant
+        group = Group(
+            self.next_group, self.name(form), form.type, form.label, space, names, sql, notify, tenant
+        )
+        self.next_group += 1
+        self.add_group(group, form)
+        return group, True
+
+    def add_group(self, group: Group, form: Form) -> None:
+        self.by_id[group.id] = self._of_label[group.label] = self._of_name[group.name] = group
+        self.sizes.setdefault(group.id, 0)
+        self._space_of_label[form.space_label] = group.space
+        self._label_of_space[group.space] = form.space_label
+        if self._first_of.get(group.space) not in self.by_id:
+            self._first_of.pop(group.space, None)
+
+    def join(self, group: int, statement: int, count: int) -> None:
+        """So many subscriptions came."""
+        self.sizes[group] += count
+        self._uses[statement] += count
+        space = self.by_id[group].space
+        self._members[space] = self._members.get(space, 0) + count
+        self._empty_since.pop(space, None)
+
+    def leave(self, group: int, statement: int, seq: int) -> Left:
+        """A subscription went; whether its statement and its group went with it."""
+        self.sizes[group] -= 1
+        space = self.by_id[group].space
+        self._members[space] -= 1
+        if not self._members[space]:
+            self._empty_since[space] = seq
+        self._uses[statement] -= 1
+        left = Left(not self._uses[statement], not self.sizes[group])
+        if left.statement:
+            gone = self.statements.pop(statement)
+            del self._statement_of_text[gone.tenant, gone.sql, encode(gone.notify)], self._uses[statement]
+            self._forms.pop(statement, None)
+        if left.group:
+            self._remove(self.by_id[group])
+        return left
+
+    def _remove(self, group: Group) -> None:
+        """A group without subscriptions; its space may stay for a while, under the number that it is measured by."""
+        first = self.first_of(group.space)
+        del self.by_id[group.id], self._of_label[group.label], self._of_name[group.name], self.sizes[group.id]
+        if first == group.id and self._members[group.space]:
+            del self._first_of[group.space]
+
+    def users(self, table: Table) -> int:
+        """Subscriptions that see the table's rows."""
+        names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
+        return sum(self.sizes[group.id] for group in self._of(table.tenant) if names & {*group.tables})
+
+    def _of(self, tenant: str) -> list[Group]:
+        return [group for group in self.by_id.values() if group.tenant == tenant]
+
+    def forget(self, table: Table) -> None:
+        """A table without users goes: so does every index that holds its rows."""
+        for one in (table, *table.ancestors):
+            for space in list(self._spaces_of_table.get(one.id, ())):
+                self._close(space)
+        self._spaces_of_table.pop(table.id, None)
+
+    # -- spaces --------------------------------------------------------------------------------------------------
+    def space(self, form: Form, group: Group) -> Space:
+        """The group's space, opened if need be: O(rows)."""
+        space = self.spaces.get(group.space)
+        if space is None:
+            rows = tuple(self._tables.visible[table.id] for table in form.tables)
+            known = self.event_shares
+            shares = tuple(known[one.id] for one in form.tables if one.id in known)
+            if len(shares) < len(form.tables):
+                shares = ()
+            surroundings = SpaceContext(rows, self._locate, self._max_boxes, self._plan, shares)
+            space = self.spaces[group.space] = form.open_space(group.space, surroundings)
+            if isinstance(space, ItemStateSpace):
+                self.keeping[group.space] = space
+            for table in form.tables:
+                self._spaces_of_table.setdefault(table.id, []).append(group.space)
+        return space
+
+    def spaces_of(self, table: Table) -> list[Space]:
+        """The open spaces that the table's events concern."""
+        return [self.spaces[at] for at in self._spaces_of_table.get(table.id, ())]
+
+    def groups_in(self, space: int) -> list[Group]:
+        """The groups of a space that have subscriptions."""
+        return [group for group in self.by_id.values() if group.space == space and self.sizes[group.id]]
+
+    def first_of(self, space: int) -> int:
+        """The number of the oldest group of a space: what measurements are kept under; O(1) after the first time."""
+        found = self._first_of.get(space)
+        if found is None:
+            found = self._first_of[space] = min(g.id for g in self.by_id.values() if g.space == space)
+        return found
+
+    def tidy(self, seq: int) -> None:
+        """Close the spaces that have been empty for long, and all but the last few of the others that are empty."""
+        too_many = len(self._empty_since) - IDLE_SPACES
+        for number, (space, since) in enumerate(
+            list(self._empty_since.items())
+        ):  # the one emptied first is first
+            if number < too_many or seq - since > IDLE_SEQS:
+                self._close(space)
+
+    def _close(self, space: int) -> None:
+        """Nothing refers to an empty space any more."""
+        for known in (self.keeping, self._empty_since, self._members, self._first_of):
+            known.pop(space, None)
+        label = self._label_of_space.pop(space, None)
+        if label is not None:
+            del self._space_of_label[label]
+        if self.spaces.pop(space, None) is not None:
+            for others in self._spaces_of_table.values():
+                others[:] = [at for at in others if at != space]
+        self.on_close(space)
+
+
+def _digest(label: str, size: int) -> str:
+    return blake2s(label.encode(), digest_size=size).hexdigest()

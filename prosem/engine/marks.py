@@ -1,0 +1,119 @@
+"""The history of points, and the marks of those whose places a space gives.
+
+A mark says where a subscription stands and what it was told by then; what it was told since stands in the outbox. So
+nothing is written when a million subscriptions are told. The oldest marks are written anew, some with each batch:
+nobody must look back further than `seqs`, or four seqs for each mark.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import cast
+
+from prosem.engine.batch import Batch
+from prosem.engine.commands import Moved
+from prosem.engine.subscriptions import SubscriptionRegistry
+from prosem.types.base import Bound, Form, MarkedSpace, Space
+from prosem.values.model import PlaceMark
+from prosem.values.wire import encode
+
+MARK_SEQS = 500_000  # a recovery looks back so far; with many marks, until there are four seqs to each
+MARKS_A_BATCH = 200
+Unmarked = tuple[Space, list[int], list[Bound]]
+
+
+class Marks:
+    """Owned by the engine thread, beside the registry. `moves` numbers the history, whose seq may stand still."""
+
+    def __init__(self, registry: SubscriptionRegistry) -> None:
+        self._registry = registry
+        self.moves = 0
+        self.seqs = MARK_SEQS
+        self._marked: OrderedDict[int, int] = OrderedDict()  # sid → seq of its last mark, oldest first
+        self._unmarked: dict[int, Unmarked] = {}
+
+    # -- the history ---------------------------------------------------------------------------------------------
+    def moved(
+        self,
+        batch: Batch,
+        seq: int,
+        sid: int,
+        kind: str,
+        params: bytes,
+        state: bytes | None,
+        space: Space,
+    ) -> None:
+        """A subscription was patched, suspended or resumed."""
+        is_active = kind != "suspended"
+        mark = self._mark(space, sid if is_active else None)
+        self.moves += 1
+        batch.writes.history.append((sid, seq, self.moves, kind, params, state, mark))
+        self._marked.pop(sid, None)
+        if is_active and isinstance(space, MarkedSpace) and space.looks_back:
+            self._marked[sid] = seq
+
+    def _mark(self, space: Space, sid: int | None) -> bytes | None:
+        """Where a subscription stands now (None: nowhere) and what it was told, if its space gives places."""
+        if not isinstance(space, MarkedSpace):
+            return None
+        return encode(PlaceMark(b"", None) if sid is None else space.mark(sid))
+
+    def created(self, batch: Batch, seq: int, sids: Sequence[int], form: Form, space: MarkedSpace) -> None:
+        """Subscriptions are new."""
+        params = self._registry.params
+        batch.writes.history += [
+            (sid, seq, 0, "created", params(sid), None, encode(space.mark(sid))) for sid in sids
+        ]
+        if space.looks_back:
+            self._marked.update(dict.fromkeys(sids, seq))
+        self.relabelled(batch, seq, set(sids), form, space)
+
+    def relabelled(self, batch: Batch, seq: int, known: Set[int], form: Form, space: MarkedSpace) -> None:
+        """Those who were moved to make room stand elsewhere from here on in the order."""
+        for sid in space.relabelled():
+            if sid in known:
+                continue
+            bound = space.locate(sid)
+            batch.frames.append(Moved(sid, bound, form.state(cast(Space, space), bound)))
+            self._again(batch, seq, sid, space)
+
+    def renew(self, batch: Batch, seq: int, space_of: Callable[[int], Space]) -> None:
+        """Write the oldest marks anew, so that nobody must look back far for what was told."""
+        latest = seq - max(self.seqs, 4 * len(self._marked))
+        for _ in range(MARKS_A_BATCH):
+            sid, marked = next(iter(self._marked.items()), (0, seq))
+            if marked >= latest:
+                return
+            self._again(batch, seq, sid, cast(MarkedSpace, space_of(sid)))
+
+    def _again(self, batch: Batch, seq: int, sid: int, space: MarkedSpace) -> None:
+        self.moves += 1
+        entry = (sid, seq, self.moves, "marked", self._registry.params(sid), None)
+        batch.writes.history.append((*entry, encode(space.mark(sid))))
+        self._marked[sid] = seq
+        self._marked.move_to_end(sid)
+
+    def forget(self, sid: int) -> None:
+        """A subscription is gone."""
+        self._marked.pop(sid, None)
+
+    # -- recovery ------------------------------------------------------------------------------------------------
+    def expect(self, space: Space, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        """Stored subscriptions of a space that gives places: they wait for their marks."""
+        _, all_sids, all_bounds = self._unmarked.setdefault(space.network.id, (space, [], []))
+        all_sids += sids
+        all_bounds += bounds
+
+    def restore(self, marks: Mapping[int, tuple[int, PlaceMark]]) -> None:
+        """All subscriptions are known: those who wait come to stand where they stood.
+
+        Each mark comes with the seq from which on it was brought to the present.
+        """
+        for space, sids, bounds in self._unmarked.values():
+            marked = cast(MarkedSpace, space)
+            marked.restore(sids, bounds, [marks[sid][1] for sid in sids])
+            if marked.looks_back:
+                self._marked.update((sid, marks[sid][0]) for sid in sids)
+        self._marked = OrderedDict(sorted(self._marked.items(), key=lambda item: item[1]))
+        self._unmarked = {}

@@ -1,0 +1,107 @@
+"""What the server holds in memory: tables with their rows, groups with their spaces, subscriptions, and the open batch.
+
+`PostgreSQL` holds the truth: all this is a function of it, and is thrown away when a commit fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cn.model.message import Message
+from optimizer.choose import Chooser
+from prosem.engine.batch import Batch
+from prosem.engine.commands import Closed
+from prosem.engine.groups import Groups
+from prosem.engine.marks import Marks
+from prosem.engine.subscriptions import SubscriptionRegistry
+from prosem.engine.tables import Tables
+from prosem.engine.traffic import Traffic
+from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
+from prosem.runtime.metrics import Metrics
+from prosem.types.base import LOGGED_ONLY, RETOLD, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space
+from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
+from prosem.values.timeline import Timelines
+from prosem.values.wire import decode_exact, pack
+
+
+class EngineMemory:
+    """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions.
+
+    After every `look_events` events spaces may arrange themselves anew. `traffic` knows what messages cost the network;
+    None: there are no brokers.
+    """
+
+    def __init__(
+        self,
+        chooser: Chooser,
+        metrics: Metrics,
+        retained_after: Callable[[], int] = lambda: 0,
+        max_boxes: int = 128,
+        plan: str = "auto",
+        look_events: int = 20_000,
+        traffic: Traffic | None = None,
+        ephemeral_s: float = LIFETIME_S,
+    ) -> None:
+        self.chooser, self.metrics, self.traffic = chooser, metrics, traffic
+        self.statistics: JsonObject | None = None  # the run that is in force
+        self.retained_after = retained_after
+        self.look_events = look_events
+        self.seq = 0
+        self.timelines = Timelines()
+        self.next_table = 1
+        self.table_store = Tables()
+        self.registry = SubscriptionRegistry()
+        self.unstreamed = Unstreamed(ephemeral_s)
+        self.marks = Marks(self.registry)
+        self.group_store = Groups(self.table_store, lambda sid: self.place(sid)[2], max_boxes, plan)
+        self.group_store.on_close = self._closed
+        self.batch = Batch()
+
+    def _closed(self, space: int) -> None:
+        """Nothing is known of a space any more, here and where frames go."""
+        self.chooser.forget(space)
+        self.batch.frames.append(Closed(space))
+
+    def tables(self, tenant: str = DEFAULT_TENANT) -> Mapping[str, Table]:
+        """The tables of a tenant by their names."""
+        return self.table_store.of(tenant)
+
+    @property
+    def rows(self) -> Mapping[int, dict[Key, Row]]:
+        return self.table_store.rows
+
+    @property
+    def groups(self) -> Mapping[int, Group]:
+        return self.group_store.by_id
+
+    @property
+    def group_sizes(self) -> Mapping[int, int]:
+        return self.group_store.sizes
+
+    @property
+    def spaces(self) -> Mapping[int, Space]:
+        return self.group_store.spaces
+
+    def place(self, sid: int) -> tuple[Form, Space, Bound]:
+        form = self.group_store.form(self.registry.statement(sid))
+        space = self.group_store.space(form, self.groups[self.registry.group(sid)])
+        if isinstance(space, MarkedSpace) and self.registry.frozen(sid) is None:
+            return form, space, space.locate(sid)
+        return form, space, form.bind(decode_exact(self.registry.params(sid)))
+
+    def snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
+        return form.snapshot(space, self.table_store.visible[form.tables[0].id], bound)
+
+    def send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> int:
+        """Put a message into the outbox and among the frames; its size in bytes."""
+        message = Message(seq, part, space.network.id, *draft)
+        body = None
+        if message.kind != SENT_ONLY:
+            body = None if message.kind in RETOLD else pack(message)
+            self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
+            self.batch.writes.size_bytes += 100 if body is None else 100 + len(body)
+        if message.kind == LOGGED_ONLY:
+            return 0
+        self.batch.frames.append(message)
+        self.metrics.messages[plan] += 1
+        return len(message.payload if body is None else body)

@@ -1,0 +1,202 @@
+"""Events: applied in their order, told to every space they concern, and explained without being applied."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from optimizer.choose import Chooser
+from optimizer.plan import addresses
+from prosem.engine import commands as c
+from prosem.engine.explaining import explain_space, rehearse
+from prosem.engine.measuring import MOST_TRIED, measure
+from prosem.engine.memory import EngineMemory
+from prosem.engine.tables import cut
+from prosem.engine.transaction import transaction
+from prosem.engine.validate import Effect, effect, effects, known_table
+from prosem.store.log import WriteSet
+from prosem.types.base import Space
+from prosem.values.model import Delta, JsonObject, Table
+from prosem.values.wire import encode
+
+SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
+
+
+Run = tuple[Table, Sequence[Effect]]
+
+
+def runs_of(present: EngineMemory, command: c.Publish | c.Transact) -> Sequence[Run]:
+    """What the events of a request do, in runs of one table; raises at the first that is wrong. Changes nothing."""
+    store, tables = present.table_store, present.tables(command.scope.tenant)
+    if isinstance(command, c.Transact):
+        return transaction(store, tables, command.events)
+    table = known_table(tables, command.table)
+    return [(table, effects(table, present.rows[table.id], command.events, command.at, store.family(table)))]
+
+
+def trial_of(present: EngineMemory, command: c.Publish | c.Transact) -> WriteSet:
+    """The rows and the log entries that a request would write, to be tried. Changes nothing."""
+    writes = WriteSet(last_seq=present.seq)
+    for table, found in runs_of(present, command):
+        writes.tables[table.id] = table
+        net = writes.rows.setdefault(table.id, {})
+        for op, key, old, new in found:
+            net[key] = new
+            before, after = (None if row is None else encode(row) for row in (old, new))
+            writes.last_seq += 1
+            writes.events.append((writes.last_seq, table.id, op, before, after))
+            writes.size_bytes += _length(before) + 2 * _length(after)
+    return writes
+
+
+def _length(text: bytes | None) -> int:
+    return 0 if text is None else len(text)
+
+
+class Publishing:
+    """What publishers ask for. A request is valid as a whole before its first event is applied."""
+
+    def __init__(self, present: EngineMemory) -> None:
+        self._present = present
+        self._groups = present.group_store
+        self._tables = present.table_store
+        self._metrics = present.metrics
+
+    @property
+    def _chooser(self) -> Chooser:
+        """The one in force: benches put in their own."""
+        return self._present.chooser
+
+    def publish(self, command: c.Publish) -> JsonObject:
+        return self._apply(runs_of(self._present, command), command.idempotency)
+
+    def transact(self, command: c.Transact) -> JsonObject:
+        return self._apply(runs_of(self._present, command), command.idempotency)
+
+    def _apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None) -> JsonObject:
+        """Events that were found valid, in their order; all of one request."""
+        first = self._present.seq + 1
+        for table, found in runs:
+            self._apply_run(table, found)
+        answer = {"first_seq": first, "last_seq": self._present.seq, "count": self._present.seq + 1 - first}
+        return answer if idempotency is None else self._remember(idempotency, answer)
+
+    def _apply_run(self, table: Table, found: Sequence[Effect]) -> None:
+        """Some events of one table after each other."""
+        writes = self._present.batch.writes
+        net = writes.rows.setdefault(table.id, {})
+        writes.tables[table.id] = table
+        spaces_of, order = self._groups.spaces_of, self._chooser.order
+        spaces = [(one, order(spaces_of(one))) for one in (table, *table.ancestors)]
+        size_bytes = 0
+        for op, key, old, new in found:
+            self._present.seq += 1
+            self._tables.put(table, key, new)
+            before = None if old is None else encode(old)
+            after = None if new is None else encode(new)
+            writes.events.append((self._present.seq, table.id, op, before, after))
+            size_bytes += _length(before) + 2 * _length(after)
+            if before == after:  # as it is written: for Python the JSON values true and 1 are equal
+                continue
+            net[key] = new
+            part = 0
+            for one, some in spaces:
+                if some:
+                    part = self._tell(
+                        Delta(self._present.seq, one, key, cut(old, one), cut(new, one)), some, part
+                    )
+        writes.size_bytes += size_bytes
+        self._present.batch.weight += len(found)
+        self._metrics.events += len(found)
+
+    def _tell(self, delta: Delta, spaces: Sequence[Space], part: int) -> int:
+        """Every space takes the event, and the chosen plan makes its messages; returns the number of the next one."""
+        runs, chooser = self._metrics.plan_runs, self._chooser
+        is_sampled = delta.seq % SAMPLE == 0
+        for space in spaces:
+            cpu = time.thread_time_ns() if is_sampled else 0
+            start = time.perf_counter_ns()
+            description = space.step(delta)
+            if description is None:
+                plan, drafts, described = "none", [], 0
+            else:
+                described = time.perf_counter_ns()
+                plan = chooser.choose(space, description)
+                drafts = space.messages(description, plan)
+            runs[plan] += 1
+            if is_sampled:
+                self._metrics.plan_cpu_ns[plan] += SAMPLE * (time.thread_time_ns() - cpu)
+            if description is None:
+                continue
+            size = 0
+            for draft in drafts:
+                size += self._present.send(delta.seq, part, space, plan, draft)
+                part += 1
+            took = time.perf_counter_ns() - start
+            if chooser.executed(delta.seq, space.network.id, plan, len(drafts), size, took):
+                self._measure(delta.seq, space, description, plan, (described - start) / 1e3)
+        return part
+
+    def _measure(self, seq: int, space: Any, description: Any, executed: str, described_us: float) -> None:
+        """All plans of a space on the event that it has just taken."""
+        start, at = time.perf_counter_ns(), space.network.id
+        descriptor, affected = space.descriptor(description), space.affected(description)
+        for plan in space.plans:
+            if addresses(plan) and affected > MOST_TRIED and plan != executed:
+                self._chooser.extrapolate(at, plan, descriptor, affected)
+                continue
+            found = measure(seq, space, description, plan, affected, described_us, self._present.traffic)
+            self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
+            entry = (seq, self._groups.first_of(at), at, plan, descriptor, *found)
+            self._present.batch.writes.measurements.append(entry)
+        self._chooser.sampled(at, time.perf_counter_ns() - start)
+
+    def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
+        if idempotency.first_seq is not None:
+            answer = answer | {
+                "first_seq": idempotency.first_seq,
+                "count": answer["count"] + idempotency.lines_before,
+            }
+        stored = answer | {"errors": idempotency.errors} if idempotency.errors else answer
+        self._present.batch.writes.idempotency.append(
+            (idempotency.key, encode(stored), idempotency.done, answer["count"])
+        )
+        return answer
+
+    def explain(self, command: c.Explain) -> JsonObject:
+        """What an event would cost under each plan of each group it touches; nothing stays applied."""
+        table = known_table(self._present.tables(command.scope.tenant), command.table)
+        family = self._tables.family(table)
+        _, key, old, new = effect(table, self._present.rows[table.id], command.event, "/event", family)
+        groups: list[JsonObject] = []
+        with ExitStack() as rehearsals:
+            self._tables.put(table, key, new)
+            try:
+                for one in (table, *table.ancestors) if old != new else ():
+                    delta = Delta(self._present.seq + 1, one, key, cut(old, one), cut(new, one))
+                    for space in self._groups.spaces_of(one):
+                        description, took_us = rehearse(rehearsals, space, delta)
+                        if description is None:
+                            continue
+                        plans = explain_space(
+                            self._chooser,
+                            space,
+                            description,
+                            took_us,
+                            command.analyze,
+                            self._present.traffic,
+                        )
+                        groups += [
+                            {"group": group.name, "type": group.type, "space": group.space, **plans}
+                            for group in self._groups.groups_in(space.network.id)
+                        ]
+            finally:
+                self._tables.put(table, key, old)
+        return {
+            "table": table.name,
+            "seq": self._present.seq,
+            "weights": self._chooser.weights._asdict(),
+            "groups": groups,
+        }

@@ -1,0 +1,143 @@
+"""The state of the server in memory, and what each command does to it.
+
+Owned by the engine thread alone. Every command is validated as a whole before anything changes; then the rows, the
+indexes, the write set and the frames of the batch are extended together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from prosem.engine import commands as c
+from prosem.engine.batch import Batch
+from prosem.engine.memory import EngineMemory
+from prosem.engine.publishing import Publishing
+from prosem.engine.subscribing import Subscribing
+from prosem.engine.validate import known_table, table_definition
+from prosem.store.log import Counters
+from prosem.types.base import AdaptiveSpace
+from prosem.values.errors import ConflictError
+from prosem.values.model import JsonObject, Table
+
+
+class EngineState(EngineMemory):
+    """What the engine thread owns."""
+
+    _looked = 0  # the seq at which spaces were last asked whether to arrange themselves anew
+
+    @cached_property
+    def subscribing(self) -> Subscribing:
+        return Subscribing(self)
+
+    @cached_property
+    def _handlers(self) -> dict[type, Callable[[Any], Any]]:
+        publishing, subscribing = Publishing(self), self.subscribing
+        return {
+            c.CreateTable: self.create_table,
+            c.DropTable: self.drop_table,
+            c.Publish: publishing.publish,
+            c.Transact: publishing.transact,
+            c.Explain: publishing.explain,
+            c.Subscribe: subscribing.subscribe,
+            c.Patch: subscribing.patch,
+            c.Delete: subscribing.delete,
+            c.Forget: subscribing.forget,
+            c.Expire: subscribing.expire,
+            c.Result: subscribing.result,
+            c.Attach: subscribing.attach,
+            c.Inspect: self.inspect,
+            c.Weigh: self.weigh,
+            c.Adopt: self.adopt,
+        }
+
+    def execute(self, command: c.Command) -> Any:
+        """Carry a command out in the present batch; raises without having changed anything."""
+        return self._handlers[type(command)](command)
+
+    def inspect(self, command: c.Inspect) -> Any:
+        return command.look(self)
+
+    def begin(self) -> Batch:
+        """Close the present batch and start another."""
+        if self.seq - self._looked >= self.look_events:
+            self._look()
+        if not self.batch.writes.is_empty():  # reads alone write nothing
+            self.marks.renew(self.batch, self.seq, lambda sid: self.place(sid)[1])
+        for space, keeping in self.group_store.keeping.items():
+            for topic, kept in keeping.changed_items().items():
+                self.batch.writes.items[space, topic] = kept
+        done, self.batch = self.batch, Batch()
+        done.writes.last_seq = self.seq
+        done.writes.counters = Counters(
+            self.next_table,
+            self.group_store.next_group,
+            self.group_store.next_statement,
+            self.registry.next_sid,
+        )
+        self.group_store.tidy(self.seq)
+        return done
+
+    def _look(self) -> None:
+        """Spaces that count arrange themselves anew where that pays; this is between two events."""
+        self._looked = self.seq
+        for space in list(self.spaces.values()):
+            if isinstance(space, AdaptiveSpace) and space.rearrange():
+                self.metrics.rearranged += 1
+                self.batch.frames.append(c.Rearranged(space.network.id))
+
+    # -- tables --------------------------------------------------------------------------------------------------
+    def create_table(self, command: c.CreateTable) -> c.Created:
+        table, is_new = self.wanted(command)
+        if is_new:
+            self.next_table += 1
+            self.table_store.add(table)
+            self.batch.writes.created = table
+        return c.Created(table, is_new)
+
+    def wanted(self, command: c.CreateTable) -> tuple[Table, bool]:
+        """The table that is to be made, and whether it is new. Changes nothing."""
+        tenant = command.scope.tenant
+        wanted = table_definition(command.body, self.next_table, self.tables(tenant), tenant)
+        known = self.tables(tenant).get(wanted.name)
+        if known is None:
+            return wanted, True
+        if known.definition() != wanted.definition():
+            raise ConflictError(
+                f"a different table {wanted.name!r} exists; drop it first, or choose another name", "/name"
+            )
+        return known, False
+
+    def drop_table(self, command: c.DropTable) -> None:
+        table = self.droppable(command)
+        self.subscribing.end(self.subscribing.unstreamed_users(table))
+        self.group_store.forget(table)
+        self.table_store.drop(table)
+        self.batch.writes.dropped = table
+
+    def droppable(self, command: c.DropTable) -> Table:
+        """The table that is to be dropped. Changes nothing."""
+        table = known_table(self.tables(command.scope.tenant), command.name)
+        count = self.group_store.users(table) - len(self.subscribing.unstreamed_users(table))
+        if count:
+            raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
+        heirs = [heir.name for heir in self.table_store.heirs(table)]
+        if heirs:
+            raise ConflictError(
+                f"the table {table.name!r} is extended by {', '.join(heirs)}; drop that first"
+            )
+        return table
+
+    # -- the optimizer -------------------------------------------------------------------------------------------
+    def weigh(self, command: c.Weigh) -> JsonObject:
+        """Other weights, from the next event on."""
+        self.chooser.weigh(command.weights)
+        self.batch.writes.weights = command.weights._asdict()
+        return command.weights._asdict()
+
+    def adopt(self, command: c.Adopt) -> None:
+        """Take over a run of the statistics job, or none."""
+        self.chooser.adopt(command.prepared)
+        self.group_store.event_shares = command.shares
+        self.statistics = command.run

@@ -1,0 +1,84 @@
+"""All tables and their rows in memory. A table is found by its tenant and its name: two tenants may have one of a name.
+
+A table that others extend is seen with their rows too, cut to its own columns: `visible` holds them beside its own
+`rows`. While nobody extends a table the two are one dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+
+from prosem.values.model import Key, Row, Table
+
+
+class Tables:
+    def __init__(self) -> None:
+        self._by_tenant: dict[str, dict[str, Table]] = {}
+        self.rows: dict[int, dict[Key, Row]] = {}
+        self.visible: dict[int, dict[Key, Row]] = {}
+
+    def __iter__(self) -> Iterator[Table]:
+        """The tables of all tenants."""
+        return (table for tables in list(self._by_tenant.values()) for table in list(tables.values()))
+
+    def of(self, tenant: str) -> Mapping[str, Table]:
+        """The tables of a tenant by their names."""
+        return self._by_tenant.get(tenant, {})
+
+    def add(self, table: Table) -> None:
+        self._by_tenant.setdefault(table.tenant, {})[table.name] = table
+        self.rows[table.id] = self.visible[table.id] = {}
+        for ancestor in table.ancestors:
+            if self.rows[ancestor.id] is self.visible[ancestor.id]:
+                self.rows[ancestor.id] = dict(self.rows[ancestor.id])
+
+    def put(self, table: Table, key: Key, row: Row | None) -> None:
+        """Set or take away a row, also where the tables that this one extends see it."""
+        own = self.rows[table.id]
+        _put(own, key, row)
+        if own is not self.visible[table.id]:
+            _put(self.visible[table.id], key, row)
+        for ancestor in table.ancestors:
+            _put(self.visible[ancestor.id], key, cut(row, ancestor))
+
+    def load(self, table: Table, rows: Sequence[Row]) -> None:
+        """Set many rows that are new, as a recovery reads them."""
+        keys = list(zip(*(map(itemgetter(at), rows) for at in table.key_positions), strict=True))
+        own = self.rows[table.id]
+        own.update(zip(keys, rows, strict=True))
+        if own is not self.visible[table.id]:
+            self.visible[table.id].update(zip(keys, rows, strict=True))
+        for ancestor in table.ancestors:
+            width = len(ancestor.columns)
+            self.visible[ancestor.id].update(zip(keys, (row[:width] for row in rows), strict=True))
+
+    def family(self, table: Table) -> Mapping[Key, Row] | None:
+        """The keys of all tables that this one extends or that extend it; None if it stands alone."""
+        if table.parent is None and self.rows[table.id] is self.visible[table.id]:
+            return None
+        return self.visible[table.root.id]
+
+    def heirs(self, table: Table) -> list[Table]:
+        return [other for other in self if other.parent is table]
+
+    def descendants(self, tables: Sequence[Table]) -> list[Table]:
+        """All tables that extend one of these."""
+        return [other for other in self if any(ancestor in tables for ancestor in other.ancestors)]
+
+    def drop(self, table: Table) -> None:
+        for key in list(self.rows[table.id]):
+            self.put(table, key, None)
+        del self._by_tenant[table.tenant][table.name], self.rows[table.id], self.visible[table.id]
+
+
+def _put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
+    if row is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = row
+
+
+def cut(row: Row | None, table: Table) -> Row | None:
+    """A row as a table that its own one extends sees it."""
+    return row if row is None or len(row) == len(table.columns) else row[: len(table.columns)]

@@ -1,0 +1,1 @@
+"""Indexes over several range columns: k-d trees for minima and sums."""

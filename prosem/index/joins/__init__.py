@@ -1,0 +1,1 @@
+"""Indexes of select-joins: rows by join key, stabbing sets."""

@@ -1,0 +1,1 @@
+"""Indexes of value notification: radii, last notified values, labels."""

@@ -1,0 +1,181 @@
+"""The two together (B²-tree): any radii, and different values told to subscriptions of one radius."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import Any
+
+from prosem.index.radii.ba_tree import RadiusTree
+from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
+from prosem.index.radii.ba_tree_radii import SEVERAL
+from prosem.index.radii.ba_tree_scan import UnfitError
+from prosem.index.radii.bw_tree import Arcs, BWTree, Class, Classes
+from prosem.index.radii.bw_tree_loose import LooseBWTree
+from prosem.index.radii.bw_tree_scattered import ScatteredClasses
+from prosem.index.radii.labels import ORIGIN, Label
+
+Relabelled = list[tuple[Radius, Label, Label]]  # radius, old label, new label; all at once
+State = tuple[Value | None, list[tuple[Radius, list[Class]]]]
+
+
+# Who is told: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
+# A plain tuple (radius_low, radius_high, arcs): there may be thousands an event, and a named one takes five times as long.
+Fired = tuple[Radius, Radius, Arcs | None]
+
+
+class B2Tree(RadiusTree):
+    """The points (radius, label) of all subscriptions to one data item, each told a value of its own. Thesis 4.5.
+
+    A BA-tree over the radii, and in it, for each radius with more than one label, its classes: a `BWTree`, or
+    `ScatteredClasses` if the form has no circular order. A radius whose subscriptions were all told the same belongs
+    to a run of the BA-tree, whatever its labels; its classes learn the value when the next one is told another.
+
+    An event that fires nobody takes O(1). Otherwise each range of radii costs what it does in the BA-tree, and each
+    radius that fires in part what it does in its classes.
+
+    >>> from prosem.index.radii.ba_tree_ends import Change
+    >>> tree = B2Tree(Change(), 101)
+    >>> old, _ = tree.add(4)
+    >>> tree.event(103)
+    []
+    >>> new, _ = tree.add(4)
+    >>> tree.event(105) == [(4, 4, ((old, old),))], tree.told(4, old), tree.told(4, new)
+    (True, 105, 103)
+    >>> tree.event(109), tree.event(106)
+    ([(4, 4, None)], [])
+    """
+
+    __slots__ = ("_classes",)
+
+    def __init__(self, ends: Ends, value: Value | None = None) -> None:
+        super().__init__(ends, value)
+        self._classes: type[Classes] = BWTree if ends.circular else ScatteredClasses
+        if ends.loose:
+            self._classes = LooseBWTree
+
+    # -- subscriptions ---------------------------------------------------------------------------------------
+    def add(self, radius: Radius) -> tuple[Label, Relabelled]:
+        """A subscription that is told the present value: its label, and those that moved to make room for it.
+
+        The moves happen at once: a new label may be another one's old label.
+        """
+        self._count += 1
+        if radius not in self._order:
+            self._insert(radius)
+            return ORIGIN, []
+        held, centre, d = self._held.get(radius, 1), self._told.centre(radius), self._at(self.value)
+        if type(held) is int:
+            if centre == d:
+                self._held[radius] = held + 1
+                return ORIGIN, []
+            held = self._held[radius] = self._classes(self.ends, radius, [(centre, [(ORIGIN, held)])])
+        elif centre is not SEVERAL:
+            held.recentre(centre)
+        label, moved = held.add(d)
+        if len(held) > 1:
+            self._set_several(radius)
+        return label, [(radius, old, new) for old, new in moved]
+
+    def remove(self, radius: Radius, label: Label) -> None:
+        """A subscription less; KeyError if there is none with this radius and label."""
+        held = self._find(radius, label)
+        if type(held) is int:
+            left = held - 1
+            self._held[radius] = left
+        else:
+            held.remove(label)
+            left = len(held.labels)
+            if left and self._told.centre(radius) is SEVERAL:
+                if len(held) > 1:
+                    self._set_several(radius)
+                else:
+                    self._told.set_centre(radius, held.told(held.labels.first))
+        if not left:
+            self._delete(radius)
+        self._count -= 1
+
+    def told(self, radius: Radius, label: Label) -> Value | None:
+        """The value last told; KeyError if there is no subscription with this radius and label."""
+        held = self._find(radius, label)
+        if self.value is None:
+            return None
+        centre = self._told.centre(radius)
+        return held.told(label) if centre is SEVERAL else centre
+
+    def _find(self, radius: Radius, label: Label) -> Any:
+        """What is held of a radius."""
+        if radius in self._order:
+            held = self._held.get(radius, 1)
+            if label == ORIGIN if type(held) is int else label in held.labels:
+                return held
+        raise KeyError((radius, label))
+
+    def _set_several(self, radius: Radius) -> None:
+        try:
+            self._told.set_several(radius)
+        except UnfitError:
+            self._as_runs().set_several(radius)
+
+    # -- events ----------------------------------------------------------------------------------------------
+    def event(self, d: Value | None) -> list[Fired]:
+        """Who is told `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
+        (lows, highs), parts = self._fire(d)
+        fired: list[Fired] = list(zip(lows, highs, repeat(None)))
+        if parts:
+            fired += [(radius, radius, arcs) for radius, arcs in parts]
+            fired.sort(key=itemgetter(0))
+        return fired
+
+    # -- state -----------------------------------------------------------------------------------------------
+    def state(self) -> State:
+        """The value, and for each radius its classes: what they were told, their labels with multiplicities."""
+        found: list[tuple[Radius, list[Class]]] = []
+        runs = iter(self._told)
+        run = None
+        for radius in self._order:
+            if run is None or run.high < radius:
+                run = next(runs)
+            held = self._held.get(radius, 1)
+            classes = [(run.centre, [(ORIGIN, held)])] if type(held) is int else held.dump()
+            if run.centre is not SEVERAL:
+                classes = [(None if self.value is None else run.centre, classes[0][1])]
+            found.append((radius, classes))
+        return self.value, found
+
+    @classmethod
+    def from_state(cls, ends: Ends, state: State | Sequence[Any]) -> B2Tree:
+        """The tree that had this state, or one that behaves like it in every way; lists may stand for tuples."""
+        value, radii = state
+        tree = cls(ends, value)
+        found: list[tuple[Radius, Value]] = []
+        for radius, classes in sorted(radii, key=itemgetter(0)):
+            centre = tree._at(classes[0][0]) if len(classes) == 1 else SEVERAL
+            labels = classes[0][1]
+            if centre is SEVERAL or len(labels) > 1 or labels[0][0] != ORIGIN:
+                held = [
+                    (tree._at(told), [(label, times) for label, times in pairs]) for told, pairs in classes
+                ]
+                tree._held[radius] = tree._classes(ends, radius, held)
+            elif labels[0][1] > 1:
+                tree._held[radius] = labels[0][1]
+            tree._count += sum(times for _, pairs in classes for _, times in pairs)
+            found.append((radius, centre))
+        tree._load(found)
+        return tree
+
+    def check(self) -> None:
+        super().check()
+        count = len(self._order) - len(self._held)
+        for radius, held in self._held.items():
+            several = self._told.centre(radius) is SEVERAL
+            if type(held) is int:
+                assert held > 0, "no radius without a subscription"
+                assert not several, "one label was told one value"
+                count += held
+                continue
+            held.check()
+            assert several == (len(held) > 1), "several centres are several classes"
+            count += len(held.labels)
+        assert count == self._count, "the count is kept"

@@ -1,0 +1,227 @@
+"""The augmented tree over radii (BA-tree): whom a new value concerns, as ranges of radii."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
+from prosem.index.radii.ba_tree_loose import LooseRuns
+from prosem.index.radii.ba_tree_radii import SEVERAL, Part, Radii, Ranges, Run
+from prosem.index.radii.ba_tree_runs import RadiusRuns
+from prosem.index.radii.ba_tree_scan import RadiusArrays, UnfitError
+from prosem.index.radii.radius_block import RadiusBlocks
+from prosem.index.radii.radius_pairs import RadiusPairs
+
+MANY = 1024  # radii from which on arrays may be quicker than a tree
+NOBODY: tuple[Ranges, list[Part]] = ([], []), []
+SWITCH = 0.5  # microseconds that it takes to go from the one to the other, for each radius
+
+
+class RadiusTree:
+    """What the BA-tree and the B²-tree share: one data item, its value, the radii of its subscriptions and their ends.
+
+    The value None is that of a missing row: everybody is told when it comes and when it goes. `_held` counts the
+    subscriptions of a radius where there are more than one, or knows their classes. The told values stand in a tree
+    of runs, or in arrays while those would have saved more than the way there and back.
+    """
+
+    __slots__ = ("_count", "_fit", "_held", "_order", "_regret", "_told", "_visits", "ends", "value")
+
+    def __init__(self, ends: Ends, value: Value | None = None) -> None:
+        self.ends = ends
+        self.value = value
+        self._count = 0
+        self._visits = 0  # of what stood in place of `_told` before
+        self._order = self._blocks()
+        self._held: dict[Radius, Any] = {}
+        self._told: Radii = self._runs()
+        self._regret = 0.0  # microseconds lost so far by not using the other form
+        self._fit = not ends.loose  # whether arrays may be tried
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def radii(self) -> int:
+        """How many different radii there are."""
+        return len(self._order)
+
+    @property
+    def visits(self) -> int:
+        """Nodes of the tree and scans of the arrays so far."""
+        return self._visits + self._told.visits
+
+    def _load(self, told: list[tuple[Radius, Value]]) -> None:
+        """Begin anew with these radii, ascending, and what they were told; in arrays if they were told many values."""
+        runs: list[Run] = []
+        for radius, centre in told:
+            if runs and centre is not SEVERAL and runs[-1].centre == centre:
+                runs[-1] = Run(runs[-1].low, radius, centre)
+            else:
+                runs.append(Run(radius, radius, centre))
+        self._order = self._blocks(radius for radius, _ in told)
+        if len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
+            self._told = self._runs(runs)
+
+    # -- events ----------------------------------------------------------------------------------------------
+    def _fire(self, d: Value | None) -> tuple[Ranges, list[Part]]:
+        before, self.value = self.value, d
+        told = self._told
+        if d is None or before is None:
+            if d == before or not len(self._order):
+                return NOBODY
+            self._recentre(self._at(d))
+            return ([self._order.first], [self._order.last]), []
+        if d > before:
+            if d < told.root[0]:
+                return NOBODY
+        elif d == before or -d < told.root[1]:
+            return NOBODY
+        try:
+            fired = told.fire(d, d > before)
+        except UnfitError:
+            fired = self._as_runs().fire(d, d > before)
+        self._weigh()
+        return fired
+
+    def _recentre(self, d: Value) -> None:
+        for run in self._told:
+            if run.centre is SEVERAL:
+                self._held[run.low].recentre(d)
+        try:
+            self._told.recentre(d)
+        except UnfitError:
+            self._as_runs().recentre(d)
+
+    def _weigh(self) -> None:
+        """Go over to the other form when it would have saved what it takes to go there."""
+        told = self._told
+        self._regret = max(0.0, self._regret + told.work - told.work_elsewhere)
+        if self._regret <= SWITCH * len(self._order):
+            return
+        self._regret = 0.0
+        if type(told) is RadiusArrays:
+            self._as_runs()
+        else:
+            self._as_arrays(told)
+
+    def _as_arrays(self, runs: Iterable[Run]) -> bool:
+        if self._fit and len(self._order) >= MANY:
+            try:
+                self._swap(RadiusArrays(self.ends, self._order, self._held, runs))
+            except UnfitError:
+                self._fit = False
+                return False
+            return True
+        return False
+
+    def _as_runs(self) -> Radii:
+        return self._swap(self._runs(self._told))
+
+    def _swap(self, told: Radii) -> Radii:
+        self._visits += self._told.visits
+        self._told = told
+        return told
+
+    def _blocks(self, radii: Iterable[Radius] = ()) -> RadiusBlocks:
+        return RadiusPairs(radii) if self.ends.loose else RadiusBlocks(radii)
+
+    def _runs(self, runs: Iterable[Run] = ()) -> RadiusRuns:
+        kind = LooseRuns if self.ends.loose else RadiusRuns
+        return kind(self.ends, self._order, self._held, runs)
+
+    # -- radii -----------------------------------------------------------------------------------------------
+    def _at(self, value: Value | None) -> Value:
+        """Where radii stand: anywhere while there is no value."""
+        return value if value is not None else 0 if self.ends.exact else 0.0
+
+    def _insert(self, radius: Radius) -> None:
+        self._order.add(radius)
+        centre = self._at(self.value)
+        try:
+            self._told.insert(radius, centre)
+        except UnfitError:
+            self._as_runs().insert(radius, centre)
+
+    def _delete(self, radius: Radius) -> None:
+        self._told.delete(radius)
+        self._order.remove(radius)
+        self._held.pop(radius, None)
+        if len(self._order) < MANY // 2 and type(self._told) is RadiusArrays:
+            self._as_runs()
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
+        self._order.check()
+        self._told.check()
+        assert all(radius in self._order for radius in self._held), "only radii hold something"
+        for run in self._told if self.value is not None else ():
+            if run.centre is SEVERAL:
+                right, left = self._held[run.low].near()
+            else:
+                right, left = self.ends.right(run.centre, run.low), self.ends.left(run.centre, run.low)
+            assert left < self.value < right, "the value lies inside every interval"
+
+
+class BATree(RadiusTree):
+    """Subscriptions to one data item by radius; all of one radius were told the same. Thesis 4.3.
+
+    A radius that is there takes more subscriptions without being told anew (they start with what it was told); a new
+    one starts at the present value. The tree keeps absolute ends, so an event between the nearest ends of all touches
+    nothing, and nothing accumulates or drifts. An event that fires nobody takes O(1), one that tells m ranges amortised
+    O(m log N): see `RadiusRuns`, and `RadiusArrays` for when that loses.
+
+    >>> from prosem.index.radii.ba_tree_ends import Change
+    >>> tree = BATree(Change(), 100)
+    >>> for radius in (2, 4, 6):
+    ...     tree.add(radius)
+    >>> tree.event(102), tree.event(103), tree.event(104), tree.told(6), tree.event(107)
+    ([(2, 2)], [], [(2, 4)], 100, [(2, 2), (6, 6)])
+    """
+
+    __slots__ = ()
+
+    def build(self, told: Iterable[tuple[Radius, Value]]) -> BATree:
+        """Replace all by one subscription for each of these radii, which was told this value."""
+        self._held.clear()
+        self._load(sorted(told))
+        self._count = len(self._order)
+        return self
+
+    def add(self, radius: Radius) -> None:
+        """A subscription more."""
+        if radius in self._order:
+            self._held[radius] = self._held.get(radius, 1) + 1
+        else:
+            self._insert(radius)
+        self._count += 1
+
+    def remove(self, radius: Radius) -> None:
+        """A subscription less; KeyError if there is none of the radius."""
+        if radius not in self._order:
+            raise KeyError(radius)
+        times = self._held.pop(radius, 1)
+        if times > 2:
+            self._held[radius] = times - 1
+        elif times == 1:
+            self._delete(radius)
+        self._count -= 1
+
+    def told(self, radius: Radius) -> Value | None:
+        """The value last told; KeyError if there is no such radius."""
+        if radius not in self._order:
+            raise KeyError(radius)
+        return None if self.value is None else self._told.centre(radius)
+
+    def event(self, d: Value | None) -> list[tuple[Radius, Radius]]:
+        """The radii that are told `d`, as maximal closed ranges in ascending order."""
+        (lows, highs), _ = self._fire(d)
+        return list(zip(lows, highs, strict=True))
+
+    def check(self) -> None:
+        super().check()
+        assert sum(self._held.values()) + len(self._order) - len(self._held) == self._count, (
+            "the count is kept"
+        )
+        assert all(times > 1 for times in self._held.values()), "one subscription is not counted"

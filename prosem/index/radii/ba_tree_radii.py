@@ -1,0 +1,67 @@
+"""What the BA-tree asks of the radii below it, and the values that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from prosem.index.radii.ba_tree_ends import Radius, Value
+from prosem.index.radii.bw_tree import Arcs
+
+
+class _Several:
+    def __repr__(self) -> str:
+        return "SEVERAL"
+
+
+SEVERAL: Final = (
+    _Several()
+)  # stands for the centre of a radius whose subscriptions were told different values
+Ranges = tuple[list[Radius], list[Radius]]  # the first and the last radius of each range
+Part = tuple[Radius, Arcs]  # a radius that fires in part, and the labels that do
+Held = Mapping[Radius, Any]  # of a radius with several centres: its classes
+
+
+class Run(NamedTuple):
+    """Neighbouring radii, from the first to the last, that were told the same; one radius if SEVERAL values were."""
+
+    low: Radius
+    high: Radius
+    centre: Value
+
+
+class Radii(Protocol):
+    """The told values of all radii: as a tree of runs, or as arrays.
+
+    `root` holds the nearest right end and the nearest negated left end of all, or less. `work` is
+    about what the last event cost here, and `work_elsewhere` what it would have cost the other way, in microseconds.
+    """
+
+    root: list[Value]
+    visits: int
+    work: float
+    work_elsewhere: float
+
+    def __iter__(self) -> Iterator[Run]: ...
+    def centre(self, radius: Radius) -> Value:
+        """What a radius was told; SEVERAL if its classes know."""
+
+    def insert(self, radius: Radius, centre: Value) -> None:
+        """Take up a radius that has just been put into the order of all."""
+
+    def delete(self, radius: Radius) -> None:
+        """Drop a radius that is about to be taken out of the order of all."""
+
+    def set_centre(self, radius: Radius, centre: Value) -> None:
+        """The radius was told one value."""
+
+    def set_several(self, radius: Radius) -> None:
+        """It was told several, or others than before: its classes know the ends."""
+
+    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
+        """Recentre those who fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""
+
+    def recentre(self, d: Value) -> None:
+        """Everybody was told `d`; there are no several values."""
+
+    def check(self) -> None: ...

@@ -1,0 +1,187 @@
+"""What subscriptions to many items were told of one of them: by when they came, then by radius."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
+from prosem.index.radii.ba_tree_loose import LooseRuns
+from prosem.index.radii.ba_tree_radii import Run
+from prosem.index.radii.ba_tree_runs import RadiusRuns
+from prosem.index.radii.radius_block import RadiusBlocks
+
+Birth = int  # the number of a moment at which subscriptions came; events lie between them
+State = list[tuple[Birth, list[Run]]]
+
+
+class Piece(NamedTuple):
+    """Who is told: the radii from `low` to `high` that came from `first` to `last`, all told `before` so far."""
+
+    low: Radius
+    high: Radius
+    first: Birth
+    last: Birth
+    before: Value
+
+
+class Epochs:
+    """The told values of one item, for everybody who ever selected it, without a trace of any of them.
+
+    Who came between two events of an item was told the same value of it, whatever the radius: an *epoch*, which begins
+    as one run of a BA-tree over radii and is cut only by events that tell some of it. `stops` holds the last birth
+    of each epoch; who came after the last one was told the present value. Neighbouring epochs that were told alike become
+    one. So a subscription to a million items is a point (radius, birth), and adds nothing to an item before that moves.
+
+    An event that tells nobody takes O(1). Otherwise it takes a comparison an epoch, and in each one that fires what it
+    takes in a BA-tree. Loses to a B²-tree, which tells arcs instead of epochs, where one item is what everybody selects.
+
+    >>> from prosem.index.radii.ba_tree_ends import Change
+    >>> item = Epochs(Change(), 100)
+    >>> item.event(103, 1, RadiusBlocks([2, 4, 9]))
+    [Piece(low=2, high=2, first=0, last=1, before=100)]
+    >>> item.event(104, 2, RadiusBlocks([2, 4, 9]))
+    [Piece(low=4, high=4, first=0, last=1, before=100)]
+    >>> [item.told(radius, birth) for radius, birth in ((2, 1), (4, 1), (9, 1), (4, 2), (4, 3))]
+    [103, 104, 100, 103, 104]
+    """
+
+    __slots__ = ("_ends", "_near", "_runs", "stops", "value", "visits")
+
+    def __init__(self, ends: Ends, value: Value) -> None:
+        self._ends = ends
+        self.value = value
+        self.visits = 0
+        self.stops: list[Birth] = []
+        self._runs: list[RadiusRuns] = []
+        self._near: list[Value] = []
+        self._sum_up()
+
+    # -- events ----------------------------------------------------------------------------------------------
+    def event(self, d: Value, birth: Birth, radii: RadiusBlocks) -> list[Piece]:
+        """Who is told `d`. `birth` is the last one so far, `radii` all there are by then, which nobody changes any more."""
+        before, self.value = self.value, d
+        begun = birth > (self.stops[-1] if self.stops else -1) and len(radii) > 0
+        if begun:
+            self._begin(birth, radii, [Run(radii.first, radii.last, before)])
+        rising = d > before
+        side, x = (0, d) if rising else (1, -d)
+        if not self._runs or d == before or self._near[side] > x:
+            return []
+        pieces: list[Piece] = []
+        fired = [at for at, runs in enumerate(self._runs) if runs.root[side] <= x]
+        for at in fired:
+            first, last, runs = self.stops[at - 1] + 1 if at else 0, self.stops[at], self._runs[at]
+            visits, runs.pieces = runs.visits, []
+            runs.fire(d, rising)
+            pieces += [Piece(low, high, first, last, centre) for low, high, centre in runs.pieces]
+            self.visits += runs.visits - visits
+        for at in reversed(fired):
+            self._join(at)
+        self._sum_up()
+        return pieces
+
+    def _begin(self, birth: Birth, radii: RadiusBlocks, runs: Iterable[Run]) -> None:
+        kind = LooseRuns if self._ends.loose else RadiusRuns
+        self.stops.append(birth)
+        self._runs.append(kind(self._ends, radii, {}, runs))
+        self._sum_up()
+
+    def _join(self, at: int) -> None:
+        """Let an epoch and the one after it be one, if they were told alike."""
+        if at + 1 < len(self._runs) and _alike(self._runs[at], self._runs[at + 1]):
+            del self.stops[at], self._runs[at]
+
+    def _sum_up(self) -> None:
+        self._near = [min((runs.root[side] for runs in self._runs), default=0) for side in (0, 1)]
+
+    # -- questions -------------------------------------------------------------------------------------------
+    def told(self, radius: Radius, birth: Birth) -> Value:
+        """What those of a radius were told who came at a birth."""
+        at = bisect_left(self.stops, birth)
+        return self.value if at == len(self.stops) else self._runs[at].centre(radius)
+
+    def everybody(self) -> list[Piece]:
+        """All epochs, as if everybody in them were told."""
+        return [
+            Piece(low, high, stop + 1, last, centre)
+            for stop, last, runs in zip([-1, *self.stops], self.stops, self._runs, strict=False)
+            for low, high, centre in _joined(runs)
+        ]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether everybody was told the present value: then there is nothing to remember."""
+        return all(run.centre == self.value for runs in self._runs for run in runs)
+
+    # -- state -----------------------------------------------------------------------------------------------
+    def state(self) -> State:
+        """For each epoch its last birth, and what neighbouring radii were told."""
+        return [(stop, list(_joined(runs))) for stop, runs in zip(self.stops, self._runs, strict=True)]
+
+    @classmethod
+    def from_state(cls, ends: Ends, value: Value, state: State, radii: RadiusBlocks) -> Epochs:
+        """What had this state. `radii` may have become more or less: one between two runs joins the first of them."""
+        item = cls(ends, value)
+        for stop, runs in state:
+            item._begin(stop, radii, _fitted(runs, radii))
+        return item
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
+        assert all(a < b for a, b in pairwise(self.stops)), "epochs follow one another"
+        assert len(self.stops) == len(self._runs), "each epoch was told something"
+        for runs in self._runs:
+            runs.check()
+        roots = [runs.root for runs in self._runs]
+        assert self._near == [min((root[side] for root in roots), default=0) for side in (0, 1)]
+
+
+def _joined(runs: Iterable[Run]) -> Iterator[Run]:
+    """Runs, neighbours that were told the same as one."""
+    last: Run | None = None
+    for run in runs:
+        if last is not None and last.centre == run.centre:
+            last = Run(last.low, run.high, run.centre)
+            continue
+        if last is not None:
+            yield last
+        last = run
+    if last is not None:
+        yield last
+
+
+def _alike(first: RadiusRuns, second: RadiusRuns) -> bool:
+    """Whether all radii of an epoch were told what they were told in the next one, which may have more of them."""
+    if first.centre(first.last) != second.centre(first.last):
+        return False
+    mine, other = list(_joined(first)), list(_joined(second))
+    return len(mine) == len(other) and all(
+        a.centre == b.centre and b.low <= a.low and a.high <= b.high for a, b in zip(mine, other, strict=True)
+    )
+
+
+def _fitted(runs: Sequence[Run], radii: RadiusBlocks) -> list[Run]:
+    """Runs over other radii than they were made of."""
+    found: list[Run] = []
+    low: Radius | None = radii.first
+    for at, run in enumerate(runs):
+        high = radii.last
+        if at + 1 < len(runs):
+            high = radii.previous(runs[at + 1].low)
+        if low is None or high is None or high < low:
+            continue
+        found.append(Run(low, high, run.centre))
+        low = radii.next(high)
+    return found
+
+
+def more(radii: RadiusBlocks, radius: Radius) -> RadiusBlocks:
+    """The radii with one more, while whoever holds the old ones keeps them; the blocks but one are shared."""
+    if radius in radii:
+        return radii
+    grown = radii.shared(radius)
+    grown.add(radius)
+    return grown

@@ -1,0 +1,1 @@
+"""Indexes over one range column: range minima, sums, positions."""

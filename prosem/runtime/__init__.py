@@ -1,0 +1,1 @@
+"""What runs the server: supervised tasks, cooperative scheduling, counters, command traces."""

@@ -1,0 +1,1 @@
+"""SELECT DISTINCT over a range."""

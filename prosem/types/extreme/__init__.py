@@ -1,0 +1,1 @@
+"""Range MIN and MAX."""

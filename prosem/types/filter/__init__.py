@@ -1,0 +1,1 @@
+"""SELECT with a filter."""

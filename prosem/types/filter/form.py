@@ -1,0 +1,243 @@
+"""Filters: `SELECT * | columns FROM t WHERE …`, the stateless type.
+
+Here the event is the point and the subscription the region: a message carries the codes of the row before and after the
+event, and the network finds the filters that hold one of them (Beretta's normal form, one `Extent` an attribute). All
+filters of a table share one space, so an event is one message however many templates there are. Columns that no condition
+looks at are the message's content, which a network may carry once for many events.
+
+It loses where a result is large and changes with nearly every event: then every subscriber is told nearly every event.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import msgspec
+
+from cn.model.geometry import Extent
+from cn.model.message import Message
+from cn.model.network import Space as NetworkSpace
+from prosem.language.resolve import column, normal_form
+from prosem.language.syntax import Columns, Query, Star
+from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext
+from prosem.types.filter.message import row_change, row_draft
+from prosem.types.shared import rules
+from prosem.values.errors import LanguageError
+from prosem.values.model import Delta, JsonObject, Key, Row, Table
+from prosem.values.wire import encode, is_same
+
+Filters = tuple[dict[int, Extent], ...]
+
+
+@dataclass(frozen=True)
+class FilterForm:
+    """`columns`: positions of the selected columns; the key is always among them."""
+
+    label: str
+    query: Query
+    table: Table
+    columns: tuple[int, ...]
+    type: str = "filter"
+
+    @property
+    def space_label(self) -> str:
+        return f"ROWS OF {self.table.tenant}.{self.table.name!r}#{self.table.id}"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.table,)
+
+    def bind(self, params: Mapping[str, Any]) -> Bound:
+        return Bound(b"", normal_form(self.query, self.table, params) or None)
+
+    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
+        return FilterSpace(self.table, space_id)
+
+    def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
+        names, columns = self.table.names, self.columns
+        return {
+            "rows": [{names[at]: row[at] for at in columns} for row in select(self.table, rows, bound.place)],
+        }
+
+    def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
+        was, now = self._by_key(before), self._by_key(after)
+        key = self.table.primary_key
+        change = {
+            "add": [row for identity, row in now.items() if identity not in was],
+            "remove": [
+                {name: row[name] for name in key} for identity, row in was.items() if identity not in now
+            ],
+            "update": [row for identity, row in now.items() if identity in was and was[identity] != row],
+        }
+        return change if any(change.values()) else None
+
+    def _by_key(self, result: JsonObject) -> dict[bytes, JsonObject]:
+        return {encode([row[name] for name in self.table.primary_key]): row for row in result["rows"]}
+
+    def state(self, space: Space, bound: Bound) -> None:
+        return None
+
+    def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
+        message = messages[-1]
+        if message.kind != "row":
+            return message.payload, None
+        assert message.attributes is not None
+        was, now = (vector is not None and holds(bound.place, vector) for vector in message.attributes)
+        return row_change(message.payload, message.contents, was, now, self.table, self.columns), None
+
+    def opening(self, snapshot: bytes, state: None) -> JsonObject:
+        rows = rules.listed(snapshot)["rows"]
+        return {"message": "state", "rows": [{"key": self._identity(row), "row": row} for row in rows]}
+
+    def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
+        told = {} if change is None else rules.listed(change)
+        return [
+            {"message": "row", "key": self._identity(row), "row": None if kind == "remove" else row}
+            for kind in ("remove", "update", "add")
+            for row in told.get(kind, ())
+        ]
+
+    def _identity(self, row: Mapping[str, msgspec.Raw]) -> str:
+        return rules.identity(self.table, row)
+
+
+def holds(filters: Filters | None, vector: Sequence[Any]) -> bool:
+    """Whether one of the conjunctions admits the attribute vector."""
+    return filters is not None and any(
+        all(vector[at] in extent for at, extent in conjunction.items()) for conjunction in filters
+    )
+
+
+def select(table: Table, rows: Rows, filters: Filters | None) -> list[Row]:
+    """The rows that satisfy the filters: by key where every conjunction fixes it, else by a scan."""
+    if not filters:
+        return []
+    keys = _keys(table, rows, filters)
+    candidates = rows.values() if keys is None else [rows[key] for key in keys]
+    used = sorted({at for conjunction in filters for at in conjunction})
+    types = {at: table.columns[at].type.encode for at in used}
+    found = []
+    for row in candidates:
+        vector: dict[int, Any] = {}
+        for at in used:
+            value, encode = row[at], types[at]
+            vector[at] = None if value is None else 0 if encode is None else encode(value)
+        if any(all(vector[at] in extent for at, extent in conjunction.items()) for conjunction in filters):
+            found.append(row)
+    return found
+
+
+def _keys(table: Table, rows: Rows, filters: Filters) -> list[Key] | None:
+    """The existing keys the filters name, if each names one integer or text key by equality or IN."""
+    if len(table.key_positions) != 1 or table.columns[table.key_positions[0]].type.name not in (
+        "integer",
+        "bigint",
+    ):
+        return None
+    at = table.key_positions[0]
+    keys: dict[Key, None] = {}
+    for conjunction in filters:
+        extent = conjunction.get(at)
+        if extent is None or any(i.low is None or i.low != i.high for i in extent.intervals):
+            return None
+        keys |= {(i.low,): None for i in extent.intervals}
+    return [key for key in keys if key in rows]
+
+
+class FilterSpace:
+    """Nothing is indexed at the server: every event on the table is one message, matched by the network."""
+
+    plans: ClassVar[tuple[str, ...]] = ("match",)
+    visits = 0
+
+    def __init__(self, table: Table, space_id: int) -> None:
+        self._table = table
+        self._count = 0
+        self._conditions: Counter[int] = Counter()  # columns → conjunctions with a condition on them
+        self.network = NetworkSpace(space_id, 0, False)
+
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        self._count += len(sids)
+        for bound in bounds:
+            self._conditions.update(_columns(bound))
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        self._conditions.update(_columns(after))
+        self._forget(before)
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        self._count -= 1
+        self._forget(bound)
+
+    def _forget(self, bound: Bound) -> None:
+        for at in _columns(bound):
+            self._conditions[at] -= 1
+            if not self._conditions[at]:
+                del self._conditions[at]
+
+    def step(self, delta: Delta) -> Delta | None:
+        return delta if self._count and not is_same(delta.old, delta.new) else None
+
+    def messages(self, description: Delta, plan: str) -> list[Draft]:
+        return [row_draft(self._table, description.old, description.new, self._conditions.keys())]
+
+
+def _columns(bound: Bound) -> list[int]:
+    return [at for conjunction in bound.place or () for at in conjunction]
+
+
+class FilterType:
+    name = "filter"
+
+    def recognise(
+        self, query: Query, tables: Sequence[Table], notify: JsonObject | None
+    ) -> FilterForm | None:
+        selection = query.selection
+        if len(tables) != 1 or not isinstance(selection, Star | Columns):
+            return None
+        table = tables[0]
+        if isinstance(selection, Star):
+            names = list(table.names)
+        else:
+            names = [column(query, table, name).name for name in selection.names]
+            if len(set(names)) < len(names):
+                raise LanguageError("a column is selected twice; name each column once")
+            missing = [name for name in table.primary_key if name not in names]
+            if missing:
+                if len(names) == 1:
+                    return None  # the shape of a value notification
+                raise LanguageError(
+                    f"the key column {', '.join(missing)} is not selected; rows are told apart by their key, "
+                    "so select it too, or use SELECT *"
+                )
+        for conjunction in query.where:
+            for atom in conjunction:
+                column(query, table, atom.column)
+        shapes = sorted(
+            " AND ".join(f"{atom.column.name!r} {atom.op} ?" for atom in conjunction) or "TRUE"
+            for conjunction in query.where
+        )
+        columns = tuple(table.position[name] for name in names)
+        what = "*" if isinstance(selection, Star) else ", ".join(map(repr, names))
+        label = f"{what} FROM {table.tenant}.{table.name!r}#{table.id} WHERE {' OR '.join(shapes)}"
+        return FilterForm(label, query, table, columns)
+
+    def describe(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "sql": "SELECT * | columns FROM t WHERE conditions joined by AND, and OR of such",
+            "notify": [],
+            "messages": [
+                {
+                    "name": "row",
+                    "region": "filters that hold the row before or after the event",
+                    "payload": "the row after the event and which columns changed; those no condition looks at apart",
+                }
+            ],
+            "update": "add, replace or drop the row with the key of the message's row",
+            "transform": "the selected columns of the rows held",
+            "rules": rules.FILTER.document(),
+        }

@@ -1,0 +1,110 @@
+"""How the messages of filters are written and read.
+
+| event | payload | contents |
+| --- | --- | --- |
+| a row came or changed | [columns, their values, columns that changed (null: it came)] | the values of the others |
+| a row went | [the values of its key] | |
+
+The payload has the key and the columns that somebody's condition looks at; the others are the content, unless they are
+short. An event that leaves them as they were has the digest of the event before it, so a network that remembers contents
+does not carry them again: a select with payload (thesis 5.6.1) without a join. The attribute vectors have no codes
+for columns without a condition. Old values do not travel: an edge only asks which of its columns changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from hashlib import blake2s
+from typing import Any
+
+import msgspec
+
+from prosem.types.base import Draft
+from prosem.values.model import Row, Table
+from prosem.values.wire import encode, is_same
+
+DIGEST_SIZE = 12
+SHORT = 64  # bytes of columns without a condition that travel in the payload: a digest would save little
+_read = msgspec.json.Decoder(list[Any]).decode
+_PLAIN = frozenset({int, str, bytes, type(None)})  # equal values of these types are written alike
+
+
+def row_draft(table: Table, old: Row | None, new: Row | None, conditions: Collection[int]) -> Draft:
+    """The message of an event for filters with conditions on these columns."""
+    vectors = codes(table, old, conditions), codes(table, new, conditions)
+    if new is None:
+        assert old is not None, "an event has a row before or after it"
+        return Draft("row", attributes=vectors, payload=encode([table.key_of(old)]))
+    wanted = {*conditions, *table.key_positions}
+    rest = encode([value for at, value in enumerate(new) if at not in wanted])
+    if len(rest) <= SHORT:
+        wanted = {*range(len(new))}
+    places = sorted(wanted)
+    payload = encode((places, [new[at] for at in places], None if old is None else _changed(old, new)))
+    if len(rest) <= SHORT:
+        return Draft("row", attributes=vectors, payload=payload)
+    digest = blake2s(rest, digest_size=DIGEST_SIZE).digest()
+    return Draft("row", attributes=vectors, payload=payload, contents=(rest,), digests=(digest,))
+
+
+def codes(table: Table, row: Row | None, conditions: Collection[int]) -> tuple[Any, ...] | None:
+    """The attribute vector of a row: a code a column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
+    if row is None:
+        return None
+    return tuple(
+        [
+            None
+            if value is None or at not in conditions
+            else 0
+            if (encode := kind.type.encode) is None
+            else encode(value)
+            for at, (value, kind) in enumerate(zip(row, table.columns, strict=True))
+        ]
+    )
+
+
+def _changed(old: Row, new: Row) -> list[int]:
+    return [
+        at
+        for at, (was, now) in enumerate(zip(old, new, strict=True))
+        if was is not now and not (type(was) is type(now) and type(was) in _PLAIN and was == now)
+        if not is_same(was, now)
+    ]
+
+
+@lru_cache(maxsize=512)
+def row_change(
+    payload: bytes,
+    contents: tuple[bytes, ...],
+    was: bool,
+    now: bool,
+    table: Table,
+    columns: tuple[int, ...],
+) -> bytes | None:
+    """The change of one event, the same for all filters with these columns; None if they are told nothing."""
+    body, names = _read(payload), table.names
+    change: dict[str, list[Any]] = {"add": [], "remove": [], "update": []}
+    if len(body) == 1:
+        (key,) = body
+        change["remove"] = [dict(zip(table.primary_key, key, strict=True))]
+        return encode(change) if was else None
+    places, values, changed = body
+    row = dict(zip(places, values, strict=True))
+    if now:
+        if was and changed is not None and not set(changed) & set(columns):
+            return None
+        row |= _rest(table, places, contents)
+        change["update" if was else "add"] = [{names[at]: row[at] for at in columns}]
+    elif was:
+        change["remove"] = [{names[at]: row[at] for at in table.key_positions}]
+    else:
+        return None
+    return encode(change)
+
+
+def _rest(table: Table, places: Sequence[int], contents: tuple[bytes, ...]) -> dict[int, Any]:
+    if not contents:
+        return {}
+    others = [at for at in range(len(table.columns)) if at not in set(places)]
+    return dict(zip(others, _read(contents[0]), strict=True))

@@ -1,0 +1,1 @@
+"""Select-joins of two to six tables."""

@@ -1,0 +1,330 @@
+"""The semijoin mode of select-joins: an edge holds of each table the rows that join with a row of its partner.
+
+Each table T has a partner P(T), a neighbour in the join graph. A subscription holds X^T: the rows of T that satisfy its
+conditions on T and join with a row of P(T) whose routing column is in its range. An event on T, all relative to the table
+*without* its row (algorithms §4, thesis 5.3 and 5.4.1):
+
+- X^T: the old row goes from `V_o`, the new one comes to `V_n`: those who select the row and lie under the skyline of P(T)'s
+  rows of its key.
+- X^U of each U whose partner is T: who held the old row alone among those of its key, `L`, loses every row of U with that
+  key, in one message without rows; who holds the new row alone, `G`, gains the rows of U with its key, a message
+  each. If the key stays, `L` without `G` loses and `G` without `L` gains.
+
+Loses to whole selections where nearly every row joins, and to joined rows where keys are unique on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from cn.model.geometry import (
+    BOTTOM,
+    INT64_MAX,
+    INT64_MIN,
+    TOP,
+    Box,
+    Code,
+    Interval,
+    Point,
+    Region,
+    difference,
+)
+from optimizer.plan import Descriptor
+from optimizer.sketch import Sketch
+from prosem.index.joins.join_keys import NOTHING, Entry
+from prosem.index.joins.stabbing_set import StabbingSet
+from prosem.types.base import Bound, Draft
+from prosem.types.join.decomposition import Decomposition
+from prosem.types.join.descriptor import semijoin_descriptor
+from prosem.types.join.model import Change, JoinModel
+from prosem.types.join.skyline import (
+    Skyline,
+    cluster_skyline,
+    merged_skyline,
+    staircase,
+    subscription_skyline,
+    tuple_skyline,
+)
+from prosem.types.join.table import Classes, JoinTable, Placed, Sides
+from prosem.types.join.watching import watching
+from prosem.values.model import Row
+
+FEW = 1  # so many subscriptions are asked one by one before the points are searched: finding where one stands is as dear
+
+
+class Shift(NamedTuple):
+    """Rows of `table` with a join key that some subscriptions lose or gain as a whole."""
+
+    table: JoinTable
+    classes: Classes
+    row: Row  # of the event's table: it has the key
+    region: Region
+    gained: bool
+
+
+class Described(NamedTuple):
+    """`old` and `new` where somebody may see them."""
+
+    table: JoinTable
+    old: Placed | None
+    new: Placed | None
+    shifts: list[Shift]
+
+
+class SemijoinMode:
+    """The decomposition, and anchors for the ranges on every table that is somebody's partner.
+
+    `locate` tells where a subscription stands.
+    """
+
+    def __init__(
+        self, model: JoinModel, decomposition: Decomposition, locate: Callable[[int], Bound]
+    ) -> None:
+        self._model, self.decomposition, self._locate = model, decomposition, locate
+        shape, tables = model.shape, model.tables
+        self._followers: list[list[int]] = [[] for _ in tables]
+        orders: list[set[Classes]] = [set() for _ in tables]
+        for number, partner in enumerate(decomposition):
+            classes = shape.shared(number, partner)
+            assert classes, "partners share a join column"
+            self._followers[partner].append(number)
+            orders[number].add(classes)
+            orders[partner].add(classes)
+        for table, wanted in zip(tables, orders, strict=True):
+            table.hold(wanted)
+        self.clusters = {
+            number: StabbingSet(shape.int64)
+            for number in set(decomposition)
+            if tables[number].routing is not None
+        }
+        standing = [(sid, place) for sid, _, place in model.points.items()]
+        self.came([sid for sid, _ in standing], [place for _, place in standing])
+
+    # -- points --------------------------------------------------------------------------------------------------
+    def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
+        for number, clusters in self.clusters.items():
+            low, high = self._model.tables[number].routing or (0, 1)
+            ends = [(place[low], place[high]) for place in places]
+            if len(ends) == 1:
+                clusters.add(*ends[0], sids[0])
+            else:
+                clusters.add_many(np.array(ends, np.int64) if self._model.shape.int64 else ends, sids)
+
+    def went(self, sid: int, place: Point) -> None:
+        for number, clusters in self.clusters.items():
+            low, high = self._model.tables[number].routing or (0, 1)
+            clusters.remove(place[low], place[high], sid)
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def describe(self, change: Change) -> Described | None:
+        table, old, new, stays = change
+        shifts = [] if stays else [*self._shifts(table, old, new)]
+        seen = Described(
+            table, None if stays else self._joining(table, old), self._joining(table, new), shifts
+        )
+        return seen if seen.old or seen.new or shifts else None
+
+    def _partner(self, table: JoinTable) -> tuple[JoinTable, Classes]:
+        partner = self.decomposition[table.number]
+        return self._model.tables[partner], self._model.shape.shared(table.number, partner)
+
+    def _joining(self, table: JoinTable, placed: Placed | None) -> Placed | None:
+        """The row, if it joins with one of the partner and somebody selects it."""
+        if placed is None:
+            return None
+        partner, classes = self._partner(table)
+        if table.key(classes, placed.row) not in partner.by(classes):
+            return None
+        return placed if self._model.anybody(table.around(placed.codes)) else None
+
+    def _shifts(self, table: JoinTable, old: Placed | None, new: Placed | None) -> Iterator[Shift]:
+        model = self._model
+        for number in self._followers[table.number]:
+            other = model.tables[number]
+            classes = model.shape.shared(number, table.number)
+            lost = self._alone(table, other, classes, old)
+            gained = self._alone(table, other, classes, new)
+            regions: list[Region] = [() if lost is None else (lost,), () if gained is None else (gained,)]
+            keys = {table.key(classes, placed.row) for placed in (old, new) if placed is not None}
+            if lost and gained and len(keys) == 1:
+                regions = [tuple(difference(lost, gained)), tuple(difference(gained, lost))]
+            for placed, region, is_gain in zip((old, new), regions, (False, True), strict=True):
+                if placed is not None and region and model.points.any(b"", region):
+                    yield Shift(other, classes, placed.row, region, is_gain)
+
+    def _alone(
+        self, table: JoinTable, other: JoinTable, classes: Classes, placed: Placed | None
+    ) -> Box | None:
+        """The box of those who hold this row alone of its key, and reach between the other table's rows of that key."""
+        rows = NOTHING if placed is None else other.by(classes).at(table.key(classes, placed.row))
+        sides = table.alone(classes, placed) if placed is not None and rows else None
+        return None if sides is None else self._model.box(sides, other.reach(rows[0], rows[-1]))
+
+    # -- messages ------------------------------------------------------------------------------------------------
+    def messages(self, description: Described, plan: str) -> list[Draft]:
+        """By `enum-sj` one for each whom it concerns; rows need no skyline then, see `watching`."""
+        table, old, new, shifts = description
+        if plan != "enum-sj":
+            return [*self._own_drafts(table, old, new, plan), *self._shifted(table, shifts)]
+        codec, find = self._model.codec, self._model.points.find
+        addressed = []
+        rows = [one for one in (old, new) if one is not None]
+        watchers = watching(self._model, table, rows, *self._partner(table), self._standing)
+        if old is not None:
+            addressed.append((codec.remove(table.number, old.row), next(watchers)))
+        if new is not None:
+            addressed.append((codec.upsert(table.number, new.row), next(watchers)))
+        addressed += [(draft, find(b"", draft.region)) for draft in self._shifted(table, shifts)]
+        return [
+            draft._replace(region=(), targets=(sid,)) for draft, sids in addressed for sid in sids.tolist()
+        ]
+
+    def _standing(self, sid: int) -> Point:
+        place = self._locate(sid).place
+        assert place is not None, "who has a range has a place"
+        return cast(Point, place)
+
+    def outlines(self, description: Described) -> list[Region]:
+        """Who selects the row, and who loses or gains others: without the skylines."""
+        table, old, new, shifts = description
+        seen = [placed for placed in (old, new) if placed is not None]
+        own: list[Region] = [(self._model.box(table.around(placed.codes)),) for placed in seen]
+        return own + [shift.region for shift in shifts]
+
+    def descriptor(self, description: Described, sketch: Sketch, population: int) -> Descriptor:
+        return semijoin_descriptor(description, *self._partner(description.table), sketch, population)
+
+    def _own_drafts(
+        self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str
+    ) -> Iterator[Draft]:
+        """Of the event's own row, to those who see it."""
+        if old is not None and (region := self.visible(table, old, plan)):
+            yield self._model.codec.remove(table.number, old.row, region)
+        if new is not None and (region := self.visible(table, new, plan)):
+            yield self._model.codec.upsert(table.number, new.row, region)
+
+    def _shifted(self, table: JoinTable, shifts: Sequence[Shift]) -> Iterator[Draft]:
+        """Of the rows that some lose or gain with it."""
+        codec = self._model.codec
+        for shift in shifts:
+            key = table.key(shift.classes, shift.row)
+            if not shift.gained:
+                yield codec.lose(shift.table.number, shift.classes, key, shift.region)
+                continue
+            rows = shift.table.by(shift.classes).at(key)
+            for entry, region in self._exposed(shift.table, rows, shift.region):
+                yield codec.upsert(shift.table.number, entry[2], region)
+
+    def visible(self, table: JoinTable, placed: Placed, plan: str) -> Region:
+        """Who sees a row: selects it, and holds the code of a joining row; nothing if nobody does."""
+        own = table.around(placed.codes)
+        partner, _ = self._partner(table)
+        if partner.routing is None:
+            return (self._model.box(own),)
+        region = self._under(self.skyline(table, placed, plan), partner.routing, own)
+        return region if self._model.points.any(b"", region) else ()
+
+    def _under(self, skyline: Skyline, routing: tuple[int, int], own: Sides) -> Region:
+        low, high = routing
+        return tuple(self._model.box(own, {low: x, high: y}) for x, y in staircase(skyline))
+
+    def skyline(self, table: JoinTable, placed: Placed, plan: str) -> Skyline:
+        """The descriptive skyline of a row, of the flavour that the plan names."""
+        partner, classes = self._partner(table)
+        rows, routing = partner.by(classes).at(table.key(classes, placed.row)), partner.routing
+        assert routing is not None, "a table without conditions has no skyline"
+        if plan == "ref-sj-tup":
+            return tuple_skyline(rows)
+        clusters, own = self.clusters[partner.number], table.around(placed.codes)
+        if plan == "ref-sj-clu+":
+            return merged_skyline(rows, clusters, lambda q, r: self._lives_between(q, r, partner, own))
+        skyline = cluster_skyline(rows, clusters)
+        if plan == "ref-sj-sub":
+            region = self._under(skyline, routing, own)
+            lows, highs = (self._model.points.codes(b"", region, dimension) for dimension in routing)
+            return subscription_skyline(*_ended(lows, highs, rows))
+        return skyline
+
+    def _lives_between(self, q: Code, r: Code, partner: JoinTable, own: Sides) -> bool:
+        """Whether somebody within `own` has a routing range strictly between two codes.
+
+        Mostly a handful of ranges is that narrow, and they are asked one by one; among many, somebody is soon found.
+        """
+        few = self.clusters[partner.number].between(q, r, FEW)
+        if few is None:
+            low, high = partner.routing or (0, 1)
+            gap = Interval(q, r, True, True)
+            return self._model.anybody(own, {low: gap, high: gap})
+        for sid in few:
+            place = self._standing(sid)
+            if all(place[at] in side for at, side in own.items()):
+                return True
+        return False
+
+    def _exposed(
+        self, table: JoinTable, rows: Sequence[Entry], region: Region
+    ) -> Iterator[tuple[Entry, Region]]:
+        """The rows that somebody in the region selects, each with those who do.
+
+        Halves in which nobody's range lies are left out at once: O(e log s) lookups for e of s rows.
+        """
+        todo = [(0, len(rows))]
+        while todo:
+            start, stop = todo.pop()
+            if stop - start > 1:
+                reach = _within(region, table.reach(rows[start], rows[stop - 1]))
+                if table.routing is None or self._model.points.any(b"", reach):
+                    middle = (start + stop) // 2
+                    todo += [(middle, stop), (start, middle)]
+                continue
+            placed = table.placed(rows[start][2])
+            assert placed is not None, "absent rows have no entry"
+            inside = _within(region, table.around(placed.codes))
+            if self._model.points.any(b"", inside):
+                yield rows[start], inside
+
+    # -- what an edge holds --------------------------------------------------------------------------------------
+    def held(self, point: Point) -> list[list[Row]]:
+        """X^T of each table, from the side with fewer rows in the subscription's range."""
+        return [[entry[2] for entry in self._semijoin(table, point)] for table in self._model.tables]
+
+    def _semijoin(self, table: JoinTable, point: Point) -> Iterator[Entry]:
+        partner, classes = self._partner(table)
+        own, other = table.range_of(point), partner.range_of(point)
+        mine, its = table.by(classes), partner.by(classes)
+        counts = []
+        for one, ends in ((table, own), (partner, other)):
+            start, stop = one.by(()).span((), *ends)
+            counts.append(stop - start)
+        if counts[0] <= counts[1]:
+            for entry in table.by(()).within((), *own):
+                if its.any_within(table.key(classes, entry[2]), *other) and table.admits(point, entry):
+                    yield entry
+            return
+        keys = dict.fromkeys(partner.key(classes, entry[2]) for entry in partner.by(()).within((), *other))
+        for key in keys:
+            yield from (entry for entry in mine.within(key, *own) if table.admits(point, entry))
+
+    def check(self) -> None:
+        """Assert that the anchors stand for the points there are."""
+        for number, clusters in self.clusters.items():
+            clusters.check()
+            assert len(clusters) == len(self._model.points), f"every point has a range on table {number}"
+
+
+def _ended(lows: Any, highs: Any, rows: Sequence[Entry]) -> tuple[Any, Any]:
+    """Ranges with the first and the last joining code for missing ends: these hold the same rows, and can travel."""
+    first, last = rows[0][0], rows[-1][0]
+    if isinstance(lows, np.ndarray):
+        return np.where(lows == INT64_MIN, first, lows), np.where(highs == INT64_MAX, last, highs)
+    return [first if low is BOTTOM else low for low in lows], [
+        last if high is TOP else high for high in highs
+    ]
+
+
+def _within(region: Region, sides: Sides) -> Region:
+    """The region's boxes with these sides, which lie within its own."""
+    return tuple(tuple(sides.get(at, side) for at, side in enumerate(box)) for box in region)

@@ -1,0 +1,149 @@
+"""The server's side of a select-join: rows of all its tables, all points, and the mode that says what edges hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cn.model.geometry import Point, Region
+from optimizer.plan import Descriptor
+from optimizer.sketch import SAMPLE
+from prosem.types.base import Bound, Draft, SpaceContext
+from prosem.types.join.adaptation import Adaptation
+from prosem.types.join.decomposition import Decomposition
+from prosem.types.join.model import Change, JoinModel, Mode
+from prosem.types.join.plain import JoinedMode, SelectionMode
+from prosem.types.join.semijoin import SemijoinMode
+from prosem.types.join.shape import MODES, JoinShape
+from prosem.types.shared.point_space import PointSpace
+from prosem.values.model import Delta, Row
+from prosem.values.wire import is_same
+
+
+class JoinSpace(PointSpace):
+    """One space for all subscriptions of a select-join.
+
+    The rows are indexed when it is opened, O(N log N) for each order that the mode asks for. An event costs
+    O(log N) for each order of its table, and then what the mode's plan says: by the semijoins a few lookups, whatever
+    the number of subscriptions.
+    """
+
+    sample: ClassVar[int] = 4 * SAMPLE  # events on joins are rarely seen by many: small shares count
+
+    def __init__(
+        self,
+        shape: JoinShape,
+        space_id: int,
+        surroundings: SpaceContext,
+        decomposition: Decomposition,
+        mode: str = "semijoin",
+    ) -> None:
+        super().__init__(shape, space_id)
+        self.mode, self.plans = mode, MODES[mode]
+        self.model = JoinModel(shape, self.points, surroundings.rows)
+        self.decomposition, self._locate = decomposition, surroundings.locate
+        self._mode: Mode = (
+            SemijoinMode(self.model, decomposition, surroundings.locate)
+            if mode == "semijoin"
+            else JoinedMode(self.model)
+            if mode == "join"
+            else SelectionMode(self.model)
+        )
+        self.adaptation = Adaptation(self.model)
+
+    # -- points --------------------------------------------------------------------------------------------------
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        super().add(sids, bounds)
+        placed = [
+            (sid, bound.place) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None
+        ]
+        self._mode.came([sid for sid, _ in placed], [place for _, place in placed])
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        super().move(sid, before, after)
+        if before.place is not None and after.place is not None:  # else it went and came
+            self._mode.went(sid, before.place)
+            self._mode.came([sid], [after.place])
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        super().remove(sid, bound)
+        if bound.place is not None:
+            self._mode.went(sid, bound.place)
+
+    def redecompose(self, decomposition: Decomposition) -> None:
+        """Give tables other partners: what edges hold is another from here on. O(rows + points)."""
+        self.decomposition = decomposition
+        if isinstance(self._mode, SemijoinMode):
+            self._mode = SemijoinMode(self.model, decomposition, self._locate)
+
+    def rearrange(self) -> bool:
+        """Decompose anew where that pays by now; True if edges must be given what they hold again."""
+        better = self.adaptation.better(self.decomposition) if self.mode == "semijoin" else None
+        if better is not None:
+            self.redecompose(better)
+        return better is not None
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def step(self, delta: Delta) -> Any | None:
+        number = self.model.shape.index[delta.table.id]
+        self.adaptation.counts[number] += 1
+        table = self.model.tables[number]
+        old, new = table.placed(delta.old), table.placed(delta.new)
+        if is_same(delta.old, delta.new) or (old is None and new is None):
+            return None
+        if old is not None:
+            table.remove(old)
+        stays = old is not None and new is not None and table.same_place(old, new)
+        description = self._mode.describe(Change(table, old, new, stays)) if len(self.points) else None
+        if new is not None:
+            table.add(new)
+        return description
+
+    @contextmanager
+    def rehearsal(self, delta: Delta) -> Iterator[Any]:
+        """What an event would do: there and back again, and not counted."""
+        counts = list(self.adaptation.counts)
+        try:
+            yield self.step(delta)
+        finally:
+            self.step(delta._replace(old=delta.new, new=delta.old))
+            self.adaptation.counts[:] = counts
+
+    def messages(self, description: Any, plan: str) -> list[Draft]:
+        return self._mode.messages(description, plan)
+
+    def drafts(self, description: Any) -> list[Draft]:
+        return self._mode.messages(description, self.plans[0])
+
+    # -- for the optimizer ---------------------------------------------------------------------------------------
+    def regions(self, description: Any) -> Sequence[tuple[bytes, Region]]:
+        """Of semijoins the outlines: making the skylines is what the plans differ in."""
+        return [(b"", region) for region in self._mode.outlines(description)]
+
+    def descriptor(self, description: Any) -> Descriptor:
+        """What the mode says of it. Plain modes: see `Sketched`."""
+        described = self._mode.descriptor(description, self.sketch(), len(self.points))
+        return super().descriptor(description) if described is None else described
+
+    def affected(self, description: Any) -> int:
+        found = [self.points.find(draft.topic, draft.region) for draft in self.drafts(description)]
+        return len(np.unique(np.concatenate(found))) if found else 0
+
+    # -- what edges hold -----------------------------------------------------------------------------------------
+    def semijoins(self, point: Point) -> list[list[Row]]:
+        """The rows of each table that the edge must hold for a subscription under the present mode, in no order."""
+        return self._mode.held(point)
+
+    def joinable(self, point: Point) -> list[list[Row]]:
+        """Rows of each table whose join is a subscription's answer; what edges hold, unless they hold nothing."""
+        return self.model.selected(point) if self.mode == "join" else self._mode.held(point)
+
+    def check(self) -> None:
+        """Assert the invariants of rows, points and anchors."""
+        self.points.check()
+        for table in self.model.tables:
+            table.check()
+        self._mode.check()

@@ -1,0 +1,129 @@
+"""Exact sums: every value of a column as an integer number of units, so that no order of events can matter.
+
+Integers count ones, numeric(p,s) counts 10⁻ˢ, doubles count 2⁻¹⁰⁷⁴ (the smallest double), so a sum is a Python integer and
+becomes a double, correctly rounded, only when it is told.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from prosem.values.columns import ColumnType, Value
+
+_DOUBLE_UNIT = 1074
+_BASE_DIGITS = 4  # PostgreSQL's numeric computes in base 10000
+_MIN_SIGNIFICANT = 16
+_GREATEST = 1.7976931348623157e308
+
+
+def units(kind: ColumnType, value: Value) -> int:
+    """The value as a number of units."""
+    if kind.name == "double precision":
+        numerator, denominator = value.as_integer_ratio()
+        shift: int = _DOUBLE_UNIT + 1 - denominator.bit_length()
+        return int(numerator) << shift
+    if kind.digits:  # more than a decimal context has
+        return int(Fraction(value) * 10**kind.scale)
+    return int(value.scaleb(kind.scale)) if kind.scale else int(value)
+
+
+def sum_value(kind: ColumnType, total: int) -> int | float | Decimal:
+    """SUM as PostgreSQL types it: bigint for integer, numeric for bigint and numeric, double for double."""
+    if kind.name == "double precision":
+        return _double(total, 1)
+    if kind.name == "integer":
+        return total
+    return _decimal(total, kind.scale)
+
+
+def average_value(kind: ColumnType, total: int, count: int) -> float | Decimal:
+    """AVG: correctly rounded for doubles, with the digits PostgreSQL gives for the others.
+
+    >>> from prosem.values.columns import column_type
+    >>> average_value(column_type("integer"), 10, 3)
+    Decimal('3.3333333333333333')
+    """
+    if kind.name == "double precision":
+        return _double(total, count)
+    scale = _quotient_scale(total, kind.scale, count)
+    numerator, denominator = abs(total) * 10**scale * 2 + count * 10**kind.scale, 2 * count * 10**kind.scale
+    quotient = numerator // denominator  # half away from zero
+    return _decimal(quotient if total >= 0 else -quotient, scale)
+
+
+def written(value: int | float | Decimal | None) -> int | float | str | None:
+    """A sum or an average as it travels: PostgreSQL's digits, where Python would write an exponent.
+
+    >>> written(Decimal("0E-8")), written(Decimal("1.50E-7")), written(3)
+    ('0.00000000', '0.000000150', 3)
+    """
+    return format(value, "f") if isinstance(value, Decimal) else value
+
+
+def _double(total: int, count: int) -> float:
+    try:
+        return total / (count << _DOUBLE_UNIT)
+    except OverflowError:
+        return _GREATEST if total > 0 else -_GREATEST
+
+
+def _decimal(units_: int, scale: int) -> Decimal:
+    with localcontext(prec=max(28, len(str(abs(units_))) + 2)):
+        return Decimal(units_).scaleb(-scale)
+
+
+def _quotient_scale(total: int, scale: int, count: int) -> int:
+    """How many digits PostgreSQL's numeric division keeps: at least 16 significant ones (its select_div_scale)."""
+    weight, first = _leading(total, scale)
+    other_weight, other_first = _leading(count, 0)
+    quotient_weight = weight - other_weight - (first <= other_first)
+    return max(_MIN_SIGNIFICANT - quotient_weight * _BASE_DIGITS, scale, 0)
+
+
+def _leading(units_: int, scale: int) -> tuple[int, int]:
+    """Weight and value of the first base-10000 digit of units / 10**scale; (0, 0) for zero."""
+    if units_ == 0:
+        return 0, 0
+    padded = -scale % _BASE_DIGITS
+    digits = str(abs(units_) * 10**padded)
+    places = (scale + padded) // _BASE_DIGITS
+    count = -(-len(digits) // _BASE_DIGITS)
+    return count - 1 - places, int(digits[: len(digits) - (count - 1) * _BASE_DIGITS])
+
+
+def exact_text(kind: ColumnType, total: int) -> str:
+    """Units as the decimal number they are, with every digit.
+
+    >>> from prosem.values.columns import column_type
+    >>> exact_text(column_type("numeric(6,2)"), 1250)
+    '12.50'
+    >>> double = column_type("double precision")
+    >>> exact_text(double, units(double, 0.1))
+    '0.1000000000000000055511151231257827021181583404541015625'
+    """
+    if kind.name != "double precision":
+        return str(_decimal(total, kind.scale))
+    if not total:
+        return "0"
+    zeros = min((total & -total).bit_length() - 1, _DOUBLE_UNIT)
+    places = _DOUBLE_UNIT - zeros
+    return str(_decimal((total >> zeros) * 5**places, places))
+
+
+# -- on the wire ---------------------------------------------------------------------------------------------------
+def pack_units(total: int) -> str:
+    """A short text for an integer that may have a thousand bits, most of them zero at the end.
+
+    >>> pack_units(-5 << 1000), unpack_units("-5~3e8") == -5 << 1000
+    ('-5~3e8', True)
+    """
+    if not total:
+        return "0"
+    zeros = (total & -total).bit_length() - 1
+    return f"{total >> zeros:x}~{zeros:x}"
+
+
+def unpack_units(text: str) -> int:
+    number, _, zeros = text.partition("~")
+    return int(number, 16) << int(zeros or "0", 16)

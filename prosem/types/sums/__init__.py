@@ -1,0 +1,1 @@
+"""Range COUNT, SUM and AVG."""

@@ -1,0 +1,216 @@
+"""How the values of a column are measured: as numbers whose distances count, and radii as coordinates of a space.
+
+Integers and decimals are whole numbers of units (10⁻ˢ of a numeric), dates are days, timestamps microseconds; doubles are
+themselves. A radius is a number of the same kind, rounded up to whole units (which no value notices); a percentage or a
+factor of an exact column is a number of millionths, and a whole one unless it has more decimals (a *fine* form). What has
+no distances (text, boolean, jsonb, bytea) has no measure: every change of it is told.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, MayMust, Percent, Radius
+from prosem.language.notify import duration
+from prosem.values.columns import Code, ColumnType, Value
+from prosem.values.errors import InputError, LanguageError, pointer
+
+MILLION = 10**6  # relative radii of exact columns are counted in millionths
+FINE = "fine "  # before the name of a relative form of an exact column with more decimals than that
+DIGITS = 30  # of a relative radius, on either side of the point
+_FAR = 1 << 62  # farther than two values of a column with 64-bit radii can be apart
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY, _MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
+_GREATEST = 1.7976931348623157e308
+_TIMES = {"date": _DAY, "timestamptz": _MICROSECOND}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The measure of one column."""
+
+    kind: ColumnType
+
+    @property
+    def is_double(self) -> bool:
+        return self.kind.name == "double precision"
+
+    @property
+    def int64(self) -> bool:
+        """Whether radii are 64-bit integers; two bigints may be farther apart, so theirs are texts."""
+        return self.kind.int64 and self.kind.name != "bigint"
+
+    def number(self, value: Value) -> Any:
+        """A value that is not NULL as a number.
+
+        >>> from prosem.values.columns import column_type
+        >>> Measure(column_type("numeric(6,2)")).number(Decimal("1.50"))
+        150
+        """
+        if self.is_double:
+            return value
+        if self.kind.digits:
+            return int(Fraction(value) * 10**self.kind.scale)
+        return self.kind.code(value)
+
+    def value(self, number: Any) -> Value:
+        """The value that a number stands for."""
+        if self.is_double:
+            return number
+        if self.kind.digits:
+            return _decimal(number, self.kind.scale)
+        return value_of(self.kind, number)
+
+    # -- radii -------------------------------------------------------------------------------------------------
+    def ends(self, form: str) -> Ends:
+        if form == "change":
+            return Change(exact=not self.is_double)
+        if form == "may":
+            return MayMust(exact=not self.is_double)
+        kind = Percent if form.removeprefix(FINE) == "percent" else Factor
+        return kind(exact=False) if self.is_double else kind(scale=MILLION)
+
+    def radius(self, form: str, name: str, size: Any) -> Radius:
+        """The radius that `notify` gives under this name; InputError if it does not fit the column."""
+        at = pointer("notify", name)
+        unit = _TIMES.get(self.kind.name)
+        if unit is not None:
+            if form != "change":
+                raise InputError(f"{name} needs a column of numbers, and this one is {self.kind.name}", at)
+            try:
+                return min(_FAR, -(-duration(str(size)) // unit))
+            except ValueError as error:
+                raise InputError(f"{name} of a {self.kind.name} column: {error}", at) from None
+        exact = _fraction(name, size)
+        if self.is_double:
+            return float(min(exact, Fraction(_GREATEST)))
+        if form == "change":
+            far = _FAR if self.int64 else 10 ** (self._width - 1)
+            return min(far, math.ceil(exact * 10**self.kind.scale))
+        if exact >= 10**DIGITS or 10**DIGITS % exact.denominator:
+            raise InputError(f"{name} has at most {DIGITS} digits on either side of the point", at)
+        exact *= MILLION
+        return int(exact) if exact.denominator == 1 and exact <= _FAR else exact
+
+    def fine_code(self, radius: Radius) -> str:
+        """A relative radius of any size and any number of decimals as a coordinate.
+
+        >>> from prosem.values.columns import column_type
+        >>> measure = Measure(column_type("integer"))
+        >>> radius = measure.radius("percent", "percent", "0.12345678")
+        >>> measure.fine_code(radius)[-10:], Fraction(measure.fine_code(radius)) == radius
+        ('0123456.78', True)
+        """
+        whole, rest = divmod(Fraction(radius), 1)
+        decimals = str(int(rest * 10**DIGITS)).zfill(DIGITS).rstrip("0")
+        return str(whole).zfill(DIGITS + 6) + ("." + decimals if decimals else "")
+
+    def pair_code(self, radius: Radius) -> str:
+        """Two radii, may and must, as one coordinate that keeps their order."""
+        return "".join(str(self.code(one)).zfill(self._width) for one in radius)
+
+    def pair_of(self, code: str) -> Radius:
+        halves = code[: self._width], code[self._width :]
+        return tuple(self.radius_of(int(half) if self.is_double else half) for half in halves)
+
+    def code(self, radius: Radius) -> Code:
+        """The radius as a coordinate.
+
+        >>> from prosem.values.columns import column_type
+        >>> measure = Measure(column_type("double precision"))
+        >>> measure.radius_of(measure.code(0.25)), Measure(column_type("bigint")).code(7)
+        (0.25, '000000000000000000007')
+        """
+        if self.is_double:
+            bits: int = struct.unpack("<q", struct.pack("<d", radius))[0]
+            return bits
+        return int(radius) if self.int64 else str(radius).zfill(self._width)
+
+    def radius_of(self, code: Code) -> Radius:
+        if self.is_double:
+            return struct.unpack("<d", struct.pack("<q", code))[0]
+        return int(code)
+
+    @property
+    def _width(self) -> int:
+        return max(21, self.kind.digits + 2)
+
+
+def measure_of(kind: ColumnType) -> Measure | None:
+    """The measure of a column's type; None if its values have no distances."""
+    return Measure(kind) if kind.numeric or kind.name in _TIMES else None
+
+
+def form_and_radius(
+    measure: Measure | None, notify: Mapping[str, Any] | None, name: str
+) -> tuple[str, Radius]:
+    """How a subscription wants to be told: change (an absolute radius), may (a pair of them), percent or factor.
+
+    Without `notify` every change is told: a radius of zero.
+    """
+    if notify is None:
+        return "change", 0.0 if measure is not None and measure.is_double else 0
+    if measure is None:
+        raise InputError(
+            f"notify needs a column of numbers, dates or timestamps; leave it out, and every change of {name} is told",
+            "/notify",
+        )
+    if "may" in notify:
+        return "may", tuple(measure.radius("change", given, notify[given]) for given in ("may", "must"))
+    ((given, size),) = notify.items()
+    form = given if given in ("percent", "factor") else "change"
+    radius = measure.radius(form, given, size)
+    is_fine = form != "change" and not measure.is_double and type(radius) is not int
+    return FINE * is_fine + form, radius
+
+
+def _fraction(name: str, size: Any) -> Fraction:
+    try:
+        return Fraction(Decimal(repr(size) if isinstance(size, float) else size))
+    except (ArithmeticError, ValueError, TypeError):
+        at = pointer("notify", name)
+        raise InputError(f"{name} of a column of numbers is a number, not a duration", at) from None
+
+
+# -- values from codes -------------------------------------------------------------------------------------------
+def value_of(kind: ColumnType, code: Any) -> Value:
+    """The value that has this code.
+
+    >>> from prosem.values.columns import column_type
+    >>> [value_of(column_type(name), column_type(name).code(value)) for name, value in (
+    ...     ("text", "é"), ("double precision", -0.5), ("date", date(2024, 2, 29)), ("bytea", b"a"))]
+    ['é', -0.5, datetime.date(2024, 2, 29), b'a']
+    """
+    match kind.name.partition("(")[0]:
+        case "boolean":
+            return bool(code)
+        case "integer" | "bigint":
+            return code
+        case "double precision":
+            bits = code if code >= 0 else -(2**63) - code
+            return struct.unpack("<d", struct.pack("<q", bits))[0]
+        case "numeric":
+            units = int(code) - 10**kind.digits if kind.digits else code
+            return _decimal(units, kind.scale)
+        case "text":
+            return code[:-2]
+        case "bytea":
+            return bytes.fromhex(code[:-2])
+        case "date":
+            return date.fromordinal(code)
+        case "timestamptz":
+            return _EPOCH + timedelta(microseconds=code)
+    raise LanguageError(f"{kind.name} has no codes")
+
+
+def _decimal(units: int, scale: int) -> Decimal:
+    """So many 10⁻ˢ, with all its decimals, whatever the context's precision."""
+    digits = tuple(map(int, str(abs(units))))
+    return Decimal((int(units < 0), digits, -scale))

@@ -1,0 +1,53 @@
+"""From a code back to a value, for conditions that PostgreSQL is asked to check."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from cn.model.geometry import BOTTOM, TOP
+from prosem.values.columns import INT64_MAX, INT64_MIN, ColumnType, Value
+
+_SIDE = 2  # characters at the end of a text's code
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def value_at(kind: ColumnType, code: Any) -> Value:
+    """The value of a code, or for a code between two values one of them; None if it is no end or has no value.
+
+    So a range of codes lies within the range of values from `value_at(low)` to `value_at(high)`.
+
+    >>> from prosem.values.columns import column_type
+    >>> value_at(column_type("numeric(8,2)"), 1050), value_at(column_type("date"), INT64_MIN)
+    (Decimal('10.50'), None)
+    """
+    if code is BOTTOM or code is TOP or code in (INT64_MIN, INT64_MAX):
+        return None
+    decode = _DECODERS.get(kind.name.partition("(")[0])
+    if decode is None or kind.digits:
+        return None
+    try:
+        return decode(kind, code)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _double(kind: ColumnType, code: int) -> float | None:
+    value: float = struct.unpack("<d", struct.pack("<q", code if code >= 0 else INT64_MIN - code))[0]
+    return value if math.isfinite(value) else None
+
+
+_DECODERS: dict[str, Callable[[ColumnType, Any], Value]] = {
+    "integer": lambda kind, code: code,
+    "bigint": lambda kind, code: code,
+    "numeric": lambda kind, code: Decimal(code).scaleb(-kind.scale),
+    "double precision": _double,
+    "text": lambda kind, code: code[:-_SIDE],
+    "date": lambda kind, code: date.fromordinal(code),
+    "timestamptz": lambda kind, code: _EPOCH + timedelta(microseconds=code),
+    "bytea": lambda kind, code: bytes.fromhex(code[:-_SIDE]),
+}

@@ -1,0 +1,214 @@
+"""The command line as a user types it: each command as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import open_folder
+from tests.support.live import Api, insert, update
+
+COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
+COMMANDS = ("serve", "demo", "subscribe", "publish", "explain", "stats", "bench", "migrate", "doctor")
+
+
+def run(*arguments: str, stdin: str | None = None, timeout_s: float = 90, **variables: str) -> Any:
+    return subprocess.run(
+        [sys.executable, "-m", "api.commands.cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | variables,
+    )
+
+
+@pytest.fixture
+def table(api: Api) -> str:
+    return api.table(COLUMNS, ["k"])
+
+
+def test_help_names_every_command_and_setting() -> None:
+    text = run("--help").stdout
+    assert all(re.search(rf"\b{name}\b", text) for name in COMMANDS)
+    options = run("serve", "--help").stdout
+    for name in ("--port", "--data-dir", "--database", "--queue", "--retention-events", "--standby"):
+        assert name in options
+    assert "PROSEM_DATA_DIR" in options
+    assert "--quick" in run("bench", "--help").stdout
+
+
+def test_bench_lists_what_there_is() -> None:
+    listed = run("bench")
+    assert listed.returncode == 0
+    assert "range-min" in listed.stdout
+    assert "end-to-end" in listed.stdout
+    unknown = run("bench", "nothing")
+    assert unknown.returncode != 0
+    assert "range-min" in unknown.stderr
+    assert "Traceback" not in unknown.stderr
+
+
+def test_the_doctor() -> None:
+    folder = open_folder("prosem-doctor-test-")
+    well = run("doctor", "--data-dir", str(folder))
+    assert well.returncode == 0, well.stdout + well.stderr
+    for part in ("Python", "packages", "data folder", "embedded PostgreSQL"):
+        assert re.search(rf"^ok\s+{part}: ", well.stdout, re.M)
+    ill = run("doctor", PROSEM_DATABASE="postgresql://nobody@127.0.0.1:1/none")
+    assert ill.returncode == 1
+    assert re.search(r"^wrong\s+database: ", ill.stdout, re.M)
+    assert "Traceback" not in ill.stderr
+    shutil.rmtree(folder)
+
+
+# -- publish -----------------------------------------------------------------------------------------------
+def lines(*events: Any) -> str:
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def count(api: Api, table: str) -> int:
+    return len(api.subscribe(f"SELECT * FROM {table}", durable=False)["result"]["rows"])
+
+
+def test_publish_a_file(api: Api, table: str, tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    path.write_text(lines(*(insert(k=k, x=k, y=k) for k in range(2500))))
+    done = run("publish", table, str(path), "--url", api.url)
+    assert done.returncode == 0, done.stderr
+    assert "2,500 events committed" in done.stderr
+    assert count(api, table) == 2500
+
+
+def test_publish_standard_input(api: Api, table: str) -> None:
+    done = run("publish", table, "-", stdin=lines(insert(k=1, x=1, y=1), update(1, y=2)), PROSEM_URL=api.url)
+    assert done.returncode == 0, done.stderr
+    assert "2 events committed" in done.stderr
+    assert count(api, table) == 1
+
+
+@pytest.mark.parametrize(
+    "bad", ["{not json\n", lines({"op": "insert", "row": {"k": "x"}}), lines(insert(k=1, x=0, y=0))]
+)
+def test_publish_up_to_the_first_bad_line(api: Api, table: str, bad: str) -> None:
+    text = lines(insert(k=1, x=1, y=1), insert(k=2, x=1, y=1)) + bad + lines(insert(k=3, x=1, y=1))
+    done = run("publish", table, "-", "--url", api.url, stdin=text)
+    assert done.returncode == 1
+    assert "2 events are committed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert count(api, table) == 2
+
+
+def test_publish_errors_are_readable(api: Api, table: str, tmp_path: Path) -> None:
+    missing = run("publish", table, str(tmp_path / "none.ndjson"), "--url", api.url)
+    assert missing.returncode == 2
+    assert "there is no file" in missing.stderr.replace("\n", " ")
+    unknown = run("publish", "nobody", "-", "--url", api.url, stdin=lines(insert(k=1)))
+    assert unknown.returncode == 1
+    assert "there is no table 'nobody'" in unknown.stderr.replace("\n", " ")
+    assert "Traceback" not in missing.stderr + unknown.stderr
+
+
+# -- subscribe ---------------------------------------------------------------------------------------------
+def test_subscribe_prints_the_answer_and_its_changes(api: Api, table: str) -> None:
+    api.publish(table, [insert(k=1, x=5, y=50)])
+    stop = threading.Event()
+
+    def lower() -> None:
+        for y in range(49, -1000, -1):
+            if stop.wait(0.1):
+                return
+            with Api(api.url) as other:
+                other.publish(table, [update(1, y=y)])
+
+    publisher = threading.Thread(target=lower)
+    publisher.start()
+    try:
+        sql = f"SELECT MIN(y) FROM {table} WHERE x BETWEEN :lo AND :hi"
+        done = run("subscribe", sql, "-p", "lo=0", "-p", "hi=9", "--limit", "3", "--json", "--url", api.url)
+    finally:
+        stop.set()
+        publisher.join()
+    assert done.returncode == 0, done.stderr
+    frames = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ["snapshot" in frame for frame in frames] == [True, False, False, False]
+    values = [(frame.get("snapshot") or frame["change"])["value"] for frame in frames]
+    assert values == list(range(values[0], values[0] - 4, -1))
+    assert [frame["seq"] for frame in frames] == sorted({frame["seq"] for frame in frames})
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:  # it was not durable: nothing stays behind
+        if api.http.get(f"/v1/subscriptions/{frames[0]['id']}").status_code == 404:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the subscription stays")
+
+
+def test_subscribe_errors_are_readable(api: Api, table: str) -> None:
+    cases = [
+        ([f"SELECT MIN(y) FROM {table} GROUP BY x"], "GROUP BY"),
+        ([f"SELECT MIN(y) FROM {table} WHERE x < :x"], ":x"),
+        ([f"SELECT MIN(y) FROM {table} WHERE x < :x", "-p", "x"], "name=value"),
+        ([f"SELECT MIN(y) FROM {table}", "--notify", "{"], "not JSON"),
+    ]
+    for arguments, text in cases:
+        done = run("subscribe", *arguments, "--url", api.url)
+        assert done.returncode != 0
+        assert text in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+# -- demo --------------------------------------------------------------------------------------------------
+def test_the_demo_runs_and_ends() -> None:
+    folder = open_folder("prosem-demo-test-")
+    try:
+        done = run("demo", "--seconds", "5", "--data-dir", str(folder))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Ready." in done.stdout
+        assert re.search(r"^seq \d+: SELECT ", done.stdout, re.M), "no change was shown"
+        events = re.search(r"([\d,]+) events in \d+ s", done.stdout)
+        assert events is not None
+        assert int(events[1].replace(",", "")) > 50
+        assert "Traceback" not in done.stdout + done.stderr
+        log = next(folder.rglob("server.log")).read_text()
+        assert "Traceback" not in log
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_typical_mistakes_are_one_sentence(server: str, tmp_path: Path) -> None:
+    taken = server.rsplit(":", 1)[1]
+    event = tmp_path / "event.json"
+    event.write_text('{"op": "delete", "key": {"k": 1}}')
+    nobody = ("--url", "http://127.0.0.1:9")
+    for arguments, said in (
+        (("serve", "--port", taken, "--data-dir", str(tmp_path)), f"port {taken} of 127.0.0.1 is in use"),
+        (("serve", "--port", "99999", "--data-dir", str(tmp_path)), "up to 65535"),
+        (
+            ("serve", "--host", "203.0.113.9", "--data-dir", str(tmp_path)),
+            "cannot listen on 203.0.113.9:8080",
+        ),
+        (("broker", "--port", taken), "is in use"),
+        (("subscribe", "SELECT * FROM t", *nobody), "`prosem serve` starts one"),
+        (("publish", "t", str(event), *nobody), "`prosem serve` starts one"),
+        (("explain", "t", str(event), *nobody), "is prosem serve running?"),
+        (("subscribe", "SELECT * FROM t", "--url", "127.0.0.1:8080"), "with http:// or https://"),
+        (("publish", "t", str(event), "--url", "127.0.0.1:8080"), "with http:// or https://"),
+        (("subscribe", "SELECT * FROM nowhere_at_all", "--url", server), "there is no table nowhere_at_all"),
+    ):
+        done = run(*arguments)
+        assert done.returncode in (1, 2), arguments
+        assert said in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "cluster").exists(), "nothing was started"
+    assert run("--version").stdout.startswith("prosem ")

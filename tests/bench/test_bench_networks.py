@@ -1,0 +1,123 @@
+"""The bench of networks in miniature: ways cost what real nodes cost, and zones spread as brokers do."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench import network_joins
+from bench.join_workload import Workload, subscriptions
+from bench.network_contents import Remembering
+from bench.network_minima import SCHEMES, costs, ranges
+from bench.network_minima import Workload as Minima
+from bench.network_nodes import NETWORKS, measure
+from bench.network_routes import Ways
+from bench.network_setting import Setting, Zones
+from bench.networks import curve, sampled_joins, sampled_minima
+from cn.model.geometry import Interval
+from cn.model.message import Message
+from cn.networks.bloom import Filter, LinkFilter
+from cn.networks.zones import meets, spreads
+
+some_ids = st.sets(st.integers(0, 10**6), max_size=60)
+
+
+@pytest.fixture(scope="module")
+def setting() -> Setting:
+    return Setting(300, 12)
+
+
+def test_ways_cost_what_nodes_cost(setting: Setting) -> None:
+    """The bench itself fails if a way of unicast, multicast or cbn costs anything else than its nodes."""
+    rows = {row["network"]: row for row in sampled_minima(setting, 300, 40)}
+    assert rows.keys() == set(NETWORKS)
+    assert rows["cbn"]["overlay_hops"] == rows["multicast"]["overlay_hops"] > 0
+    assert all(row["ip_hops"] >= row["overlay_hops"] for row in rows.values())
+    assert len(sampled_joins(setting, 400, 12)) == len(NETWORKS)
+
+
+@given(st.integers(0, 1000), st.data())
+def test_zones_spread_as_brokers_do(seed: int, data: st.DataObject) -> None:
+    random = np.random.default_rng(seed)
+    zones = Zones(random.integers(0, 30, (80, 2)), 12)
+    zones.check()
+    ends = st.none() | st.integers(0, 30)
+    box = tuple(
+        Interval(*data.draw(st.tuples(ends, ends)), *data.draw(st.tuples(st.booleans(), st.booleans())))
+        for _ in range(2)
+    )
+    if any(side.is_empty() for side in box):
+        return
+    full = (Interval(b"", b""), *box)
+    boxes = zones.map.boxes
+    met, parents = zones.spread(box)
+    assert met.tolist() == [number for number in sorted(boxes) if meets(boxes[number], full)]
+    for at, parent in zip(met.tolist(), parents.tolist(), strict=True):
+        senders = [one for one in met.tolist() if spreads(boxes[one], boxes[at], full)]
+        assert senders == ([] if parent < 0 else [int(met[parent])])
+    way = zones.way(box)
+    assert way[-1] == zones.map.entry(full)
+    assert all(two in zones.map.bordering(one) for one, two in pairwise(way))
+
+
+def test_every_scheme_is_measured_on_the_same_events(setting: Setting) -> None:
+    points = ranges(400, (5000.0, 1500.0), (1000.0, 1000.0))
+    workload = Minima(1000, points)
+    events = [event for _, event in zip(range(300), workload.events(), strict=False)]
+    events += workload.spikes(4)
+    found = costs(setting, setting.zones(points), events)
+    assert found.keys() == set(SCHEMES)
+    told = [sum(map(len, event.ids)) for event in events]
+    assert found["unicast"].overlay_hops == told, "a message for each subscription"
+    assert found["multicast"].overlay_hops == found["cbn"].overlay_hops
+    for name in ("unicast", "multicast", "S-CN", "DS-CN", "cbn"):
+        assert all(hops == 0 for hops, count in zip(found[name].overlay_hops, told, strict=True) if not count)
+    assert max(told) > 20, "a spike concerns many"
+
+
+@pytest.mark.parametrize("entries", [0, 3, 40])
+def test_contents_on_ways_cost_what_nodes_cost(setting: Setting, entries: int) -> None:
+    points = subscriptions(300)
+    workload = network_joins.distinct(Workload(60, 300, 600))
+    space = workload.space("join", points)
+    sent = [one for one in network_joins.messages(space, workload, "ref-j+", 120) if one]
+    ways, remembering = Ways(setting, setting.zones(points)), Remembering(setting.server, entries)
+    total = leaving = 0
+    for one in sent:
+        for message, ids in one:
+            bare = network_joins._bare(message)
+            passed = remembering.pass_on(
+                ways.cbn(bare, ids), np.unique(ways.hosts(ids)), message.digests, message.contents
+            )
+            total += passed.bytes
+            leaving += passed.server_bytes
+    messages: list[list[Message]] = [[message for message, _ in one] for one in sent]
+    options: dict[str, Any] = {"repository": entries}
+    row, _, server = measure("cbn", setting, space.network, points, setting.hosts(points), messages, options)
+    assert leaving / len(sent) == pytest.approx(server, rel=0.05)
+    assert total / len(sent) == pytest.approx(row["traffic_bytes"], rel=0.1), "without acknowledgements"
+
+
+def test_a_figure_is_a_curve_for_each_scheme() -> None:
+    made = curve("3.10", [{"spikes_percent": 0.5, "affected": 3.0, "S-CN": 4, "CN": "-"}])
+    assert made.lines == {"S-CN": [(0.5, 4.0)], "CN": []}
+
+
+@given(some_ids, some_ids, some_ids)
+def test_filters_that_share_an_id_meet(affected: set[int], beyond: set[int], gone: set[int]) -> None:
+    link = LinkFilter()
+    for id in [*beyond, *(gone - beyond)]:
+        link.add(id)
+    for id in gone - beyond:
+        link.remove(id)
+    link.check([*beyond])
+    made = Filter.of(affected)
+    read = Filter.read(made.write())
+    assert (read.width, read.parts) == (made.width, made.parts)
+    assert link.meets(read) or not affected & beyond
+    assert not LinkFilter().meets(read)

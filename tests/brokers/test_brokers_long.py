@@ -1,0 +1,172 @@
+"""Long checks of brokers: a NATS cluster whose nodes are killed, parts that die at random, the kit behind a balancer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from api.commands.process import free_port
+from cn.networks.registry import SCHEMES
+from prosem.brokers.embedded_nats import find_binary
+from tests.brokers.test_brokers import QUERIES, assert_exact, attached, event, last_seq, resumed
+from tests.conftest import open_folder
+from tests.support.deployed import Deployed
+from tests.support.live import Api, Refused, Socket
+from tests.test_acceptance import KIT, ROOT
+
+pytestmark = pytest.mark.slow
+WAIT_S = 90.0
+
+
+class Cluster:
+    """Three NATS servers on this machine."""
+
+    def __init__(self) -> None:
+        self._folder = open_folder("prosem-nats-")
+        self.ports = [free_port() for _ in range(3)]
+        self._routes = [free_port() for _ in range(3)]
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def url(self) -> str:
+        return ",".join(f"nats://127.0.0.1:{port}" for port in self.ports)
+
+    def start(self, node: int) -> None:
+        config = self._folder / f"{node}.conf"
+        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self._routes)
+        config.write_text(
+            f'server_name: n{node}\nlisten: "127.0.0.1:{self.ports[node]}"\n'
+            f'jetstream {{ store_dir: "{self._folder / str(node)}" }}\n'
+            f'cluster {{ name: c, listen: "127.0.0.1:{self._routes[node]}", routes: [{routes}] }}\n'
+        )
+        with open(self._folder / f"{node}.log", "ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [find_binary(), "-c", str(config)], stdout=log, stderr=log
+            )
+
+    def kill(self, node: int) -> None:
+        self._processes[node].kill()
+        self._processes[node].wait()
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    for node in range(3):
+        made.start(node)
+    yield made
+    made.stop()
+
+
+def test_each_node_of_a_nats_cluster_is_killed(cluster: Cluster) -> None:
+    rng = random.Random(11)
+    with (
+        Deployed(nats=cluster.url, options=("--nats-replicas", "3")) as deployed,
+        Api(deployed.server.url) as api,
+    ):
+        table = api.table(
+            {"k": "integer", "x": "integer", "y": "integer", "z": "integer", "s": "text"}, ["k"]
+        )
+        ids = [api.subscribe(sql.format(table), params)["id"] for sql, params, _ in QUERIES[:6]]
+        sockets = [attached(url, ids) for url in deployed.urls]
+        for node in range(3):
+            api.publish(table, [event(rng) for _ in range(20)])
+            cluster.kill(node)
+            for _ in range(10):
+                api.publish(table, [event(rng) for _ in range(5)])
+                time.sleep(0.1)
+            seq = last_seq(api)
+            for socket in sockets:
+                socket.until(lambda frame, seq=seq: frame.get("progress", -1) >= seq, wait_s=WAIT_S)  # type: ignore[misc]
+            cluster.start(node)
+        assert_exact(api, ids, sockets)
+        for socket in sockets:
+            socket.close()
+
+
+@pytest.mark.parametrize("network", SCHEMES)
+def test_parts_die_at_random(network: str) -> None:
+    """Brokers, in a tree where there is one, the server and NATS are killed or stopped; lost sockets resume elsewhere."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    options = ("--network", network, "--network-options", "fan_out=1")
+    with Deployed(options=options) as deployed, Api(deployed.server.url) as api:
+        table = api.table(
+            {"k": "integer", "x": "integer", "y": "integer", "z": "integer", "s": "text"}, ["k"]
+        )
+        ids = [api.subscribe(sql.format(table), params)["id"] for sql, params, _ in QUERIES[:6]]
+        sockets, where = [attached(url, ids) for url in deployed.urls[:-1]], list(range(3))
+        for _ in range(12):
+            _strike(rng, deployed, sockets, where, ids)
+            for _ in range(5):
+                publish(api, table, rng)
+        seq = last_seq(api)
+        for socket in sockets:
+            socket.until(lambda frame: frame.get("progress", -1) >= seq, wait_s=WAIT_S)
+        assert_exact(api, ids, sockets)
+        for socket in sockets:
+            socket.close()
+
+
+def publish(api: Api, table: str, rng: random.Random) -> None:
+    """It may be refused while the server starts; nothing of it was applied then."""
+    with contextlib.suppress(Refused):
+        api.publish(table, [event(rng) for _ in range(5)])
+
+
+def _strike(
+    rng: random.Random, deployed: Deployed, sockets: list[Socket], where: list[int], ids: list[str]
+) -> None:
+    """Something happens to a part; `where` says at which broker each socket is."""
+    at = rng.randrange(len(deployed.brokers))
+    broker = deployed.brokers[at]
+    what = rng.choice(("broker", "server", "nats", "stop", "stop long"))
+    print(what, at)
+    if what == "broker":
+        broker.kill()
+        for number in [number for number, there in enumerate(where) if there == at]:
+            with pytest.raises(ConnectionClosed):
+                sockets[number].until(lambda frame: False)
+            where[number] = (at + 1) % len(deployed.brokers)
+            sockets[number] = resumed(sockets[number], deployed.brokers[where[number]].url, ids)
+        broker.start()
+    elif what == "server":
+        deployed.server.kill()
+        deployed.server.start()
+    elif what == "nats":
+        deployed.kill_nats()
+    else:
+        deployed.signal(signal.SIGSTOP, broker)
+        time.sleep(rng.uniform(0, 1) if what == "stop" else 4)
+        deployed.signal(signal.SIGCONT, broker)
+
+
+@pytest.mark.skipif(not (KIT / "run.py").is_file(), reason=f"there is no acceptance kit in {KIT}")
+@pytest.mark.parametrize("network", SCHEMES)
+def test_the_kit_behind_a_balancer(network: str) -> None:
+    serve = f"{sys.executable} -m tests.support.brokers_front --data-dir {{dir}} --port {{port}} --network {network}"
+    done = subprocess.run(
+        [sys.executable, str(KIT / "run.py"), "--serve", serve, "--scenario", "all"],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,0 +1,85 @@
+"""CN* over real brokers: what repeats passes a link once, streams are exact, and the counts are shown."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.deployed import Deployed, until
+from tests.support.live import Api, Json, attached, in_any_order, upsert
+
+PHOTO = 4_000  # bytes
+
+
+@pytest.fixture(scope="module")
+def deployed() -> Iterator[Deployed]:
+    chain = ("--network", "cbn", "--network-options", "fan_out=1,repository=40")
+    with Deployed(brokers=2, options=chain) as made:
+        yield made
+
+
+def product(rng: random.Random) -> Json:
+    """A rating that changes, and one of ten pictures that does not."""
+    key = rng.randrange(10)
+    return upsert(k=key, b=key % 3, rating=rng.randrange(100), photo=f"{key}" * PHOTO)
+
+
+def leaving(network: Json) -> int:
+    """The bytes that the server has sent."""
+    return sum(link["bytes"] for link in network["links"] if link["from"] == "server")
+
+
+def test_a_picture_passes_a_link_once(deployed: Deployed) -> None:
+    rng = random.Random(4)
+    with Api(deployed.server.url) as api:
+        products = api.table({"k": "integer", "b": "integer", "rating": "integer", "photo": "text"}, ["k"])
+        shops = api.table({"k": "integer", "b": "integer", "c": "integer"}, ["k"])
+        api.publish(shops, [upsert(k=k, b=k % 3, c=10 * k) for k in range(6)])
+        filters = f"SELECT * FROM {products} WHERE rating BETWEEN :a AND :b"
+        joins = f"SELECT * FROM {products} JOIN {shops} USING (b) WHERE rating >= :a AND c <= :b"
+        ids = [
+            api.subscribe(sql, {"a": a, "b": b})["id"]
+            for sql in (filters, joins)
+            for a, b in ((0, 60), (30, 90))
+        ]
+        sockets = [attached(broker.url, ids) for broker in deployed.brokers]
+        before = leaving(deployed.network())
+        count = 60
+        for _ in range(count):
+            seq = api.publish(products, [product(rng)])["last_seq"]
+        for socket in sockets:
+            socket.progress(seq)
+            for id in ids:
+                assert in_any_order(socket.answer(id, ("k",))) == in_any_order(api.result(id)["result"])
+
+        def is_shown() -> bool:
+            reports = [one.get("contents", {}) for one in deployed.network()["brokers"]]
+            return len(reports) == 2 and all(report.get("hits") for report in reports)
+
+        until(is_shown)
+        found = deployed.network()
+        assert found["contents"]["spared"] > count / 2, "the server left most of them out"
+        for one in found["brokers"]:
+            assert one["contents"]["held"] <= 40
+        assert leaving(found) - before < count * PHOTO / 2, "a filter and a join each carry all of them"
+        metrics = api.http.get("/metrics").text
+        assert 'prosem_contents_hits_total{node="broker-2"}' in metrics
+        assert 'prosem_contents_held{node="server"}' in metrics
+
+
+def test_a_broker_that_needs_what_the_server_has_forgotten_starts_over() -> None:
+    nothing = ("--network", "cbn", "--network-options", "repository=0,contents_mb=0")
+    with Deployed(brokers=1, options=nothing) as made, Api(made.server.url) as api:
+        (broker,) = made.brokers
+        table = api.table({"k": "integer", "rating": "integer", "photo": "text"}, ["k"])
+        id = api.subscribe(f"SELECT * FROM {table} WHERE rating >= :a", {"a": 0})["id"]
+        socket = attached(broker.url, [id])
+        lives = made.lives(broker)
+        for rating in range(4):  # the first whole, then by a digest that nobody remembers
+            seq = api.publish(table, [upsert(k=1, rating=rating, photo="x" * PHOTO)])["last_seq"]
+        socket.progress(seq)
+        assert made.lives(broker) > lives
+        assert socket.seqs(id) == [*range(seq - 3, seq + 1)], "from the log: each once, in order"
+        assert socket.answer(id, ("k",)) == api.result(id)["result"]

@@ -1,0 +1,96 @@
+"""The server's side of brokers without processes: how many attaches are under way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+from cn.model.frames import Direct
+from cn.networks.unicast import UNICAST
+from prosem.brokers import control
+from prosem.brokers.dispatcher import UNDER_WAY, Dispatcher
+from prosem.brokers.member import Member
+from prosem.delivery.edge import Edge
+from prosem.engine import commands as c
+from prosem.runtime.metrics import Metrics
+from prosem.values.access import WHOLE
+from prosem.values.errors import BusyError
+
+
+class Order:
+    """In the place of the engine: takes commands, and answers them when it is told to."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+        self.open: list[Future[Any]] = []
+        self.is_busy = False
+
+    def submit(self, command: c.Command) -> Future[Any]:
+        assert isinstance(command, c.Attach)
+        if self.is_busy:
+            raise BusyError("too much waits")
+        self.taken.append(command.id)
+        self.open.append(Future())
+        return self.open[-1]
+
+    def answer(self) -> None:
+        answered, self.open = self.open, []
+        for future in answered:
+            future.set_result(None)
+
+
+def made() -> tuple[Dispatcher, Order, Member, list[object]]:
+    sent: list[object] = []
+    dispatcher = Dispatcher(
+        Edge(Metrics()), UNICAST.root("server", {}), lambda to, frame, data: sent.append(frame), 100
+    )
+    order = Order()
+    dispatcher.submit = order.submit
+    member = Member("one", "one-1", "http://one", 1 << 20, "server")
+    dispatcher.join(member)
+    return dispatcher, order, member, sent
+
+
+def ask(dispatcher: Dispatcher, member: Member, number: int) -> None:
+    dispatcher.take(member, control.attach(number, c.Attach(str(number), 5, None, number, WHOLE)))
+
+
+def test_streams_that_come_back_together_take_turns() -> None:
+    dispatcher, order, member, _ = made()
+    number = 3 * UNDER_WAY + 7
+    for at in range(number):
+        ask(dispatcher, member, at)
+    while order.open:
+        assert len(order.open) <= UNDER_WAY
+        order.answer()
+    assert order.taken == [str(at) for at in range(number)]
+
+
+def test_who_is_gone_is_not_attached() -> None:
+    dispatcher, order, member, _ = made()
+    for at in range(UNDER_WAY + 10):
+        ask(dispatcher, member, at)
+    assert dispatcher.drop(member) == [member]
+    other = Member("two", "two-1", "http://two", 1 << 20, "server")
+    dispatcher.join(other)
+    ask(dispatcher, other, 1)
+    order.answer()
+    assert order.taken == [*(str(at) for at in range(UNDER_WAY)), "1"]
+
+
+async def _busy() -> list[object]:
+    dispatcher, order, member, sent = made()
+    order.is_busy = True
+    ask(dispatcher, member, 1)
+    order.is_busy = False
+    ask(dispatcher, member, 2)
+    assert order.taken == ["2"]
+    return sent
+
+
+def test_a_busy_engine_refuses() -> None:
+    (refused,) = [frame for frame in asyncio.run(_busy()) if isinstance(frame, Direct)]
+    notice = control.read_notice(refused.body)
+    assert isinstance(notice, control.Refused)
+    assert (notice.token, notice.code) == (1, BusyError.code)

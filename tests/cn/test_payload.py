@@ -1,0 +1,181 @@
+"""CN*: a content passes a link once, and what is forgotten is fetched; what is delivered stays the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cn.model.frames import Content, Data, Fetch, Frame
+from cn.model.geometry import Interval
+from cn.model.message import Message
+from cn.model.network import Space
+from cn.networks.contents import PayloadNode, PayloadRoot
+from cn.networks.contents_store import Directory, Repository
+from cn.simulation.network import Simulated
+from cn.simulation.registry import make_simulated
+
+SPACE = Space(1, 1, True)
+LARGE = b"x" * 1000
+
+
+class Watched:
+    """A network in which one id at the end of a chain of brokers hears messages with large contents."""
+
+    def __init__(self, **options: Any) -> None:
+        self.heard: list[bytes] = []
+        self.frames: list[tuple[str, Frame]] = []
+        self.network: Simulated = make_simulated(
+            "cbn",
+            lambda message, ids: self.heard.append(b"".join(message.contents)),
+            lambda seq: None,
+            brokers=["a", "b"],
+            host_of=lambda id: "b",
+            options={"parents": {"a": "server", "b": "a"}, **options},
+            codec=True,
+        )
+        self.network.memory.watch = lambda sender, to, frame: self.frames.append((to, frame))
+        self.network.register(SPACE, 1, b"", (5,))
+
+    def node(self, name: str) -> PayloadNode:
+        node = self.network.memory.nodes[name]
+        assert isinstance(node, PayloadNode)
+        return node
+
+    def asked(self) -> list[str]:
+        """Who was asked for a content since the last message."""
+        return [to for to, frame in self.frames if isinstance(frame, Fetch)]
+
+    def inject(self, seq: int, digest: bytes) -> None:
+        """A message, and nothing has moved yet."""
+        self.frames.clear()
+        everywhere = ((Interval(),),)
+        self.network.inject(
+            Message(seq, 0, 1, "some", region=everywhere, contents=(digest + LARGE,), digests=(digest,))
+        )
+        self.network._eager = False
+        self.network.watermark(seq)
+
+    def send(self, seq: int, digest: bytes) -> int:
+        """The bytes of contents on all links that this message has led to."""
+        self.inject(seq, digest)
+        self.network.settle()
+        assert self.heard[-1] == digest + LARGE
+        data = sum(
+            len(content)
+            for _, frame in self.frames
+            if isinstance(frame, Data)
+            for content in frame.message.contents
+        )
+        return data + sum(len(frame.content) for _, frame in self.frames if isinstance(frame, Content))
+
+
+def test_a_content_passes_each_link_once() -> None:
+    watched = Watched(repository=10)
+    assert [watched.send(seq, b"1") for seq in (1, 2, 3)] == [2002, 0, 0]
+    assert watched.send(4, b"2") == 2002
+
+
+def test_what_was_forgotten_is_fetched() -> None:
+    watched = Watched(repository=1)
+    watched.send(1, b"1")
+    watched.send(2, b"2")
+    assert watched.send(3, b"1") == 1001, "straight from who has it"
+    assert watched.asked() == ["server"], "a passes it on, hosts nobody and needs it not"
+    assert watched.send(4, b"1") == 0
+
+
+def test_a_broker_on_the_way_is_asked_if_it_has_it() -> None:
+    watched = Watched(repository=1)
+    for seq, digest in enumerate([b"1", b"2", b"1"], 1):
+        watched.send(seq, digest)
+    watched.node("a").repository.put(b"2", b"2" + LARGE)
+    assert watched.send(4, b"2") == 1001
+    assert watched.asked() == ["a"]
+
+
+def test_who_was_asked_and_has_forgotten_sends_to_the_server() -> None:
+    watched = Watched(repository=1)
+    for seq, digest in enumerate([b"1", b"2", b"1"], 1):
+        watched.send(seq, digest)
+    watched.node("a").repository.put(b"2", b"2" + LARGE)
+    watched.inject(4, b"2")
+    watched.network.run(1.0)  # it has reached a, which promises it
+    watched.node("a").repository.put(b"3", LARGE)
+    watched.network.settle()
+    assert watched.asked() == ["a", "server"]
+    assert watched.heard[-1] == b"2" + LARGE
+
+
+def test_what_is_not_answered_is_asked_of_the_server() -> None:
+    watched = Watched(repository=1)
+    for seq, digest in enumerate([b"1", b"2", b"1"], 1):
+        watched.send(seq, digest)
+    watched.node("a").repository.put(b"2", b"2" + LARGE)
+    node, receive = watched.node("a"), watched.node("a").receive
+    node.receive = lambda sender, frame: [] if isinstance(frame, Fetch) else receive(sender, frame)  # type: ignore[method-assign]
+    watched.inject(4, b"2")
+    watched.network.settle()
+    assert watched.heard[-1] == b"1" + LARGE, "it waits"
+    for _ in range(2):
+        watched.network.memory.now += 2.0
+        watched.network.memory.tick()
+        watched.network.settle()
+    assert watched.asked() == ["a", "server"]
+    assert watched.heard[-1] == b"2" + LARGE
+
+
+def test_the_server_remembers_so_many_bytes_and_tells_who_asks_for_more() -> None:
+    lost: list[str] = []
+    watched = Watched(repository=0, forgotten=lost.append)
+    root = watched.network.root
+    assert isinstance(root, PayloadRoot)
+    root.repository.most_bytes = 2500
+    for seq, digest in enumerate([b"1", b"2", b"3"], 1):
+        watched.send(seq, digest)
+    assert (len(root.repository), root.repository.bytes) == (2, 2002)
+    outs = [*root.receive("b", Fetch((b"1",)))]
+    assert (outs, lost) == ([("b", Content(b"1", b""))], ["b"])
+
+
+def test_hits_and_misses_are_counted() -> None:
+    watched = Watched(repository=1)
+    for seq, digest in enumerate([b"1", b"1", b"2", b"1"], 1):
+        watched.send(seq, digest)
+    report = watched.node("b").report()
+    assert report == {"held": 1, "bytes": 1001, "hits": 1, "misses": 1, "spared": 0}
+    assert watched.node("a").report()["spared"] == 2
+
+
+def test_a_purged_directory_only_sends_again() -> None:
+    watched = Watched(repository=10, directory=1)
+    for seq, digest in enumerate([b"1", b"2", b"1"], 1):
+        assert watched.send(seq, digest) == 2002
+    assert not any(isinstance(frame, Fetch) for _, frame in watched.frames)
+
+
+@pytest.mark.parametrize(("plain", "expected"), [("a", 2002), ("b", 1001)])
+def test_a_plain_broker_is_sent_everything(plain: str, expected: int) -> None:
+    watched = Watched(repository=10, plain=(plain,))
+    assert [watched.send(seq, b"1") for seq in (1, 2)] == [2002, expected]
+
+
+def test_a_broker_that_comes_back_has_nothing() -> None:
+    watched = Watched(repository=10)
+    watched.send(1, b"1")
+    watched.network.crash("a")
+    watched.network.settle()
+    assert [watched.send(seq, b"1") for seq in (2, 3)] == [2002, 0]
+
+
+def test_the_entry_used_last_stays() -> None:
+    repository, directory = Repository(2), Directory(2)
+    for digest in (b"1", b"2"):
+        repository.put(digest, b"content")
+        directory.put("link", digest)
+    assert repository.get(b"1")
+    directory.put("link", b"1")
+    repository.put(b"3", b"content")
+    directory.put("link", b"3")
+    assert [repository.get(digest) for digest in (b"1", b"2", b"3")] == [b"content", b"", b"content"]
+    assert [directory.knows("link", digest) for digest in (b"1", b"2", b"3")] == [True, False, True]

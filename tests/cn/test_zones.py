@@ -1,0 +1,106 @@
+"""Zones of a space against brute force: each point in one zone, each zone that a box meets reached once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cn.model.geometry import Box, Interval
+from cn.model.message import Message
+from cn.model.network import Space
+from cn.networks.can import CanRoot
+from cn.networks.zones import ZoneMap, holds, meets, spreads, towards
+from cn.simulation.registry import make_simulated
+
+
+@st.composite
+def maps(draw: st.DrawFn) -> tuple[ZoneMap, list[tuple[Any, ...]], Box]:
+    """Zones split at random, the points they were split by, and a box."""
+    dimensions = draw(st.integers(1, 3))
+    code: st.SearchStrategy[Any] = draw(st.sampled_from([st.integers(0, 9), st.sampled_from("abcdefg")]))
+    point = st.tuples(*[code] * dimensions)
+    points = draw(st.lists(point, min_size=1, max_size=30))
+    zones = ZoneMap(dimensions, first=0)
+    for new in range(1, draw(st.integers(1, 16))):
+        zone = draw(st.sampled_from([*zones.boxes]))
+        zones.split(
+            zone, [one for one in points if zones.locate(one) == zone] or points[:1], len(zones.boxes)
+        )
+        assert len(zones.boxes) <= new + 1
+    sides = []
+    for _ in range(dimensions):
+        low, high = sorted([draw(code), draw(code)])
+        no_low, no_high, low_open, high_open = (draw(st.integers(0, 3)) == 3 for _ in range(4))
+        sides.append(Interval(None if no_low else low, None if no_high else high, low_open, high_open))
+    return zones, points, tuple(sides)
+
+
+@given(maps())
+def test_every_point_is_in_one_zone_and_neighbours_know_each_other(made: Any) -> None:
+    zones, points, _ = made
+    zones.check()
+    for point in points:
+        assert [zone for zone, box in zones.boxes.items() if holds(box, point)] == [zones.locate(point)]
+
+
+@given(maps())
+def test_a_message_comes_to_each_zone_of_its_box_once(made: Any) -> None:
+    zones, _, box = made
+    if any(side.is_empty() for side in box):
+        return
+    reached = [zones.entry(box)]
+    for zone in reached:
+        for other in zones.bordering(zone):
+            if spreads(zones.boxes[zone], zones.boxes[other], box):
+                reached.append(other)
+        assert len(reached) <= len(zones.boxes)
+    assert Counter(reached) == Counter(zone for zone, sides in zones.boxes.items() if meets(sides, box))
+
+
+@given(maps())
+def test_every_zone_knows_the_way_to_the_corner(made: Any) -> None:
+    zones, _, box = made
+    for zone in zones.boxes:
+        way = [zone]
+        while True:
+            bordering = [(one, zones.boxes[one]) for one in zones.bordering(way[-1])]
+            nearer = towards(zones.boxes[way[-1]], bordering, box)
+            if nearer is None:
+                break
+            way.append(nearer)
+            assert len(way) <= len(zones.boxes)
+        assert way[-1] == zones.entry(box)
+
+
+def test_zones_are_split_by_load_and_replicated_by_traffic() -> None:
+    heard: list[int] = []
+    network = make_simulated("can", lambda message, ids: heard.extend(map(int, ids)), lambda seq: None)
+    root = network.root
+    assert isinstance(root, CanRoot)
+    space = Space(1, 1, True)
+    for id in range(400):
+        network.register(space, id, b"", (id,))
+    expected = []
+    for seq in range(1, 400):
+        network.inject(Message(seq, 0, 1, "some", region=((Interval(7, 8),),)))
+        network.watermark(seq)
+        expected += [7, 8]
+    network.check()
+    assert sorted(heard) == sorted(expected)
+    sizes = [len(standings) for standings in root.standings.parts.values()]
+    assert len(sizes) >= 4
+    assert max(sizes) <= root._share()
+    busy = root.standings.maps[1].locate((b"", 7))
+    assert len(root.owners[busy]) > 1
+    assert all(len(set(owners)) == len(owners) for owners in root.owners.values())
+
+
+def test_nothing_is_injected_that_concerns_nobody() -> None:
+    network = make_simulated("can", lambda message, ids: None, lambda seq: None)
+    network.register(Space(1, 1, True), 1, b"", (5,))
+    network.inject(Message(1, 0, 1, "some", region=((Interval(6, 9),),)))
+    network.watermark(1)
+    assert sum(link["messages"] for link in network.links()) == 0

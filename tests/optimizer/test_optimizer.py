@@ -1,0 +1,395 @@
+"""The optimizer without a server: estimates against brute force, and which plan is taken when and why."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import statistics
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cn.match.point_index import PointIndex
+from cn.model.geometry import EVERYTHING, Box, Interval, contains
+from optimizer.choose import SETTLED, Chooser, Training, chooser
+from optimizer.cost import REFERENCE, Weights, calibrated, prior
+from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
+from optimizer.plan import METRICS, Descriptor, Estimate
+from optimizer.sketch import Sketch
+
+_cells = st.tuples(*[st.integers(0, 6)] * 3)
+_estimates = st.builds(Estimate, *[st.integers(0, 1000).map(float)] * 5)
+_entries = st.lists(st.tuples(_cells, _estimates), max_size=60)
+
+
+# -- estimates ---------------------------------------------------------------------------------------------
+def slow_estimate(entries: Sequence[tuple[Descriptor, Estimate]], wanted: Descriptor) -> list[Estimate]:
+    """Every estimate the rule allows: where cells are equally far, any of them may be among the nearest."""
+    cells: dict[Descriptor, list[Estimate]] = {}
+    for descriptor, estimate in entries:
+        cells.setdefault(descriptor, []).append(estimate)
+
+    def distance(cell: Descriptor) -> float:
+        return sum((a - b) ** 2 for a, b in zip(cell, wanted, strict=True))
+
+    order = sorted(cells, key=distance)
+    if not order or distance(order[0]) > REACH:
+        return []
+    last = distance(order[:NEAREST][-1])
+    sure = [cell for cell in order if distance(cell) < last]
+    tied = [cell for cell in order if distance(cell) == last]
+    first = distance(order[0])
+    found = []
+    for some in itertools.islice(itertools.combinations(tied, min(NEAREST, len(order)) - len(sure)), 3000):
+        total, sums = 0.0, [0.0] * 5
+        for cell in sure + list(some):
+            if distance(cell) > max(1.0, 4 * first):
+                continue
+            weight = len(cells[cell]) / (SOFT + distance(cell)) ** 2
+            total += weight
+            for at, column in enumerate(zip(*cells[cell], strict=True)):
+                sums[at] += weight * statistics.median_low(column)
+        found.append(Estimate(*(value / total for value in sums)))
+    return found
+
+
+@given(_entries, _cells)
+def test_the_nearest_neighbours_are_those_of_brute_force(
+    entries: list[tuple[Descriptor, Estimate]], wanted: Descriptor
+) -> None:
+    index = Neighbours(entries)
+    index.check()
+    assert len(index) == len({descriptor for descriptor, _ in entries})
+    found, allowed = index.estimate(wanted), slow_estimate(entries, wanted)
+    if not allowed:
+        assert found is None
+    else:
+        assert found is not None
+        assert any(np.allclose(found, one) for one in allowed), (found, allowed[:3])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 100)), min_size=1, max_size=50))
+def test_medians_of_cells(rows: list[tuple[int, float]]) -> None:
+    numbers, cells, counts = np.unique([cell for cell, _ in rows], return_inverse=True, return_counts=True)
+    found = medians(np.array([[value, -value] for _, value in rows]), cells, counts)
+    for number, (one, other) in zip(numbers, found, strict=True):
+        values = [value for cell, value in rows if cell == number]
+        assert one == statistics.median_low(values)
+        assert other == statistics.median_low([-value for value in values])
+
+
+def test_an_estimator_is_bounded_and_forgets_the_oldest() -> None:
+    estimator = Estimator(limit=40)
+    for at in range(200):
+        estimator.learn((at, 0), Estimate(at, 0, 0, 0, 0))
+    assert len(estimator) == 40
+    assert estimator.index.estimate((0, 0)) is None, "the old ones are gone"
+    newest = estimator.index.estimate((190, 0))
+    assert newest is not None
+    assert abs(newest.server_time - 190) < 2
+    assert estimator.index.estimate((190,)) is None, "a descriptor of another kind resembles nothing"
+
+
+# -- the picture of a space --------------------------------------------------------------------------------
+def text(number: int) -> str:
+    return f"{number:06}"
+
+
+@pytest.mark.parametrize("code", [int, text], ids=["integers", "texts"])
+def test_the_histogram_knows_about_how_many_are_in_a_box(code: Any) -> None:
+    chance = random.Random(3)
+    points = [
+        (code(lo), code(lo + chance.randrange(1, 4000)))
+        for lo in (chance.randrange(100_000) for _ in range(5000))
+    ]
+    sketch = Sketch(points[:1024], 2, len(points))
+    for _ in range(100):
+        x, reach = chance.randrange(100_000), chance.randrange(500, 40_000)
+        box: Box = (Interval(code(max(0, x - reach)), code(x)), Interval(code(x), code(x + reach)))
+        true = sum(contains((box,), point) for point in points)
+        assert abs(len(points) * sketch.share(sketch.hull([box])) - true) < 0.3 * true + 150
+    everything: Box = (EVERYTHING, EVERYTHING)
+    assert sketch.share(sketch.hull([everything])) == 1.0
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 60)] * 4), min_size=1, max_size=80), st.data())
+def test_ranges_that_reach_between_two_codes(ends: list[tuple[int, ...]], data: st.DataObject) -> None:
+    """Of the sample each range is told exactly; several are taken as independent."""
+    points = [(min(a, b), max(a, b), min(c, d), max(c, d)) for a, b, c, d in ends]
+    sketch = Sketch(points, 4)
+    shares = []
+    for low in (0, 2):
+        first, last = sorted(data.draw(st.tuples(st.integers(-5, 65), st.integers(-5, 65))))
+        reached = sum(point[low] <= last and point[low + 1] >= first for point in points)
+        found = sketch.reaching([(low, low + 1, first, last)])
+        assert found == pytest.approx(reached / len(points))
+        shares.append((found, (low, low + 1, first, last)))
+    assert sketch.reaching([one for _, one in shares]) == pytest.approx(shares[0][0] * shares[1][0])
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 50)] * 2), min_size=1, max_size=80), st.data())
+def test_both_ways_to_a_descriptor_agree(points: list[tuple[int, int]], data: st.DataObject) -> None:
+    sketch = Sketch(points, 2)
+    ends = st.none() | st.integers(-5, 55)
+    box: Box = tuple(Interval(data.draw(ends), data.draw(ends)) for _ in range(2))
+    short = sketch.descriptor([(b"", (box,))], 100)
+    long = sketch.descriptor([(b"", (box, box))], 100)
+    assert len(short) == len(long) == 7
+    assert short[2:] == long[2:], "the same hull"
+    assert (short[:2], long[:2]) == ((1, 1), (1, 2))
+    assert sketch.descriptor([], 0) == (0, 0, 0, 0, 0, 0, 0)
+
+
+@given(st.lists(st.integers(0, 30), max_size=120), st.integers(1, 50))
+def test_a_sample_of_points(codes: list[int], count: int) -> None:
+    index = PointIndex(1, True, block_size=8)
+    for at, code in enumerate(codes):
+        index.insert(at, b"x" if code % 2 else b"y", (code,))
+    sample = index.thinned(count)
+    assert set(sample) <= {(code,) for code in codes}
+    if codes:
+        step = max(1, len(codes) // count)
+        assert abs(len(sample) - len(codes) / step) <= 1, "evenly from the order"
+    assert index.population(b"x") == sum(code % 2 for code in codes)
+    assert index.population(b"nobody") == 0
+
+
+# -- choices -----------------------------------------------------------------------------------------------
+class Space:
+    """Two plans; a description is its own descriptor, and `holds` many subscriptions are expected in it."""
+
+    def __init__(
+        self, number: int = 1, holds: float = 10, plans: tuple[str, ...] = ("reformulate", "enumerate")
+    ) -> None:
+        self.network, self.plans, self.holds = SimpleNamespace(id=number), plans, holds
+
+    def descriptor(self, description: Any) -> Descriptor:
+        return (*description, 0)
+
+    def expected(self, description: Any) -> float:
+        return self.holds
+
+    def affected(self, description: Any) -> int:
+        return int(self.holds)
+
+
+FEW, MANY = (1, 1), (1, 9)
+CHEAP_FOR_THE_SERVER = Estimate(5, 4_000, 200, 9_000, 3)
+CHEAP_FOR_THE_NETWORK = Estimate(30, 400, 900, 0, 3)
+
+
+def training(space: int, *rows: tuple[str, Any, Estimate]) -> Training:
+    plans: dict[str, list[Any]] = {}
+    for plan, description, estimate in rows:
+        plans.setdefault(plan, []).append(((*description, 0), estimate))
+    return {space: plans}
+
+
+def test_decisions_flip_with_the_weights() -> None:
+    made, space = Chooser(share=0), Space()
+    rows = (("reformulate", FEW, CHEAP_FOR_THE_SERVER), ("enumerate", FEW, CHEAP_FOR_THE_NETWORK))
+    made.adopt(made.prepare(training(1, *rows)))
+    winners = {}
+    for metric in METRICS:
+        made.weigh(Weights.of(dict.fromkeys(METRICS, 0.0) | {metric: 1.0}))
+        winners[metric] = made.choose(space, FEW)
+        choice = made.consider(space, FEW)
+        assert choice.source == "measured"
+        assert choice.costs == {
+            plan: pytest.approx(getattr(estimate, metric) / REFERENCE[metric]) for plan, _, estimate in rows
+        }
+    assert winners == {
+        "server_time": "reformulate",
+        "response_time": "enumerate",
+        "server_stress": "reformulate",
+        "bandwidth": "enumerate",
+    }
+
+
+def test_decisions_flip_with_the_statistics_and_back() -> None:
+    made, space = Chooser(share=0), Space()
+    dear, cheap = Estimate(100, 100, 900, 0, 3), Estimate(5, 5, 90, 0, 3)
+    first = made.prepare(training(1, ("reformulate", FEW, dear), ("enumerate", FEW, cheap)))
+    second = made.prepare(training(1, ("reformulate", FEW, cheap), ("enumerate", FEW, dear)))
+    for run, wanted in ((first, "enumerate"), (second, "reformulate"), (first, "enumerate")):
+        made.adopt(run)
+        assert made.choose(space, FEW) == wanted
+
+
+def test_a_run_flips_decisions_of_a_space_it_knows_nothing_of() -> None:
+    """What it measured elsewhere says what a message costs on this machine."""
+    made, space = Chooser(share=0), Space(number=2, holds=3)
+    assert made.choose(space, FEW) == "reformulate"
+    few, many = (
+        Estimate(7, 7, 175, 0, 1),
+        Estimate(1, 1, 12, 0, 3),
+    )  # addressing takes a tenth of what is assumed
+    cheap = training(1, ("reformulate", FEW, few), ("enumerate", FEW, many))
+    for run, wanted in ((cheap, "enumerate"), ({}, "reformulate"), (cheap, "enumerate")):
+        made.adopt(made.prepare(run))
+        assert made.choose(space, FEW) == wanted
+        assert made.consider(space, FEW).source == "histogram"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["reformulate", "enumerate"]),
+            _cells.map(lambda c: (1 + c[0], *c[1:])),
+            _estimates,
+        )
+    )
+)
+def test_calibration_is_the_median_of_the_factors(measured: list[tuple[str, Descriptor, Estimate]]) -> None:
+    found = calibrated(measured)
+    for plan, scale in (("reformulate", found.regions), ("enumerate", found.addressed)):
+        factors = []
+        for name, descriptor, estimate in measured:
+            assumed = prior(plan, descriptor[0], (1 << int(descriptor[1])) / 2, estimate.affected)
+            if name == plan and estimate.server_time:
+                factors.append(estimate.server_time / assumed.server_time)
+        assert scale.time == pytest.approx(statistics.median(factors) if factors else 1.0)
+        scaled, assumed = prior(plan, 2, 3, 5, found), prior(plan, 2, 3, 5)
+        assert scaled.server_time == pytest.approx(scale.time * assumed.server_time)
+        assert scaled.server_stress == pytest.approx(scale.size * assumed.server_stress)
+
+
+def test_what_was_measured_overrides_the_favourite() -> None:
+    made, space = Chooser(), Space(holds=10)
+    assert made.choose(space, FEW) == "reformulate", "the histogram expects ten messages against one"
+    assert made.consider(space, FEW).source == "histogram"
+    for _ in range(8):
+        for plan, time in (("reformulate", 50.0), ("enumerate", 5.0)):
+            made.learn(1, plan, (*FEW, 0), Estimate(time, time, 100, 0, 1), executed=False)
+    assert made.choose(space, FEW) == "enumerate"
+    assert made.choose(space, MANY) == "reformulate", "far from all that was measured the histogram counts"
+    assert made.consider(space, MANY).source == "histogram"
+
+
+@given(_entries, _entries, _cells, st.tuples(*[st.integers(0, 5)] * 4))
+def test_the_cheapest_estimate_is_taken(one: Any, other: Any, wanted: Any, weights: Any) -> None:
+    made, space = Chooser(share=0), Space()
+    made.weigh(Weights(*map(float, weights)))
+    plans = dict(zip(space.plans, (one, other), strict=True))
+    prepared = made.prepare({1: plans})
+    made.adopt(prepared)
+    space.descriptor = lambda description: description  # type: ignore[method-assign]
+    chosen = made.choose(space, wanted)
+    costs = {}
+    for plan, entries in plans.items():
+        estimate = Neighbours(entries).estimate(wanted)
+        if estimate is None:
+            boxes = (1 << wanted[1]) / 2
+            estimate = prior(plan, wanted[0], boxes, space.holds, prepared.calibration)
+        costs[plan] = made.weights.cost(estimate)
+    assert costs[chosen] == min(costs.values())
+    assert made.choose(space, wanted) == chosen, "remembered"
+
+
+def test_a_space_whose_choices_are_all_alike_is_looked_at_now_and_then() -> None:
+    made, space = Chooser(share=0), Space()
+    rows = (("reformulate", FEW, CHEAP_FOR_THE_SERVER), ("enumerate", FEW, CHEAP_FOR_THE_NETWORK))
+    other = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
+    made.adopt(made.prepare(training(1, *rows, *other)))
+    looks = 0
+
+    def descriptor(description: Any) -> Descriptor:
+        nonlocal looks
+        looks += 1
+        return (*description, 0)
+
+    space.descriptor = descriptor  # type: ignore[method-assign]
+    made.weigh(Weights(response_time=0, bandwidth=0))
+    for _ in range(SETTLED + 400):
+        assert made.choose(space, FEW) == "reformulate"
+    assert looks == SETTLED + 100
+    assert [made.choose(space, MANY) for _ in range(8)][-5:] == ["enumerate"] * 5, "noticed at the next look"
+    for _ in range(SETTLED + 400):
+        made.choose(space, FEW)
+    made.weigh(Weights(server_time=0, server_stress=0))
+    assert made.choose(space, FEW) == "enumerate", "other weights count at once"
+
+
+def test_a_single_plan_is_not_considered() -> None:
+    made, lone = Chooser(), Space(plans=("match",))
+    lone.descriptor = None  # type: ignore[method-assign, assignment]
+    assert made.choose(lone, FEW) == "match"
+    assert made.executed(1, 1, "match", 1, 10, 5_000) is False
+    assert made.decisions.last(1)[0].choice is None
+
+
+def test_plans_that_cannot_be_compared_are_taken_in_the_order_of_the_type() -> None:
+    blind: Any = SimpleNamespace(network=SimpleNamespace(id=3), plans=("first", "second"))
+    made = Chooser()
+    assert made.choose(blind, FEW) == "first"
+    assert not made.executed(1, 3, "first", 1, 10, 10**12), "and never measured"
+    assert chooser("second").choose(blind, FEW) == "second"
+
+
+def test_plans_by_name_and_at_random() -> None:
+    space = Space()
+    assert chooser("enumerate").choose(space, FEW) == "enumerate"
+    assert chooser("relax").choose(space, FEW) == "reformulate"
+    one, other = chooser("random:5"), chooser("random:5")
+    drawn = [one.choose(space, FEW) for _ in range(40)]
+    assert drawn == [other.choose(space, FEW) for _ in range(40)]
+    assert set(drawn) == {"reformulate", "enumerate"}
+
+
+def test_spaces_run_in_increasing_cost_a_subscription() -> None:
+    made = Chooser()
+    spaces = [Space(number) for number in (1, 2, 3)]
+    for space, time, affected in zip(spaces, (90.0, 10.0, 100.0), (1, 1, 50), strict=True):
+        made.choose(space, FEW)
+        made.executed(1, space.network.id, "reformulate", 1, 10, 1_000)
+        made.learn(
+            space.network.id, "reformulate", (1, 1, 0), Estimate(time, time, 10, 0, affected), executed=True
+        )
+    assert [space.network.id for space in made.order(spaces)] == [3, 2, 1]
+    assert made.decisions.last(1)[0].measured == Estimate(100.0, 100.0, 10, 0, 50)
+
+
+def test_measuring_takes_its_share_of_the_time_and_no_more() -> None:
+    made, space = Chooser(share=0.01), Space()
+    spent = busy = 0
+    for seq in range(20_000):
+        plan = made.choose(space, FEW)
+        busy += 1_000
+        if made.executed(seq, 1, plan, 1, 10, 1_000):
+            spent += 4_000
+            made.sampled(1, 4_000)
+    learning = 32 * 4_000
+    assert 0.5 * 0.01 * busy < spent < 0.01 * busy + learning
+    assert not Chooser(share=0).executed(1, 1, "reformulate", 1, 10, 10**12)
+
+
+def test_plans_too_dear_to_try_are_extrapolated() -> None:
+    made, space = Chooser(), Space()
+    made.choose(space, FEW)
+    made.learn(1, "enumerate", (1, 3, 0), Estimate(100, 100, 1_000, 0, 50), executed=False)
+    for _ in range(8):
+        made.extrapolate(1, "enumerate", (*MANY, 0), 100_000)
+    found = made.consider(space, MANY).estimates["enumerate"]
+    assert found.server_time == pytest.approx(200_000)
+    assert found.server_stress == pytest.approx(2_000_000)
+
+
+def test_decisions_are_bounded_and_newest_first() -> None:
+    made, space = Chooser(share=0), Space()
+    for seq in range(3_000):
+        made.executed(seq, 1, made.choose(space, FEW), 1, 10, 1_000)
+    assert [decision.seq for decision in made.decisions.last(3)] == [2999, 2998, 2997]
+    assert len(made.decisions.last(10_000)) == 1_000
+
+
+@pytest.mark.parametrize(
+    "given", [{"speed": 1}, {"bandwidth": -1}, {"bandwidth": float("nan")}, {"bandwidth": True}]
+)
+def test_bad_weights_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"metric|number"):
+        Weights.of(given)

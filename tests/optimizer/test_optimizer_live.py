@@ -1,0 +1,298 @@
+"""The optimizer in a running server: what survives a restart, what a statistics run changes, and what is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import json
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import psycopg
+import pytest
+
+from api.server.composition import Server
+from optimizer.cost import Weights
+from prosem.engine import commands as c
+from prosem.store.log import Writer, WriteSet
+from prosem.store.retention import Retention
+from tests.api.test_cli import run
+from tests.store.test_store_support import database, retention, url, writer
+from tests.support.live import Api, Refused, upsert
+from tests.support.running import LOWEST, TABLE, Listener, publish, running
+
+__all__ = ["database", "retention", "url", "writer"]  # fixtures
+EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
+DEAR, CHEAP = (500.0, 500.0, 9_000.0, 0.0, 5.0), (1.0, 1.0, 10.0, 0.0, 5.0)
+
+
+def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that runs a loop of its own."""
+
+    @functools.wraps(test)
+    def run_it(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))
+
+    return run_it
+
+
+async def prepared(made: Server) -> None:
+    await made.call(c.CreateTable(TABLE))
+    rows: Any = [(f"s{at}", {"lo": at, "hi": at + 20}) for at in range(0, 80, 4)]
+    await made.call(c.Subscribe(LOWEST, None, rows, batch=True))
+
+
+async def explained(made: Server) -> Any:
+    (group,) = (await made.call(c.Explain("t", EVENT)))["groups"]
+    return group
+
+
+def a_run(
+    url: str,
+    descriptor: tuple[float, ...],
+    costs: dict[str, tuple[float, ...]],
+    subscriptions: int = 20,
+    shares: tuple[float, float] = (0.5, 0.5),
+) -> int:
+    """What the statistics job does at its end: a run, active and announced, in one transaction."""
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE prosem.statistics_run SET active = false WHERE active")
+        row = connection.execute(
+            "INSERT INTO prosem.statistics_run (job, state, rows, active)"
+            " VALUES ('test', 'complete', '{\"training\": 2}', true) RETURNING id"
+        ).fetchone()
+        assert row is not None
+        for plan, metrics in costs.items():
+            connection.execute(
+                "INSERT INTO prosem.statistics_training VALUES (%s, 1, %s, %s, %s, %s, %s, %s, %s)",
+                [row[0], plan, list(map(float, descriptor)), *metrics],
+            )
+        connection.execute(
+            "INSERT INTO prosem.statistics_point VALUES (%s, 1, 'x >=', %s, 20, NULL, 0)",
+            [row[0], subscriptions],
+        )
+        connection.execute(
+            "INSERT INTO prosem.statistics_join VALUES (%s, 1, '{k}', 2, '{k}', %s, %s, 1, 1, 9, 9, 1, 1)",
+            [row[0], *shares],
+        )
+        connection.execute("SELECT pg_notify('prosem_statistics', %s)", [str(row[0])])
+    return int(row[0])
+
+
+def use_run(url: str, number: int) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE prosem.statistics_run SET active = false WHERE active")
+        connection.execute("UPDATE prosem.statistics_run SET active = true WHERE id = %s", [number])
+        connection.execute("SELECT pg_notify('prosem_statistics', %s)", [str(number)])
+
+
+async def in_force(made: Server, number: int) -> None:
+    async with asyncio.timeout(30):
+        while (made.state.statistics or {}).get("run") != number:
+            await asyncio.sleep(0.01)
+
+
+@asynchronous
+async def test_weights_survive_a_restart(url: str) -> None:
+    async with running(url) as made:
+        assert made.state.chooser.weights == Weights()
+        await made.call(c.Weigh(Weights(bandwidth=7.5, server_time=0.0)))
+        assert made.state.chooser.weights == Weights(bandwidth=7.5, server_time=0.0)
+    async with running(url) as made:
+        assert made.state.chooser.weights == Weights(bandwidth=7.5, server_time=0.0)
+
+
+@asynchronous
+async def test_a_run_is_taken_over_under_load_and_switched_back(url: str) -> None:
+    """Runs that want opposite plans alternate while events flow: no change is wrong, missing or doubled."""
+    async with running(url, measure_percent=0) as made:
+        await prepared(made)
+        await made.call(publish(*[upsert(k=k, x=k, y=50 + k % 7) for k in range(0, 100, 3)]))
+        seen: list[tuple[float, ...]] = []
+        await made.call(c.Inspect(lambda state: seen.append(descriptor_of(state))))
+        one = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": CHEAP})
+        await in_force(made, one)
+        assert (await explained(made))["chosen"] == "enumerate"
+        listener = await Listener(made, *[f"s{at}" for at in range(0, 80, 4)]).attached()
+        two = a_run(url, seen[0], {"reformulate": CHEAP, "enumerate": DEAR})
+        await in_force(made, two)
+        assert (await explained(made))["chosen"] == "reformulate"
+        chance, done = random.Random(4), asyncio.Event()
+
+        async def load() -> int:
+            last = 0
+            while not done.is_set():
+                events = [
+                    upsert(k=chance.randrange(2, 100), x=chance.randrange(100), y=chance.randrange(100))
+                    for _ in range(5)
+                ]
+                last = (await made.call(publish(*events)))["last_seq"]
+            return last
+
+        publishing = asyncio.create_task(load())
+        for number in itertools.islice(itertools.cycle((one, two)), 8):
+            use_run(url, number)
+            await in_force(made, number)
+            assert (await explained(made))["chosen"] == ("enumerate" if number == one else "reformulate")
+        done.set()
+        await listener.progress(await publishing)
+        for id, folded in listener.answers.items():
+            answer = await made.call(c.Result(id))
+            assert folded["value"] == answer["result"]["value"], id
+        plans = {decision.plan for decision in made.state.chooser.decisions.last(1000)}
+        assert plans == {"reformulate", "enumerate"}
+        await listener.close()
+    async with running(url) as made:
+        assert (made.state.statistics or {})["run"] == two, "a restart takes the active run"
+
+
+@asynchronous
+async def test_what_was_measured_when_a_group_was_another_is_not_used(url: str) -> None:
+    """A run that knows of five times as many subscriptions is stale: decisions fall back to the histogram."""
+    async with running(url, measure_percent=0) as made:
+        await prepared(made)
+        seen: list[tuple[float, ...]] = []
+        await made.call(c.Inspect(lambda state: seen.append(descriptor_of(state))))
+        fresh = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": DEAR}, 20, (0.9, 0.1))
+        await in_force(made, fresh)
+        assert (await explained(made))["source"] == "measured"
+        assert made.state.group_store.event_shares == {1: 0.9, 2: 0.1}
+        stale = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": DEAR}, 101)
+        await in_force(made, stale)
+        assert (await explained(made))["source"] == "histogram"
+    async with running(url) as made:
+        assert made.state.group_store.event_shares == {1: 0.5, 2: 0.5}, "known before spaces are opened"
+
+
+def descriptor_of(state: Any) -> tuple[float, ...]:
+    """Of the event that the tests explain."""
+    found: list[tuple[float, ...]] = []
+    consider = state.chooser.consider
+    state.chooser.consider = lambda of, description: (
+        found.append(of.descriptor(description)),
+        consider(of, description),
+    )[1]
+    state.execute(c.Explain("t", EVENT))
+    state.chooser.consider = consider
+    return found[0]
+
+
+@pytest.mark.parametrize("plan", ["auto", "random:3", "enumerate"])
+@asynchronous
+async def test_decisions_agree_with_the_outbox(url: str, plan: str) -> None:
+    async with running(url, plan=plan) as made:
+        await prepared(made)
+        chance = random.Random(1)
+        for _ in range(20):
+            await made.call(
+                publish(
+                    *[
+                        upsert(k=chance.randrange(30), x=chance.randrange(100), y=chance.randrange(50))
+                        for _ in range(10)
+                    ]
+                )
+            )
+        decisions = made.state.chooser.decisions.last(1000)
+    with psycopg.connect(url) as connection:
+        stored: dict[tuple[int, int], tuple[str, int]] = {
+            (seq, space): (name, count)
+            for seq, space, name, count in connection.execute(
+                "SELECT seq, space, min(plan), count(*) FROM prosem.outbox GROUP BY seq, space"
+                " HAVING min(plan) = max(plan)"
+            )
+        }
+        total = connection.execute("SELECT count(DISTINCT (seq, space)) FROM prosem.outbox").fetchone()
+        measured = connection.execute(
+            "SELECT plan, server_time_us, send_us, bytes_out, affected, cardinality(descriptor), group_id"
+            " FROM prosem.plan_measurement"
+        ).fetchall()
+    assert total == (len(stored),)
+    made_messages = {(d.seq, d.space): (d.plan, d.messages) for d in decisions if d.messages}
+    assert made_messages == stored
+    assert {row[0] for row in measured} == {"reformulate", "enumerate"}, "every plan is measured on a sample"
+    for _, time, send, size, affected, length, group in measured:
+        assert time > 0
+        assert (send >= 0, size >= 0, affected >= 0, length, group) == (True, True, True, 7, 1)
+
+
+@asynchronous
+async def test_measurements_survive_a_restart(url: str) -> None:
+    async with running(url, measure_percent=100_000) as made:  # so every event is measured
+        await prepared(made)
+        for y in range(100, 0, -1):
+            await made.call(publish(upsert(k=1, x=50, y=y)))
+        before = made.state.chooser.entries(1)
+        assert before["reformulate"] > 50
+    async with running(url) as made:
+        assert made.state.chooser.entries(1) == before
+        assert (await explained(made))["source"] == "measured"
+
+
+def test_measurements_are_bounded(url: str, writer: Writer, retention: Retention) -> None:
+    for seq in range(1, 101):
+        row = (seq, 1, 1, "reformulate", (1.0, 2.5), 5.0, 1.0, 100, 0, 6.0, 3)
+        writer.write(WriteSet(last_seq=seq, measurements=[row], weights={"bandwidth": 1.0}))
+        retention.trim(30)
+    with psycopg.connect(url) as connection:
+        counted = connection.execute(
+            "SELECT count(*), max(seq), max(descriptor) FROM prosem.plan_measurement"
+        ).fetchone()
+    assert counted is not None
+    assert 30 <= counted[0] <= 34
+    assert counted[1:] == (100, [1.0, 2.5])
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------
+def test_explain_weights_statistics_and_decisions_over_http(api: Api, server: str, tmp_path: Any) -> None:
+    table = api.table({"k": "integer", "x": "integer", "y": "integer"}, ["k"])
+    group = api.subscribe(f"SELECT MIN(y) FROM {table} WHERE x BETWEEN 0 AND 100")["group"]
+    seq = api.publish(table, [upsert(k=1, x=5, y=9)])["last_seq"]
+    decisions = api.call("GET", f"/v1/optimizer/decisions?group={group}")["decisions"]
+    assert [(d["seq"], d["group"], d["actual"]["messages"]) for d in decisions] == [(seq, group, 1)]
+    assert decisions[0]["estimates"].keys() == {"reformulate", "enumerate"}
+    event = upsert(k=1, x=5, y=3)
+    told = api.call("POST", "/v1/explain", json={"table": table, "event": event, "analyze": True})
+    assert [entry["group"] for entry in told["groups"]] == [group]
+    assert all(row["measured"]["affected"] == 1 for row in told["groups"][0]["plans"])
+    before = api.call("GET", "/v1/optimizer/weights")
+    changed = api.call("PUT", "/v1/optimizer/weights", json={"bandwidth": 2.5})
+    assert changed == before | {"bandwidth": 2.5} == api.call("GET", "/v1/optimizer/weights")
+    api.call("PUT", "/v1/optimizer/weights", json=before)
+    statistics = api.call("GET", "/v1/optimizer/statistics")
+    assert {"run", "created", "job", "since", "rows", "entries"} <= statistics.keys()
+    for method, path, body, at in (
+        ("PUT", "/v1/optimizer/weights", {"bandwidth": -1}, "/bandwidth"),
+        ("PUT", "/v1/optimizer/weights", {"bandwidth": "much"}, "/bandwidth"),
+        ("PUT", "/v1/optimizer/weights", {"speed": 1}, "/speed"),
+        ("POST", "/v1/explain", {"event": event}, "/table"),
+        ("POST", "/v1/explain", {"table": table}, "/event"),
+        ("POST", "/v1/explain", {"table": table, "event": event, "analyze": 1}, "/analyze"),
+        (
+            "POST",
+            "/v1/explain",
+            {"table": table, "event": {"op": "insert", "row": {"k": 1, "z": 1}}},
+            "/event/row/z",
+        ),
+        ("GET", "/v1/optimizer/decisions?limit=0", None, "/limit"),
+    ):
+        with pytest.raises(Refused) as caught:
+            api.call(method, path, json=body)
+        assert (caught.value.status, caught.value.problem["errors"][0]["at"]) == (422, at)
+    file = tmp_path / "event.json"
+    file.write_text(json.dumps(event))
+    shown = run("explain", table, str(file), "--analyze", "--url", server)
+    assert shown.returncode == 0, shown.stderr
+    for text in (group, "→", "reformulate", "enumerate", "measured", "nothing was applied"):
+        assert text in shown.stdout
+    assert json.loads(run("explain", table, "-", "--json", "--url", server, stdin=json.dumps(event)).stdout)[
+        "groups"
+    ]
+    for arguments, code, word in (
+        ((table, str(tmp_path / "none")), 2, "there is no file"),
+        (("nowhere", str(file)), 1, "there is no table"),
+    ):
+        refused = run("explain", *arguments, "--url", server)
+        assert (refused.returncode, word in refused.stderr) == (code, True)
+    assert api.publish(table, [upsert(k=1, x=5, y=9)])["last_seq"] == seq + 1, "nothing was applied"

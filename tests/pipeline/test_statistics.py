@@ -1,0 +1,467 @@
+"""The statistics job on a real Spark session, over what a real server has stored; every figure against brute force.
+
+One session and one database for the file; the runs build on each other. The session needs Java: without any, the fixture
+fails and says what to install.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+from bench import spark
+from bench.common import Curve, Report
+from bench.plots import draw
+from pipeline.statistics.archive import Archive
+from pipeline.statistics.database import connect, take_lock
+from pipeline.statistics.job import TABLES, Job, Options, Outcome
+from pipeline.statistics.joins import semijoin_cost
+from pipeline.statistics.progress import Steps
+from pipeline.statistics.runs import list_runs, use_run
+from pipeline.statistics.session import Session, open_session
+from pipeline.statistics.source import frame
+from prosem.store import schema
+from prosem.store.embedded import EmbeddedPostgres
+from prosem.values.columns import column_type
+from prosem.values.errors import SetupError
+from tests.conftest import ServerProcess, open_folder
+from tests.pipeline.test_statistics_parts import check_histogram
+from tests.store.test_store_support import empty_database
+from tests.support.live import Api
+
+ROOT = Path(__file__).parents[2]
+TYPES = {
+    "k": "integer", "b": "boolean", "i": "bigint", "f": "double precision", "t": "text", "d": "date",
+    "m": "timestamptz", "n": "numeric(12,2)", "w": "numeric(30,10)", "y": "bytea", "j": "jsonb",
+}  # fmt: skip
+VALUES: dict[str, list[Any]] = {
+    "b": [True, False, None],
+    "i": [2**63 - 1, -(2**63), 2**53 + 1, 0, None],
+    "f": [1.5, -2.25, 1e300, 0.0],
+    "t": ["", "é", "a,b", 'quo"te', "line\nbreak", "😀", None],
+    "d": ["2024-12-31", "1999-01-01", None],
+    "m": ["2024-12-31T23:59:59.5Z", "2024-12-31T23:59:59Z", "2025-01-01T00:00:00+02:00"],
+    "n": ["12.50", "-0.01", 7, None],
+    "w": ["12345678901234567890.5", "0.0000000002"],
+    "y": ["AAE=", "", None],
+    "j": [{"a": 1}, [1, 2], "x", None],
+}
+BULK = 1_500
+SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+class World:
+    """A database a server has filled, and the session that reads it."""
+
+    def __init__(self, url: str, session: Session, folder: Path) -> None:
+        self.url, self.session, self.folder = url, session, folder
+        self.outcomes: dict[str, Outcome] = {}
+
+    def refresh(self, archive: str = "archive", **options: Any) -> Outcome:
+        chosen = Options(self.url, str(self.folder / archive), quiet=True, **options)
+        with connect(chosen.database) as connection:
+            take_lock(connection)
+            return Job(self.session, chosen, Steps(quiet=True), connection).run()
+
+    def ask(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(text, values or None).fetchall()  # type: ignore[arg-type]
+
+    def grow(self, count: int, at: datetime) -> None:
+        """So many events on `bulk`, as the server writes them."""
+        with psycopg.connect(self.url) as connection:
+            connection.execute(
+                "INSERT INTO prosem.event_log (seq, table_id, op, old, new, at)"
+                " SELECT last_seq + n, (SELECT id FROM prosem.tenant_table WHERE name = 'bulk'), 'update',"
+                " json_build_array(n %% 100, n %% 13, 'v'), json_build_array(n %% 100, n %% 1000 * n %% 1009,"
+                " CASE WHEN n %% 4 > 0 THEN 'v' END), %s FROM prosem.engine_state, generate_series(1, %s) n",
+                [at, count],
+            )
+            connection.execute("UPDATE prosem.engine_state SET last_seq = last_seq + %s", [count])
+
+
+def fill(url: str) -> None:
+    """Through the API: a table of every type, two joined tables of which one is extended, and subscriptions."""
+    server = ServerProcess("--database", url)
+    try:
+        with Api(server.start()) as api:
+            api.table(TYPES, ["k"], "things")
+            events: list[Any] = []
+            for k in range(140):
+                row = {name: some[k % len(some)] for name, some in VALUES.items()}
+                events.append({"op": "insert", "row": {"k": k, **row}})
+                if k % 3 == 0:
+                    events.append({"op": "update", "key": {"k": k}, "set": {"i": k, "t": "new"}})
+                if k % 7 == 0:
+                    events.append({"op": "delete", "key": {"k": k}})
+            api.publish("things", events)
+            api.table({"k": "integer", "g": "integer", "a": "integer"}, ["k"], "r")
+            api.table({"k": "integer", "g": "integer", "c": "integer"}, ["k"], "s")
+            child = {"name": "r2", "extends": "r", "columns": [{"name": "more", "type": "text"}]}
+            api.call("POST", "/v1/tables", json=child)
+            api.publish(
+                "r", [{"op": "insert", "row": {"k": k, "g": k % 5 or None, "a": k}} for k in range(50)]
+            )
+            api.publish(
+                "r2",
+                [{"op": "insert", "row": {"k": 1000 + k, "g": 1, "a": k, "more": "x"}} for k in range(30)],
+            )
+            api.publish("s", [{"op": "insert", "row": {"k": k, "g": k // 2, "c": k}} for k in range(20)])
+            api.table({"k": "integer", "x": "integer", "z": "text"}, ["k"], "bulk")
+            for lo in range(60):
+                api.subscribe(
+                    "SELECT MIN(x) FROM bulk WHERE k BETWEEN :lo AND :hi", {"lo": lo, "hi": lo + lo % 7}
+                )
+            for z in ("a", "b", "b"):
+                api.subscribe(f"SELECT * FROM bulk WHERE z = '{z}' AND NOT x < 5 + :more", {"more": 2.5})
+            gone = api.subscribe("SELECT MIN(x) FROM bulk WHERE k BETWEEN :lo AND :hi", {"lo": -99, "hi": 99})
+            api.patch(gone["id"], active=False)
+    finally:
+        server.remove()
+    with psycopg.connect(
+        url
+    ) as connection:  # as the server stores the group of a select-join, and what it measures
+        connection.execute(
+            "INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql) VALUES"
+            " (9000, 'j', 'join', 'j', 9000, '{r,s}', 'SELECT * FROM r JOIN s USING (g) WHERE a < :a')"
+        )
+        connection.execute(
+            "INSERT INTO prosem.plan_measurement (seq, group_id, space, plan, descriptor, server_time_us, send_us,"
+            " bytes_out, network_bytes, latency_us, affected) SELECT n, 1 + n % 2, 1,"
+            " (ARRAY['reformulate', 'enumerate'])[1 + n % 3 % 2], ARRAY[n % 11, log(1 + n % 7)], n % 50, 2, n, 2 * n,"
+            " n % 9, n % 4 FROM generate_series(1, 900) n"
+        )
+
+
+@pytest.fixture(scope="module")
+def world(postgres: EmbeddedPostgres) -> Iterator[World]:
+    url = empty_database(postgres)
+    schema.migrate(url)
+    fill(url)
+    folder = open_folder("prosem-statistics-")
+    with open_session("local[2]") as session:
+        made = World(url, session, folder)
+        made.grow(BULK, NOW - timedelta(days=10))
+        yield made
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def first(world: World) -> Outcome:
+    return world.refresh()
+
+
+# -- figures against brute force -----------------------------------------------------------------------------
+def logged(world: World, since: datetime | None = None) -> dict[str, list[tuple[Any, Any]]]:
+    """Old and new rows of all events, by table."""
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for name, old, new in world.ask(
+        "SELECT name, old, new FROM prosem.event_log JOIN prosem.tenant_table ON id = table_id"
+        " WHERE at >= coalesce(%s, '-infinity'::timestamptz) ORDER BY seq",
+        since,
+    ):
+        found.setdefault(name, []).append((old, new))
+    return found
+
+
+def check_columns(world: World, run: int, since: datetime | None = None) -> None:
+    events = logged(world, since)
+    seen = set()
+    for table, at, kind, count, nulls, distinct, changes, rate, histogram, error in world.ask(
+        "SELECT t.name, position, type, events, nulls, distinct_values, changes, update_rate, histogram, rank_error"
+        " FROM prosem.statistics_column JOIN prosem.tenant_table t ON t.id = table_id WHERE run = %s",
+        run,
+    ):
+        seen.add((table, at))
+        rows = events[table]
+        values = [(old if new is None else new)[at] for old, new in rows]
+        present = [value for value in values if value is not None]
+        differ = sum(old is not None and new is not None and old[at] != new[at] for old, new in rows)
+        assert (count, nulls, changes) == (len(rows), len(values) - len(present), differ), (table, at)
+        assert rate == pytest.approx(differ / len(rows))
+        assert distinct == len({json.dumps(value, sort_keys=True) for value in present}), (table, at)
+        if kind == "jsonb":
+            assert histogram is None
+        elif kind == "numeric(30,10)":  # compared as doubles
+            ends = (min(map(float, present)), max(map(float, present)))
+            assert (float(histogram[0]), float(histogram[-1])) == pytest.approx(ends)
+        else:
+            check_histogram(kind, present, histogram, error)
+    assert seen == {
+        (table, at) for table, rows in events.items() for at in range(len(rows[0][0] or rows[0][1]))
+    }
+
+
+def test_columns_equal_brute_force(world: World, first: Outcome) -> None:
+    check_columns(world, first.run)
+    assert first.rows["event_log"] == sum(map(len, logged(world).values()))
+
+
+def test_points_of_subscriptions_equal_brute_force(world: World, first: Outcome) -> None:
+    rows = world.ask(
+        "SELECT dimension, subscriptions, distinct_values, histogram FROM prosem.statistics_point WHERE run = %s",
+        first.run,
+    )
+    found = {dimension: (count, distinct, histogram) for dimension, count, distinct, histogram in rows}
+    assert found.keys() == {"k >=", "k <=", "z =", "x >="}
+    assert found["k >="][:2] == (60, 60), "who is suspended has no point"
+    check_histogram("integer", list(range(60)), [int(bound) for bound in found["k >="][2]], 1 / 60)
+    highs = [lo + lo % 7 for lo in range(60)]
+    assert found["k <="][:2] == (60, len(set(highs)))
+    assert (found["k <="][2][0], found["k <="][2][-1]) == (min(highs), max(highs))
+    assert found["z ="][:2] == (3, 2)
+    assert Counter(found["z ="][2]).keys() == {"a", "b"}
+    assert found["x >="] == (3, 1, [7.5] * 65)
+
+
+def test_joins_equal_brute_force(world: World, first: Outcome) -> None:
+    (row,) = world.ask(
+        "SELECT r.name, columns_r, s.name, columns_s, p_r, p_s, j_r, j_s, keys_r, keys_s, skew_r, skew_s"
+        " FROM prosem.statistics_join JOIN prosem.tenant_table r ON r.id = table_r"
+        " JOIN prosem.tenant_table s ON s.id = table_s WHERE run = %s",
+        first.run,
+    )
+    assert row[:4] == ("r", ["g"], "s", ["g"])
+    events = {name: len(some) for name, some in logged(world).items()}
+    total = sum(events.values())
+    keys_r = Counter([k % 5 for k in range(50) if k % 5] + [1] * 30)
+    keys_s = Counter(k // 2 for k in range(20))
+    p = ((events["r"] + events["r2"]) / total, events["s"] / total)
+    j = [sum(keys.values()) / len(keys) for keys in (keys_r, keys_s)]
+    skew = [
+        sum(n * n for n in keys.values()) / sum(keys.values()) / rows
+        for keys, rows in ((keys_r, j[0]), (keys_s, j[1]))
+    ]
+    assert row[4:] == pytest.approx((*p, *j, len(keys_r), len(keys_s), *skew))
+    assert skew[0] > 1.2
+    assert skew[1] == pytest.approx(1)
+    costs = world.ask(
+        "SELECT cost FROM prosem.statistics_semijoin WHERE run = %s ORDER BY base_table", first.run
+    )
+    assert [cost for (cost,) in costs] == pytest.approx(
+        [semijoin_cost(*p, *j), semijoin_cost(*p[::-1], *j[::-1])]
+    )
+
+
+def test_the_training_set_holds_the_means_of_what_was_measured(world: World, first: Outcome) -> None:
+    measured: dict[Any, list[Any]] = {}
+    for group, plan, descriptor, *figures in world.ask(
+        "SELECT group_id, plan, descriptor, server_time_us + send_us, latency_us, bytes_out, network_bytes, affected"
+        " FROM prosem.plan_measurement"
+    ):
+        measured.setdefault((group, plan, tuple(descriptor)), []).append(
+            [float(figure) for figure in figures]
+        )
+    trained = world.ask(
+        "SELECT group_id, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
+        " FROM prosem.statistics_training WHERE run = %s",
+        first.run,
+    )
+    assert {(group, plan, tuple(descriptor)) for group, plan, descriptor, *_ in trained} == measured.keys()
+    for group, plan, descriptor, *figures in trained:
+        means = np.mean(measured[group, plan, tuple(descriptor)], axis=0)
+        assert figures == pytest.approx(list(means))
+
+
+# -- how it runs ---------------------------------------------------------------------------------------------
+def test_it_reads_in_parts_and_archives_them(world: World, first: Outcome) -> None:
+    assert all(parts >= 2 for parts in first.rows["partitions"].values()), first.rows
+    (segment,) = (world.folder / "archive").glob("*/event_log/*")
+    assert segment.name == f"0-{first.rows['upto']}"
+    files = list(segment.glob("part-*.parquet"))
+    assert len(files) >= 2, "each part is written by itself"
+    rows = (
+        world.session.spark.read.parquet(str(segment)).selectExpr("count(*)", "count(distinct seq)").collect()
+    )
+    assert tuple(rows[0]) == (first.rows["event_log"],) * 2
+
+
+@pytest.mark.slow
+def test_both_ways_of_reading_give_the_same(world: World, first: Outcome) -> None:
+    layout, query = TABLES["event_log"]
+    queries = [
+        query.format(after=0, upto=100),
+        query.format(after=100, upto=260),
+        query.format(after=0, upto=0),
+    ]
+    both = [
+        frame(world.session.spark, world.url, queries, layout, way).orderBy("seq").collect()
+        for way in ("adbc", "copy")
+    ]
+    assert len(both[0]) > 200
+    assert both[0] == both[1]
+    assert any("line\\nbreak" in (row.new or "") and "😀" not in row.new for row in both[1])
+
+
+def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World, first: Outcome) -> None:
+    """After ten times the rows: the same figures as from an empty archive, and no more comes to the driver."""
+    with psycopg.connect(world.url, autocommit=True) as listener:
+        listener.execute("LISTEN prosem_statistics")
+        world.grow(9 * first.rows["event_log"], NOW - timedelta(days=1))
+        second = world.refresh()
+        told = [int(note.payload) for note in listener.notifies(timeout=5, stop_after=1)]
+    assert told == [second.run]
+    segments = sorted(path.name for path in (world.folder / "archive").glob("*/event_log/*"))
+    assert segments == sorted([f"0-{first.rows['upto']}", f"{first.rows['upto']}-{second.rows['upto']}"])
+    assert "plan_measurement" not in second.rows["partitions"], (
+        "nothing new was measured, and nothing is read"
+    )
+    check_columns(world, second.run)
+    full = world.refresh("another", training=7)
+    check_columns(world, full.run)
+    exact = (
+        "SELECT table_id, position, events, nulls, distinct_values, changes FROM prosem.statistics_column WHERE run = %s"
+        " ORDER BY 1, 2"
+    )
+    assert world.ask(exact, second.run) == world.ask(exact, full.run)
+    for name in ("event_log", "plan_measurement", "subscription"):
+        assert second.rows[name] == full.rows[name]
+    assert second.rows["event_log"] == 10 * first.rows["event_log"]
+    few, many = first.rows["collected"], second.rows["collected"]
+    assert many["rows"] == few["rows"]
+    assert many["size_bytes"] < 1.1 * few["size_bytes"]
+    sizes = world.ask(
+        "SELECT group_id, count(*) FROM prosem.statistics_training WHERE run = %s GROUP BY 1 ORDER BY 1",
+        full.run,
+    )
+    assert [group for group, _ in sizes] == [1, 2]
+    assert all(2 <= count <= 7 for _, count in sizes), "both plans have entries, within the limit"
+    (longest,) = world.ask("SELECT max(length(rows::text)) FROM prosem.statistics_run")
+    assert longest[0] < 2_000
+
+
+@pytest.mark.slow
+def test_since_counts_later_events_only(world: World, first: Outcome) -> None:
+    since = NOW - timedelta(days=2)
+    if len(list((world.folder / "archive").glob("*/event_log/*"))) == 1:
+        world.grow(1_000, NOW - timedelta(days=1))
+    done = world.refresh(since=since)
+    check_columns(world, done.run, since)
+    assert first.rows["event_log"] > done.rows["event_log"] > 0 or done.rows["event_log"] >= 9 * BULK
+    assert world.ask("SELECT since FROM prosem.statistics_run WHERE id = %s", done.run) == [(since,)]
+
+
+def test_runs_are_kept_and_can_be_switched_back_to(world: World, first: Outcome) -> None:
+    with connect(world.url) as connection:
+        newest = list_runs(connection)[0].id
+        if newest == first.run:
+            newest = world.refresh().run
+        connection.execute("LISTEN prosem_statistics")
+        use_run(connection, first.run)
+        assert [note.payload for note in connection.notifies(timeout=5, stop_after=1)] == [str(first.run)]
+        assert [run.id for run in list_runs(connection) if run.active] == [first.run]
+    command = [sys.executable, "-m", "api.commands.cli", "stats"]
+    variables = os.environ | {"PROSEM_DATABASE": world.url, "COLUMNS": "200", "NO_COLOR": "1"}
+
+    def call(*words: str) -> Any:
+        return subprocess.run([*command, *words], capture_output=True, text=True, check=False, env=variables)
+
+    assert f"run {newest} is active" in call("use", str(newest)).stdout
+    listed = call("list").stdout
+    assert [line for line in listed.splitlines() if line.split()[:2] == [str(newest), "*"]]
+    assert "Spark" in listed
+    refused = call("use", "123456")
+    assert refused.returncode == 1
+    assert "there is no run 123456" in refused.stderr
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) -> None:
+    """By spark-submit, as it stands; killed while it writes its run, with half of its rows sent."""
+    before = world.ask("SELECT id, active FROM prosem.statistics_run ORDER BY id")
+    submit = Path(sys.executable).with_name("spark-submit")
+    script = ROOT / "optimizer" / "statistics" / "job.py"
+    command = [str(submit), "--master", "local[2]", "--driver-java-options", SHORT_RUN, str(script)]
+    command += ["--archive", str(world.folder / "archive"), "--since", "2d"]
+    variables = os.environ | {"PROSEM_DATABASE": world.url, "PYSPARK_PYTHON": sys.executable}
+    variables.pop("PYSPARK_GATEWAY_PORT", None)
+    variables.pop("PYSPARK_GATEWAY_SECRET", None)
+    output = world.folder / "killed.log"
+    with psycopg.connect(world.url) as blocker, open(output, "wb") as log:
+        blocker.execute("LOCK TABLE prosem.statistics_training IN ACCESS EXCLUSIVE MODE")
+        job = subprocess.Popen(
+            command, stdout=log, stderr=log, env=variables, cwd=world.folder, start_new_session=True
+        )
+        try:
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'prosem.statistics_training'::regclass"
+            deadline = time.monotonic() + 300
+            while world.ask(waiting) == [(0,)]:
+                assert job.poll() is None, output.read_text()
+                assert time.monotonic() < deadline, output.read_text()
+                time.sleep(0.2)
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+    for _ in itertools.takewhile(lambda _: world.ask(waiting) != [(0,)], range(100)):
+        time.sleep(0.1)  # PostgreSQL notices that its client is gone
+    assert world.ask("SELECT id, active FROM prosem.statistics_run ORDER BY id") == before
+    for table in ("column", "join", "semijoin", "point", "training"):
+        assert world.ask(f"SELECT count(*) FROM prosem.statistics_{table} WHERE run > %s", before[-1][0]) == [
+            (0,)
+        ]
+
+
+@pytest.mark.slow
+def test_what_a_killed_run_left_half_archived_is_not_read(world: World, first: Outcome) -> None:
+    rows = world.session.spark.range(3)
+    archive = Archive(world.session.spark, str(world.folder / "half"), "database")
+    archive.append("event_log", rows, 0, 50)
+    half = world.folder / "half" / "database" / "event_log" / "50-70"
+    half.mkdir()
+    (half / "part-00000.parquet").write_bytes(b"half a file")
+    assert archive.upto("event_log") == 50
+    assert not half.exists()
+    archive.append("event_log", rows, 50, 60)
+    assert archive.read("event_log", "id long").count() == 6
+    assert archive.read("outbox", "id long").count() == 0
+
+
+def test_an_archive_ahead_of_its_database_is_refused(world: World, first: Outcome) -> None:
+    from pipeline.statistics import StatisticsError
+
+    (name,) = (path.name for path in (world.folder / "archive").iterdir())
+    ahead = world.folder / "ahead" / name / "event_log" / "0-99999999"
+    ahead.mkdir(parents=True)
+    (ahead / "_SUCCESS").write_bytes(b"")
+    with pytest.raises(StatisticsError, match="restored from a backup: give another folder"):
+        world.refresh("ahead")
+
+
+@pytest.mark.slow
+def test_the_bench_in_miniature(world: World, tmp_path: Path) -> None:
+    with spark.log_database(50) as (url, folder):
+        figures = spark.measure(world.session, url, folder, (300, 3_000))
+    few, many = figures["by_rows"]
+    assert (few["rows"], many["rows"]) == (300, 3_000)
+    assert many["collected_rows"] == few["collected_rows"]
+    assert few["partitions"] >= 2
+    curve = Curve("t", "rows", "s", {"all": [(row["rows"], row["seconds"]) for row in (few, many)]})
+    picture = tmp_path / "plot.png"
+    draw(Report("spark", {}, curves=[curve]), picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SetupError, match="nothing to plot"):
+        draw(Report("spark", {}), picture)
+
+
+def test_every_type_of_the_server_has_a_kind() -> None:
+    from pipeline.statistics.kinds import kind
+    from prosem.values import columns
+
+    for name in (*columns._SIMPLE, "numeric(12,2)", "numeric(40,3)"):
+        assert kind(name).ordered == column_type(name).ordered

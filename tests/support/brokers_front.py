@@ -1,0 +1,115 @@
+"""A server with NATS and brokers behind one port, as one command: what the acceptance kit takes for `--serve`.
+
+    python -m tests.support.brokers_front --data-dir {dir} --port {port} [--brokers 3] [any option of prosem serve]
+
+Every connection goes to the next broker that takes it. SIGTERM ends everything. Killed by SIGKILL with its process group, it
+can be started again on the same folder: PostgreSQL and NATS live on and are adopted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+
+from api.commands.process import BOOT_S, free_port
+
+HOST = "127.0.0.1"
+
+
+class Front:
+    """The processes, and the balancer before them."""
+
+    def __init__(self, data_dir: Path, brokers: int, options: list[str]) -> None:
+        self._data_dir, self._options = data_dir, options
+        self.server, *self.brokers = (free_port() for _ in range(1 + brokers))
+        self.processes: list[asyncio.subprocess.Process] = []
+        self._turn = itertools.count()
+
+    async def start(self) -> None:
+        await self._run(
+            "serve", self.server, "--data-dir", str(self._data_dir), "--nats", "embedded", *self._options
+        )
+        for number, port in enumerate(self.brokers, 1):
+            await self._run(
+                "broker", port, "--server", f"http://{HOST}:{self.server}", "--name", f"broker-{number}"
+            )
+        for port in self.brokers:
+            await self._ready(port)
+
+    async def _run(self, command: str, port: int, *options: str) -> None:
+        arguments = ("-m", "api.commands.cli", command, "--port", str(port), *options)
+        self.processes.append(await asyncio.create_subprocess_exec(sys.executable, *arguments))
+
+    async def _ready(self, port: int) -> None:
+        async with asyncio.timeout(BOOT_S), httpx.AsyncClient(trust_env=False) as client:
+            while True:
+                with contextlib.suppress(httpx.HTTPError):
+                    if (await client.get(f"http://{HOST}:{port}/readyz")).status_code == 200:
+                        return
+                await asyncio.sleep(0.05)
+
+    async def stop(self) -> None:
+        for process in reversed(self.processes):
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+
+    # -- the balancer --------------------------------------------------------------------------------------------
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass a connection on, byte by byte."""
+        first = next(self._turn)
+        for at in range(len(self.brokers)):
+            port = self.brokers[(first + at) % len(self.brokers)]
+            with contextlib.suppress(OSError):
+                there, back = await asyncio.open_connection(HOST, port)
+                await asyncio.gather(_pump(reader, back), _pump(there, writer), return_exceptions=True)
+                return
+        writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until one side ends."""
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+async def run(port: int, front: Front) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    try:
+        starting = asyncio.ensure_future(front.start())
+        stopped = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            balancer = await asyncio.start_server(front.connected, HOST, port)
+            await stopping.wait()
+            balancer.close()
+        starting.cancel()
+    finally:
+        await front.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--brokers", type=int, default=3)
+    given, options = parser.parse_known_args()
+    asyncio.run(run(given.port, Front(given.data_dir, given.brokers, options)))
+
+
+if __name__ == "__main__":
+    main()
