@@ -15,10 +15,10 @@ depends_on = None
 
 STATEMENTS = (
     """
-    CREATE TABLE prosem.values.timeline (
+    CREATE TABLE prosem.timeline (
         number      integer PRIMARY KEY,
         id          text COLLATE "C" NOT NULL UNIQUE,
-        parent      text COLLATE "C" REFERENCES prosem.values.timeline (id),
+        parent      text COLLATE "C" REFERENCES prosem.timeline (id),
         parted      bigint NOT NULL,
         first_sid   bigint NOT NULL,
         fingerprint text COLLATE "C" NOT NULL,
@@ -26,9 +26,9 @@ STATEMENTS = (
         began       timestamptz NOT NULL DEFAULT now()
     )
     """,
-    "COMMENT ON COLUMN prosem.values.timeline.parted IS 'the last seq that it shares with its parent'",
-    "COMMENT ON COLUMN prosem.values.timeline.first_sid IS 'subscriptions from this number on were made in it'",
-    "COMMENT ON COLUMN prosem.values.timeline.fingerprint IS 'of the database that it began on; a copy has another'",
+    "COMMENT ON COLUMN prosem.timeline.parted IS 'the last seq that it shares with its parent'",
+    "COMMENT ON COLUMN prosem.timeline.first_sid IS 'subscriptions from this number on were made in it'",
+    "COMMENT ON COLUMN prosem.timeline.fingerprint IS 'of the database that it began on; a copy has another'",
 )
 
 

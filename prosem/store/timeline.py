@@ -41,7 +41,7 @@ def establish(url: str, *, new: bool = False, seen: int = 0) -> Timelines:
         with psycopg.connect(url, client_encoding="utf8", application_name="prosem timeline") as connection:
             found = fingerprint(connection)
             row = connection.execute(
-                "SELECT fingerprint FROM prosem.values.timeline ORDER BY number DESC LIMIT 1"
+                "SELECT fingerprint FROM prosem.timeline ORDER BY number DESC LIMIT 1"
             ).fetchone()
             (last_seq,) = connection.execute("SELECT last_seq FROM prosem.engine_state").fetchone() or (0,)
             if row is None:
@@ -65,9 +65,9 @@ def begin(connection: Connection, found: str | None = None, reason: str = "") ->
     """
     found = fingerprint(connection) if found is None else found
     row = connection.execute(
-        "INSERT INTO prosem.values.timeline (number, id, parent, parted, first_sid, fingerprint, reason)"
+        "INSERT INTO prosem.timeline (number, id, parent, parted, first_sid, fingerprint, reason)"
         " SELECT coalesce(parent.number, 0) + 1, %s, parent.id, last_seq, next_sid, %s, %s FROM prosem.engine_state"
-        " LEFT JOIN (SELECT number, id FROM prosem.values.timeline ORDER BY number DESC LIMIT 1) parent ON true"
+        " LEFT JOIN (SELECT number, id FROM prosem.timeline ORDER BY number DESC LIMIT 1) parent ON true"
         " RETURNING id, parted, first_sid, parent",
         [secrets.token_hex(5), found, reason],
     ).fetchone()
@@ -83,9 +83,7 @@ def begin(connection: Connection, found: str | None = None, reason: str = "") ->
 
 def load(connection: Connection) -> Timelines:
     """All that are known."""
-    rows = connection.execute(
-        "SELECT id, parted, first_sid FROM prosem.values.timeline ORDER BY number"
-    ).fetchall()
+    rows = connection.execute("SELECT id, parted, first_sid FROM prosem.timeline ORDER BY number").fetchall()
     return Timelines([Timeline(*row) for row in rows])
 
 

@@ -39,7 +39,7 @@ _MOVE = (
     "UPDATE prosem.webhook_subscription s SET seq = greatest(s.seq, moved.seq)"
     " FROM unnest(%s::text[], %s::bigint[]) AS moved (id, seq) WHERE s.webhook = %s AND s.id = moved.id"
 )
-_PRESENT = " AND (%s = '' OR %s = (SELECT id FROM prosem.values.timeline ORDER BY number DESC LIMIT 1))"
+_PRESENT = " AND (%s = '' OR %s = (SELECT id FROM prosem.timeline ORDER BY number DESC LIMIT 1))"
 _LEAVE = "DELETE FROM prosem.webhook_subscription WHERE webhook = %s AND id = ANY(%s::text[])"
 _PUT = (
     "INSERT INTO prosem.webhook_delivery (id, webhook, frames, first_seq, last_seq, body)"
