@@ -1,4 +1,4 @@
-"""The two workloads of the papers on parametric subscriptions (seed text 004, 8.4 and 8.5): highways and trading."""
+"""The two workloads of [Parametric] 8.4 and 8.5: highways and trading."""
 
 from __future__ import annotations
 

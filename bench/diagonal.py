@@ -1,4 +1,4 @@
-"""DS-CN: no central server; the rows stand along the diagonal of the space of ranges (thesis 2.3.3, 3.2.4).
+"""DS-CN: no central server; the rows stand along the diagonal of the space of ranges ([ProSem thesis] 2.3.3, 3.2.4).
 
 The broker whose zone holds (x, x) keeps the rows at x. It asks its neighbours along the diagonal, to the left and to the
 right, until each side has a row as low as the event's lower y: then everything that the rule needs has been seen, and

@@ -1,4 +1,4 @@
-"""Select-joins: what every strategy sends and costs, on the workload of thesis table 5.2.
+"""Select-joins: what every strategy sends and costs, on the workload of [ProSem thesis] table 5.2.
 
 R(a, b, p) and S(b, c, p) with 100 join keys; 70 % of them have S rows, Zipf 0.8. Rows of R come and the oldest go. All
 strategies take the same events through the engine's own space and must agree on whom each event concerns: the skylines

@@ -1,4 +1,4 @@
-"""Joins of several tables (thesis 5.7.4): S in the middle of R, T and U, in a general schema and in a star schema.
+"""Joins of several tables ([ProSem thesis] 5.7.4): S in the middle of R, T and U, in a general schema and in a star schema.
 
 A mix of R⋈S, R⋈S⋈T, R⋈S⋈T⋈U and S⋈T⋈U, 50 : 50 : 50 : 20. Only S has a choice of partner. In the general schema every
 join key has several rows on both sides, and events come to all tables; the star schema has unique keys in R, T and U,

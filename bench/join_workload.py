@@ -1,4 +1,4 @@
-"""The workload of the thesis's joins (table 5.2): rows, subscriptions and events of R(a, b, p) and S(b, c, p)."""
+"""The workload of [ProSem thesis]'s joins (table 5.2): rows, subscriptions and events of R(a, b, p) and S(b, c, p)."""
 
 from __future__ import annotations
 

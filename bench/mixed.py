@@ -1,6 +1,6 @@
-"""The mixed workload of thesis 6.5.1: a stocks application with three tables, fourteen types and 100,000 subscriptions.
+"""The mixed workload of [ProSem thesis] 6.5.1: a stocks application with three tables, 14 types and 100,000 subscriptions.
 
-Every number is the thesis's own, from 6.5.1 or from the chapter that evaluates the type, so that none can be chosen for
+Every number is [ProSem thesis]'s own, from 6.5.1 or from the chapter that evaluates the type, so that none can be chosen for
 its result:
 
 - Shares of the subscriptions (6.5.1): 30 % range aggregates and 10 % filters on `stocks`, 30 % values on `prices`; the

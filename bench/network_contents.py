@@ -1,4 +1,7 @@
-"""CN* on the ways of messages: which contents pass which links, as `cn/networks/contents.py` does it (thesis 5.5, 5.7.3)."""
+"""CN* on the ways of messages: which contents pass which links, as `cn/networks/contents.py` does it.
+
+See [ProSem thesis] 5.5, 5.7.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Select-joins over a network of a thousand brokers: the thesis's figures 5.7 to 5.9 and 5.11 to 5.17.
+"""Select-joins over a network of a thousand brokers: [ProSem thesis]'s figures 5.7 to 5.9 and 5.11 to 5.17.
 
 Messages of every plan come from the engine's own spaces and go over the zones of a CAN, from where each region begins;
 enumerating plans send straight from the server. The same messages down the tree of `cbn` stand beside.
@@ -201,7 +201,7 @@ def overlapping(count: int, x: int) -> Ints:
 
 
 class Stocks(Workload):
-    """In the place of the thesis's stocks and ratings (figure 5.15): 100 keys, 23 ratings each, prices that walk."""
+    """In the place of [ProSem thesis]'s stocks and ratings (figure 5.15): 100 keys, 23 ratings each, prices that walk."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

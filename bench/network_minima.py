@@ -1,4 +1,4 @@
-"""Range-min over a network of a thousand brokers: the thesis's figures 3.6, 3.8 to 3.12 and its table 3.4."""
+"""Range-min over a network of a thousand brokers: [ProSem thesis]'s figures 3.6, 3.8 to 3.12 and its table 3.4."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ranges(count: int, middle: tuple[float, float], length: tuple[float, float],
 
 
 class Workload:
-    """The engine's own space over rows that walk at random (thesis table 3.1)."""
+    """The engine's own space over rows that walk at random ([ProSem thesis] table 3.1)."""
 
     def __init__(self, tuples: int, points: Ints, seed: int = 7, recommendations: bool = False) -> None:
         self._random, self._seq = np.random.default_rng(seed), 0
@@ -232,7 +232,7 @@ def _distribution(
 
 
 def _trace(setting: Setting, quick: bool, events: int) -> list[dict[str, Any]]:
-    """Figure 3.12: stocks with few distinct ratings, in the place of the thesis's trace."""
+    """Figure 3.12: stocks with few distinct ratings, in the place of [ProSem thesis]'s trace."""
     lines = []
     for number in (1_000, 5_000) if quick else (100_000, 500_000):
         progress(f"networks: figure 3.12, {number:,} subscriptions")

@@ -1,6 +1,6 @@
 """The ways of messages through a network of many brokers, and what they cost, without the brokers' tables.
 
-What a message costs depends on where it goes, not on how a broker finds that out. So the figures of the thesis, with up
+What a message costs depends on where it goes, not on how a broker finds that out. So the figures of [ProSem thesis], with up
 to a million subscriptions at a thousand brokers, are taken from ways: along the cluster tree, or over zones. `prosem bench
 networks` first sends a smaller workload through the real nodes and fails if ways cost anything else.
 """
@@ -34,7 +34,7 @@ NOWHERE = Way(*(np.empty(0, np.int64),) * 4)
 
 @dataclass
 class Costs:
-    """What a series of events has cost under one scheme (thesis 3.5.2)."""
+    """What a series of events has cost under one scheme ([ProSem thesis] 3.5.2)."""
 
     setting: Setting
     bytes: list[int] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Ways:
 
     # -- to brokers that are known -----------------------------------------------------------------------------
     def one_by_one(self, message: Message, ids: Ints) -> Way:
-        """The thesis's unicast: a message for each subscription."""
+        """Unicast as in [ProSem thesis]: a message for each subscription."""
         alone = len(encode(Data(message.seq, _named(message)))) + 0
         hosts = self.hosts(ids)
         return Way(np.full(len(ids), self.setting.server), hosts, alone + _sizes(ids), np.ones_like(hosts))
@@ -98,7 +98,7 @@ class Ways:
         return way._replace(sizes=way.sizes + (self.setting.below[way.receivers] + 7) // 8)
 
     def named(self, message: Message, ids: Ints) -> Way:
-        """The thesis's S-MN: down the tree, with the subscriptions below as a list."""
+        """S-MN of [ProSem thesis]: down the tree, with the subscriptions below as a list."""
         way = self.cbn(_named(message), ids)
         hosts = self.hosts(ids)
         bytes_at = np.bincount(hosts, _sizes(ids), self.setting.count + 1).astype(np.int64)
@@ -111,7 +111,7 @@ class Ways:
 
     # -- over zones --------------------------------------------------------------------------------------------
     def s_cn(self, message: Message, ids: Ints) -> Way:
-        """The thesis's S-CN: from the server over zones to where each box begins, and from there over those it meets."""
+        """S-CN of [ProSem thesis]: over zones from the server to where each box begins, then over those it meets."""
         return self._can(message, is_routed=True)
 
     def can(self, message: Message, ids: Ints) -> Way:
@@ -129,11 +129,11 @@ class Ways:
         return Way(*(np.concatenate(parts) for parts in zip(*ways, strict=True)))
 
     def cn(self, message: Message, x: int) -> Way:
-        """The thesis's CN: an event enters at its own point and goes to all ranges that hold it."""
+        """CN of [ProSem thesis]: an event enters at its own point and goes to all ranges that hold it."""
         return self._spread((Interval(None, x), Interval(x, None)), _size(message), 0)
 
     def ds_cn(self, messages: Sequence[Message], x: int) -> list[Way]:
-        """The thesis's DS-CN: along the diagonal up to the ends of all regions, and over the zones that they meet."""
+        """DS-CN of [ProSem thesis]: along the diagonal up to the ends of all regions, and over the zones that they meet."""
         if not messages:
             return []
         boxes = [box for message in messages for box in message.region]

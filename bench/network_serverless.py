@@ -1,4 +1,4 @@
-"""Networks without a server, on updates that lower a minimum: CN, CN+ and DS-CN beside S-CN (thesis 2.3.2, 3.5.5).
+"""Networks without a server, on updates that lower a minimum: CN, CN+ and DS-CN beside S-CN ([ProSem thesis] 2.3.2, 3.5.5).
 
 All go through real nodes but DS-CN, whose rows no network may know (`bench/diagonal.py`). The space is (-lo, hi): so the
 low corner of a region, where messages begin to spread, is the event itself. CN and CN+ send every update, also

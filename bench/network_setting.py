@@ -1,4 +1,7 @@
-"""The topology of the network benches, its tree of brokers, and the zones that say who hosts whom (thesis 3.5.4)."""
+"""The topology of the network benches, its tree of brokers, and the zones that say who hosts whom.
+
+See [ProSem thesis] 3.5.4.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Value notification over networks: the thesis's figures 4.7 and 4.9 to 4.12.
+"""Value notification over networks: [ProSem thesis]'s figures 4.7 and 4.9 to 4.12.
 
 CN(r), CN(lid) and CN(r,lid) are the range tree over (radius, label), CN(lr) and CN(c) the same tree over what moves. One by
-one is the thesis's unicast. Traffic is counted per operation, an event or an arrival.
+one is [ProSem thesis]'s unicast. Traffic is counted per operation, an event or an arrival.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TITLES = {
 
 
 def compare(figure: str, workload: Workload, measured: int, topology: Topology) -> list[Row]:
-    """All that the thesis compares in a figure, on one workload: its last events, by then centres are where they will be."""
+    """All that [ProSem thesis] compares in a figure, on one workload: its last events, when centres have settled."""
     trace = follow(workload, measured)
     described = {"4.7": "CN(r)", "4.9": "CN(lid)", "4.10": "CN(lid)"}.get(figure, "CN(r,lid)")
     rows: list[Row] = [
@@ -120,7 +120,7 @@ def curves(rows: list[Row]) -> list[Curve]:
 
 
 def tables(rows: list[Row]) -> list[tuple[str, list[Row]]]:
-    """The rows as they are shown, a table for each figure; the thesis's values in brackets."""
+    """The rows as they are shown, a table for each figure; [ProSem thesis]'s values in brackets."""
     shown = []
     for figure, title in TITLES.items():
         some = [

@@ -1,4 +1,4 @@
-"""The optimizer, as thesis 6.5 evaluates it: what choosing costs, how good the choices are, and what the knobs do.
+"""The optimizer, as [ProSem thesis] 6.5 evaluates it: what choosing costs, how good the choices are, and what the knobs do.
 
 Every plan of every space is carried out on the same events in the same run; so each strategy, the oracle with perfect
 knowledge included, is a choice among measured costs. Estimators learn from the first half of the events; costs are those
@@ -51,7 +51,7 @@ def trained(cases: Sequence[Case], entries: int, weights: Weights, chance: rando
 
 
 def costs(training: Sequence[Case], test: Sequence[Case], events: int) -> dict[str, Any]:
-    """Weighted cost an event of every strategy (thesis figure 6.5), and of the static plans."""
+    """Weighted cost an event of every strategy ([ProSem thesis] figure 6.5), and of the static plans."""
     weights, chance = Weights(), random.Random(5)
 
     def total(pick: Pick, cases: Sequence[Case] = test) -> float:
@@ -113,7 +113,7 @@ def by_type(training: Sequence[Case], test: Sequence[Case], events: int, names: 
 
 
 def knobs(training: Sequence[Case], test: Sequence[Case], events: int) -> list[dict[str, Any]]:
-    """Each knob from 0 up with the others at 1 (thesis figures 6.6 and 6.7)."""
+    """Each knob from 0 up with the others at 1 ([ProSem thesis] figures 6.6 and 6.7)."""
     rows = []
     for metric in METRICS:
         for weight in _KNOBS:

@@ -1,8 +1,8 @@
 """What every plan costs on the events of the mixed workload: the ground on which choices are compared.
 
-Server figures are those of the server's own code. The network is simulated: a server and 428 brokers (thesis figure 6.8)
-in a tree, each hosting neighbouring points of every space. A message with a region travels along the links that lead to
-affected subscriptions; addressed ones go straight to their broker, without middleware (thesis 6.5.2).
+Server figures are those of the server's own code. The network is simulated: a server and 428 brokers ([ProSem thesis] figure
+6.8) in a tree, each hosting neighbouring points of every space. A message with a region travels along the links that lead to
+affected subscriptions; addressed ones go straight to their broker, without middleware ([ProSem thesis] 6.5.2).
 """
 
 from __future__ import annotations

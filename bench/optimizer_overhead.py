@@ -1,4 +1,4 @@
-"""What choosing costs an event, by the size of the estimators (thesis figure 6.4)."""
+"""What choosing costs an event, by the size of the estimators ([ProSem thesis] figure 6.4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARM = 10  # turns before the clock runs
 
 
 class Forced(Chooser):
-    """Chooses, and then takes the first plan all the same: the dearest case for the optimizer (thesis 6.5.2)."""
+    """Chooses, and then takes the first plan all the same: the dearest case for the optimizer ([ProSem thesis] 6.5.2)."""
 
     spent_ns = 0
 

@@ -1,7 +1,7 @@
 """Updates in a network of brokers: UPD against re-subscription, with and without bounds and update monitor.
 
-The papers' two workloads (`broker_workloads`) in the simulator: links of 10 ms, and each broker works off one frame at a
-time, taking the processor time that its code really takes here. Every strategy sees the same events and updates.
+The two workloads of [Parametric] (`broker_workloads`) in the simulator: links of 10 ms, and each broker works off one frame
+at a time, taking the processor time that its code really takes here. Every strategy sees the same events and updates.
 
 * *throughput*: events/s that the busiest broker could carry beside its updates, or carries when it has too many;
 * *delay*: from an update to the first event that matches the new range and not the old;
@@ -9,7 +9,7 @@ time, taking the processor time that its code really takes here. Every strategy 
 * *in force*: from an update to its acknowledgement, which comes when the brokers up to the publishers know it.
 
 At the end all comes to rest, and what each client is told must be what a search through all says, or the bench fails.
-Siena's poset stands for the papers' baseline, FASTINT is ours.
+[Siena]'s poset is the baseline of [Parametric], FASTINT is ours.
 """
 
 from __future__ import annotations

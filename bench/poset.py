@@ -1,4 +1,4 @@
-"""Filters ordered by covering, as in Siena: the baseline of the papers on parametric subscriptions."""
+"""Filters ordered by covering, as in [Siena]: the baseline of [Parametric]."""
 
 from __future__ import annotations
 

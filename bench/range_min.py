@@ -1,8 +1,9 @@
-"""Range-min: reformulation against enumeration against a scan, on the workload of thesis table 3.1.
+"""Range-min: reformulation against enumeration against a scan, on the workload of [ProSem thesis] table 3.1.
 
 Tuples uniform over x in [0, 10000], y a random walk in [0, 10000] with 0.5 % spikes (a drop, then back); ranges with
 midpoint N(5000, 1500) and length N(1000, 1000). The engine's own space is driven, not a copy of it. All strategies see the
-same events and must agree on every affected subscription. Like the thesis we count events that concern somebody's range.
+same events and must agree on every affected subscription. Like [ProSem thesis] we count events that concern somebody's
+range.
 """
 
 from __future__ import annotations

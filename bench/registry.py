@@ -19,14 +19,17 @@ from bench import (
 from bench.common import Bench
 
 BENCHES: dict[str, tuple[Bench, str]] = {
-    "range-min": (range_min.run, "messages and µs per event: reformulation, enumeration, scan (thesis 3.5)"),
+    "range-min": (
+        range_min.run,
+        "messages and µs per event: reformulation, enumeration, scan ([ProSem thesis] 3.5)",
+    ),
     "value-change": (
         value_change.run,
-        "messages and µs per event: the B²-tree, a scan, a tree on endpoints; relabelling (thesis 4.7)",
+        "messages and µs per event: the B²-tree, a scan, a tree on endpoints; relabelling ([ProSem thesis] 4.7)",
     ),
     "join": (
         join.run,
-        "kB and µs per event of every join strategy, sizes of descriptions, joins of several tables (thesis 5.7)",
+        "kB and µs per event of every join strategy, sizes of descriptions, joins of several tables ([ProSem thesis] 5.7)",
     ),
     "matching": (
         matching.run,
@@ -34,7 +37,7 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     ),
     "optimizer": (
         optimizer.run,
-        "overhead and quality of choosing plans, and what the four knobs do, on 14 types (thesis 6.5)",
+        "overhead and quality of choosing plans, and what the four knobs do, on 14 types ([ProSem thesis] 6.5)",
     ),
     "end-to-end": (
         end_to_end.run,
@@ -50,7 +53,7 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     ),
     "networks": (
         networks.run,
-        "figures 3.6 to 3.12, 4.7 to 4.12, 5.7 to 5.17 of the thesis: bytes, hops, node stress in networks of brokers; CN*",
+        "figures 3.6 to 3.12, 4.7 to 4.12, 5.7 to 5.17 of [ProSem thesis]: bytes, hops, node stress of networks; CN*",
     ),
     "recovery": (
         recovery.run,

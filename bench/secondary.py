@@ -1,8 +1,8 @@
-"""Secondary servers: the primary says which radii an event affects, and a server for each radius which labels (thesis 4.5).
+"""Secondary servers: the primary says which radii an event affects, and a server for each radius which labels.
 
-The primary sends ranges of radii, whole or in part, and no labels. The secondary server of a radius has its BW-tree, finds
-the arcs by itself and sends them on. Both must find the same arcs. A model: of real networks, one for each layer, with the
-second one's messages counted as the secondary server's.
+See [ProSem thesis] 4.5. The primary sends ranges of radii, whole or in part, and no labels. The secondary server of a radius
+has its BW-tree, finds the arcs by itself and sends them on. Both must find the same arcs. A model: of real networks, one for
+each layer, with the second one's messages counted as the secondary server's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Multi-stage filtering: the load of each stage relative to one server (RLC), and how much of what arrives matches (MR).
 
-The setting of the paper (its section 5): bibliographic events of year, conference, author and title; one broker at
+The setting of [Multi-stage] 5: bibliographic events of year, conference, author and title; one broker at
 stage 3, 10 at stage 2, 100 at stage 1; subscriptions ask for all four. The paper does not say how it draws them: here
 events and subscriptions are drawn from one catalogue, by the same popularity (1 over the rank). Subscriptions are placed
 by covering, as the paper has it, and at random beside it. Every delivery is compared with a search through all of them.
@@ -28,7 +28,7 @@ from cn.simulation.registry import make_simulated
 SPACE = Space(1, 0, True)
 YEARS, CONFERENCES, AUTHORS = 20, 10, 20
 BATCH = 50  # events between two marks
-SHOWN = 150  # subscribers in the mean of MR, as in the paper's figure 7
+SHOWN = 150  # subscribers in the mean of MR, as in [Multi-stage] figure 7
 FAN_OUT = 10
 PAPER = [
     {"stage": 0, "rlc": 2e-7, "rlc_total": 2e-4},

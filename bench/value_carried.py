@@ -119,7 +119,7 @@ class Carried:
 
 
 def hosts_of(trace: Trace, brokers: Sequence[str]) -> list[str]:
-    """The host of each subscription: the broker that will keep the page it is on, as in the thesis.
+    """The host of each subscription: the broker that will keep the page it is on, as in [ProSem thesis].
 
     Pages are halved until they have their share (`KeeperRoot`), so their number is a power of two.
     """
@@ -179,7 +179,7 @@ def one_by_one(trace: Trace, topology: Topology) -> Row:
 
 
 def secondary(what: str, trace: Trace, topology: Topology) -> Row:
-    """Two layers: ranges of radii to the brokers of the radii, and arcs of labels from there (thesis 4.5)."""
+    """Two layers: ranges of radii to the brokers of the radii, and arcs of labels from there ([ProSem thesis] 4.5)."""
     progress(f"networks: {what}, {len(trace.radius):,} subscriptions with secondary servers")
     hosts = hosts_of(trace, topology.brokers)
     broker = {int(radius): host for radius, host in zip(trace.radius[::-1], hosts[::-1], strict=True)}

@@ -1,4 +1,4 @@
-"""Value notification: reformulation against enumeration against a scan, on the workloads of thesis table 4.1.
+"""Value notification: reformulation against enumeration against a scan, on the workloads of [ProSem thesis] table 4.1.
 
 `diff_rad`: radii N(25000, 50000) in [1, 200000], all told the same at first, values AR1(400, 1, 1000).
 `same_rad`: one radius of 51000, told values spread around the first one, values AR1(500, 1, 800).
@@ -202,7 +202,7 @@ class Scan:
 
 
 class EndpointTree:
-    """B-tree(lr) of thesis 4.2.3: all left and right ends in order; who fires is taken out and put in again."""
+    """B-tree(lr) of [ProSem thesis] 4.2.3: all left and right ends in order; who fires is taken out and put in again."""
 
     def __init__(self, workload: Workload) -> None:
         self._radius = workload.radius.tolist()
@@ -343,7 +343,7 @@ def _endpoints(
 
 
 def relabelling(rate: float, events: int, rng: np.random.Generator) -> dict[str, Any]:
-    """One radius, subscriptions arriving at a rate per event (thesis figure 4.10)."""
+    """One radius, subscriptions arriving at a rate per event ([ProSem thesis] figure 4.10)."""
     progress(f"value-change: {rate} arrivals an event")
     values = _walk(rng, 500, 800, events)
     count = int(rate * events)

@@ -1,4 +1,4 @@
-"""Value notification where there is a choice: may and must (thesis 4.6.1), and relaxation (thesis 4.2.3).
+"""Value notification where there is a choice: may and must ([ProSem thesis] 4.6.1), and relaxation ([ProSem thesis] 4.2.3).
 
 May and must: radii as in `diff_rad` are `must`, and `may` is a share of it. Messages per event with the choice stand beside
 those of telling at `must` alone, on the same values, and how often a subscriber is told.

@@ -1,4 +1,4 @@
-"""What identifies a subscription in a network that carries value notifications (thesis 4.2 to 4.5).
+"""What identifies a subscription in a network that carries value notifications ([ProSem thesis] 4.2 to 4.5).
 
 Radius and label never change by an event (CN(r), CN(lid), CN(r, lid)); both ends of the interval (CN(lr)), or the centre
 (CN(c)), move whenever it is told something, and the network has to be told so.

@@ -1,7 +1,7 @@
 """Which plan carries an event out in one space, and in which order spaces are worked off.
 
-Greedy, as in the thesis (6.4.2): each space takes the plan of the lowest weighted cost for itself. The spaces of one event
-run in increasing server cost per subscription, so that cheap answers do not wait for dear ones.
+Greedy, as in [ProSem thesis] 6.4.2: each space takes the plan of the lowest weighted cost for itself. The spaces of one
+event run in increasing server cost per subscription, so that cheap answers do not wait for dear ones.
 
 A choice costs a descriptor and a dictionary lookup. Where one plan has won hundreds of times in a row it is asked for at
 every fourth event only; the first other winner, other weights or new statistics end that. It loses where all plans of a

@@ -1,4 +1,4 @@
-"""The cost model: four metrics of an event under a plan, and one number out of them (thesis 6.4.2).
+"""The cost model: four metrics of an event under a plan, and one number out of them ([ProSem thesis] 6.4.2).
 
 - server time: µs to make the messages and to put them on the network interface; the inverse of throughput.
 - response time: µs from the event until its notification arrives, on average. The wait for the commit is left out: it is

@@ -1,4 +1,4 @@
-"""What a plan will cost, by what it cost on events like this one (thesis 6.4.2, "Metrics Estimation").
+"""What a plan will cost, by what it cost on events like this one ([ProSem thesis] 6.4.2, "Metrics Estimation").
 
 Measurements are kept with the descriptor of their event. Those with equal descriptors are one cell, which holds their
 medians: a single slow moment of the machine counts for nothing. An estimate is read from the nearest cells. Cells are found

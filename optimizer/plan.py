@@ -1,7 +1,7 @@
 """What passes between the optimizer and those who have plans: estimates, choices, and what must be told of an event.
 
 A plan is a way to turn the description of an event into messages; all plans of a space tell every subscriber the same
-(thesis 6.4.2: a prosemination strategy). Only plans that need the same state at the edge compete here.
+([ProSem thesis] 6.4.2: a prosemination strategy). Only plans that need the same state at the edge compete here.
 """
 
 from __future__ import annotations

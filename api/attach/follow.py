@@ -2,8 +2,8 @@
 
 Invariant: the position is stored in the transaction that applies what lies before it, and only what is stored is confirmed
 to the source. After any failure the source may send again what was not confirmed; what ends at or before the stored
-position is passed over. A transaction of the source is one request, never split and never joined with another. Thesis
-6.2.1 (a source that is followed instead of publishing).
+position is passed over. A transaction of the source is one request, never split and never joined with another. A source
+that is followed instead of publishing: [ProSem thesis] 6.2.1.
 """
 
 from __future__ import annotations

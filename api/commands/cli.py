@@ -432,7 +432,7 @@ def bench(
     ] = "",
     network: Annotated[str, typer.Option(help="in a simulated network of brokers (parametric: cbn)")] = "",
 ) -> None:
-    """Measure the parts of the server and the whole, beside the papers' figures and the naive way."""
+    """Measure the parts of the server and the whole, beside published figures and the naive way."""
     from bench.registry import BENCHES
 
     if name and name != "all" and name not in BENCHES:

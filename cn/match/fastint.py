@@ -1,6 +1,6 @@
 """FASTINT: conjunctions of extents parted by hash maps and canonical nodes, intersected by SV trees.
 
-After Beretta §5, with three changes. A conjunction stands at one place only, not at every attribute: at a
+After [Beretta] 5, with three changes. A conjunction stands at one place only, not at every attribute: at a
 code of an equality (a hash map), at canonical nodes of a segment tree where its interval is narrow, else at
 the root. Within a place the attributes' bit vectors have few leaves (`sv_tree`) and the most selective come
 first. Candidates are verified against their rows and nothing else is touched.

@@ -118,7 +118,7 @@ def difference(box: Box, hole: Box) -> Iterator[Box]:
 class Extent(NamedTuple):
     """A set of codes of one attribute: disjoint intervals in ascending order, and whether NULL belongs to it.
 
-    Beretta's normal form allows one interval or one set an attribute; this holds both, and `<>` too.
+    [Beretta]'s normal form allows one interval or one set an attribute; this holds both, and `<>` too.
     """
 
     intervals: tuple[Interval, ...]

@@ -1,4 +1,7 @@
-"""Approximate enumeration: the affected as a Bloom filter in the message, and a filter for each link (thesis 2.5.2)."""
+"""Approximate enumeration: the affected as a Bloom filter in the message, and a filter for each link.
+
+See [Bloom filter]; [ProSem thesis] 2.5.2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A CAN: brokers keep zones of the spaces, and a message spreads over those that its region meets (thesis 2.2.4, S-CN)."""
+"""A CAN: brokers keep zones of the spaces, and a message spreads over those that its region meets.
+
+See [CAN]; [ProSem thesis] 2.2.4, S-CN.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ class CanRoot(PartitionRoot[ZoneMap]):
     """Brokers keep zones of the spaces, and a message spreads over the zones that its region meets.
 
     Zones are split by load and replicated by traffic, from one epoch to the next. Option `routed`: a message enters at a
-    fixed zone and finds its way, as in the thesis, instead of being sent where it begins to spread. It loses on small
+    fixed zone and finds its way, as in [ProSem thesis], instead of being sent where it begins to spread. It loses on small
     regions: neighbours that hold nobody concerned pass a message on, and each frame is acknowledged.
     """
 

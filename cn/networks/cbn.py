@@ -1,4 +1,7 @@
-"""A content-based network: every broker knows what is asked for beyond each of its links (Beretta, thesis 2.3.2)."""
+"""A content-based network: every broker knows what is asked for beyond each of its links.
+
+See [Beretta], [ProSem thesis] 2.3.2.
+"""
 
 from __future__ import annotations
 

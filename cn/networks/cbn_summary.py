@@ -1,4 +1,4 @@
-"""Brokers that know summaries of what lies beyond their links: widened at once, narrowed from below (Beretta 5.6)."""
+"""Brokers that know summaries of what lies beyond their links: widened at once, narrowed from below ([Beretta] 5.6)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""CN*: contents that brokers remember, and that pass a link once (thesis 5.5).
+"""CN*: contents that brokers remember, and that pass a link once ([ProSem thesis] 5.5).
 
 Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
-it has it. Who lacks it asks the last broker on the way that had it (the thesis's `Source`), and if that has forgotten it
-meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has
-some, and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep
-their order, so what was sent to it once is known there.
+it has it. Who lacks it asks the last broker on the way that had it ([ProSem thesis]'s `Source`), and if that has forgotten
+it meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has some,
+and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep their
+order, so what was sent to it once is known there.
 
 It loses where contents do not repeat: a digest more for each.
 """

@@ -1,4 +1,4 @@
-"""What a broker of CN* remembers: the contents used last, and beyond which links a content is known (thesis 5.5).
+"""What a broker of CN* remembers: the contents used last, and beyond which links a content is known ([ProSem thesis] 5.5).
 
 Both are soft and capped. What is forgotten costs bytes, never a delivery.
 """

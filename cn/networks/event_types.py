@@ -1,4 +1,4 @@
-"""Types of events as paths: a subscription to a type gets its subtypes (multi-stage paper, 2.2)."""
+"""Types of events as paths: a subscription to a type gets its subtypes ([Multi-stage] 2.2)."""
 
 from __future__ import annotations
 

@@ -121,7 +121,10 @@ class LocalNetwork:
         assert sum(map(len, self._filters.values())) + len(points) == len(placed)
 
     def covers(self, message: Message) -> bool:
-        """Whether a message concerns anybody (thesis 3.2.3); a region is searched up to the first block with a point."""
+        """Whether a message concerns anybody; a region is searched up to the first block with a point.
+
+        See [ProSem thesis] 3.2.3.
+        """
         if message.targets is None and message.attributes is None:
             points = self._points.get(message.space)
             return points is not None and points.any(message.topic, message.region)

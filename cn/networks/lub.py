@@ -1,4 +1,4 @@
-"""Least upper bounds: what covers many filters, attribute by attribute (Beretta 5.4 and 5.6)."""
+"""Least upper bounds: what covers many filters, attribute by attribute ([Beretta] 5.4 and 5.6)."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _key(filter: Filter) -> tuple[tuple[int, Extent], ...]:
 class Aggregate:
     """Many filters and their summary: themselves while they are few, their least upper bound beyond a threshold.
 
-    The switch is Beretta's (5.6): a disjunction of few filters is exact and small; a bound is one conjunction however
+    The switch is [Beretta]'s (5.6): a disjunction of few filters is exact and small; a bound is one conjunction however
     many they are, and lets through what none of them asked for.
     """
 

@@ -1,4 +1,7 @@
-"""Hierarchical application-level multicast: a cluster tree, and destinations as bitmaps (thesis 2.3.1, 3.5.1, S-MN)."""
+"""Hierarchical application-level multicast: a cluster tree, and destinations as bitmaps.
+
+See [ProSem thesis] 2.3.1, 3.5.1, S-MN.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that keep parts of the spaces: what a CAN and a distributed B-tree share (thesis 2.2.4, 4.7.1).
+"""Brokers that keep parts of the spaces: what a CAN and a distributed B-tree share ([ProSem thesis] 2.2.4, 4.7.1).
 
 A part is a zone or a page. Whoever stands in a part is known to those who keep it, and a message that comes there goes on to
 the brokers that host somebody concerned. How it comes from part to part is the network's own.

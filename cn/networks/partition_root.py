@@ -77,7 +77,7 @@ class PartitionRoot(TreeRoot, Generic[M]):
         return True
 
     def covers(self, message: Message) -> bool:
-        """Whether it is worth injecting a message (thesis 3.2.3)."""
+        """Whether it is worth injecting a message ([ProSem thesis] 3.2.3)."""
         return self.table.covers(message)
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class PartitionRoot(TreeRoot, Generic[M]):
         return min(loads, key=lambda broker: loads[broker])
 
     def _replicate(self) -> None:
-        """Give the busiest part another owner, if it has much more than its share (thesis 3.5.1)."""
+        """Give the busiest part another owner, if it has much more than its share ([ProSem thesis] 3.5.1)."""
         busiest = max(self.traffic, key=lambda part: self.traffic[part] / (1 + len(self.owners[part])))
         owners, most = self.owners[busiest], self.traffic[busiest]
         mean = (sum(self.traffic.values()) - most) / max(1, len(self.owners) - 1)

@@ -1,4 +1,7 @@
-"""A distributed B-tree: brokers keep pages of the keys, and a message goes down to those it meets (thesis 4.3–4.7)."""
+"""A distributed B-tree: brokers keep pages of the keys, and a message goes down to those it meets.
+
+See [ProSem thesis] 4.3–4.7.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +49,9 @@ class RangeRoot(PartitionRoot[PageMap]):
 
     The server keeps the top page. A message goes down to the pages that it meets, at most as many as it concerns on each of
     O(log brokers) levels, and from the leaves to the hosts. Leaves are split by load, and pages replicated by traffic. Made
-    for radii and labels, where a message is a range of radii, or one radius and an arc of its labels (thesis 4.5); any space
-    will do. Options: `fan_out` (pages below a page, 2 at least), `least`, `check`. It loses where the first coordinate says
-    little: a region that is narrow only in another one comes to every leaf that its first side meets.
+    for radii and labels, where a message is a range of radii, or one radius and an arc of its labels ([ProSem thesis] 4.5);
+    any space will do. Options: `fan_out` (pages below a page, 2 at least), `least`, `check`. It loses where the first
+    coordinate says little: a region that is narrow only in another one comes to every leaf that its first side meets.
     """
 
     def divide(self, space: Space) -> PageMap:

@@ -1,7 +1,7 @@
-"""Networks without a server that reformulates: CN, which relaxes, and CN+, which cuts off (thesis 2.3.2, 3.1.2).
+"""Networks without a server that reformulates: CN, which relaxes, and CN+, which cuts off ([ProSem thesis] 2.3.2, 3.1.2).
 
-They are the thesis's points of comparison. A message is sent as if only the low corner of its region were known: to all of
-the quadrant above that corner. In the space (-lo, hi) of ranges that is Meghdoot's: all ranges that hold the event.
+They are [ProSem thesis]'s points of comparison. A message is sent as if only the low corner of its region were known: to all
+of the quadrant above that corner. In the space (-lo, hi) of ranges that is [Meghdoot]'s: all ranges that hold the event.
 Edges match again, so everybody is told exactly what concerns him all the same; `spurious` counts who was woken for nothing.
 """
 
@@ -84,7 +84,7 @@ class CutOffNode(CanNode):
 
 
 class RelaxedRoot(CanRoot):
-    """A message goes to all points above the low corner of its region, and edges find out whom it concerns: the thesis's CN.
+    """A message goes to all points above the low corner of its region, and edges match again: CN of [ProSem thesis].
 
     It loses by all it sends for nothing.
     """
@@ -94,7 +94,7 @@ class RelaxedRoot(CanRoot):
 
 
 class CutOffRoot(RelaxedRoot):
-    """Like `relaxed`, but brokers cut a message off where they see that it concerns nobody beyond: the thesis's CN+.
+    """Like `relaxed`, but brokers cut a message off where no place beyond is affected: CN+ of [ProSem thesis].
 
     It loses by what lies between the region and the first who stands outside of it, and by a search in every zone.
     """

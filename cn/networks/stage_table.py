@@ -1,4 +1,4 @@
-"""Weakened filters: of a place only its most general attributes, fewer at every stage (multi-stage paper, 3.3 and 4.1)."""
+"""Weakened filters: of a place only its most general attributes, fewer at every stage ([Multi-stage] 3.3 and 4.1)."""
 
 from __future__ import annotations
 

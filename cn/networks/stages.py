@@ -1,4 +1,4 @@
-"""Multi-stage filtering: weak filters near the source, stronger ones towards the subscribers (seed text 003)."""
+"""Multi-stage filtering: weak filters near the source, stronger ones towards the subscribers ([Multi-stage])."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StageNode(TreeNode):
 
     A message travels sealed by attribute, and a broker opens those it filters on. Options: `order` (for a space: its
     attributes, most general first), `ttl` (leases: a broker that is silent for three of them is reported to the
-    server as lost), `subscribers` (also filter for each subscriber apart, as the paper's first stage does).
+    server as lost), `subscribers` (also filter for each subscriber apart, as [Multi-stage]'s first stage does).
     """
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
@@ -141,7 +141,7 @@ class StageNode(TreeNode):
         return [(self.parent, BrokerLost(broker))]
 
     def _seek(self, frame: Seek) -> Iterable[Out]:
-        """Walk down to the strongest filter that covers a place; to any child, if none does (the paper's figure 5).
+        """Walk down to the strongest filter that covers a place; to any child, if none does ([Multi-stage] figure 5).
 
         A place that leaves an attribute open is hosted above every stage that filters on it, or by the server.
         """

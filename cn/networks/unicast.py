@@ -1,4 +1,4 @@
-"""The server knows every place and sends each message to each broker that hosts one (thesis 2.3.1, S-UN)."""
+"""The server knows every place and sends each message to each broker that hosts one ([ProSem thesis] 2.3.1, S-UN)."""
 
 from __future__ import annotations
 

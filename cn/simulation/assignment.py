@@ -1,4 +1,4 @@
-"""Which broker is to host whom: by interest and by latency (thesis, chapter 7)."""
+"""Which broker is to host whom: by interest and by latency ([ProSem thesis] 7)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A broker of a content-based network with publishers anywhere: what subscriptions do on their way up (seed texts 001, 004).
+"""A broker of a content-based network with publishers anywhere: what subscriptions do on their way up.
 
-Advertisements flood an acyclic graph of brokers; subscriptions, updates and unsubscriptions go back along them. Each broker
-asks its neighbours towards the publishers for a summary of all that is asked of it, under keys of its own (the broker
-variables): nobody knows a variable of somebody who is not his neighbour.
+See [Beretta], [Parametric]. Advertisements flood an acyclic graph of brokers; subscriptions, updates and unsubscriptions go
+back along them. Each broker asks its neighbours towards the publishers for a summary of all that is asked of it, under keys
+of its own (the broker variables): nobody knows a variable of somebody who is not his neighbour.
 """
 
 from __future__ import annotations

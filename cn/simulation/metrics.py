@@ -1,4 +1,4 @@
-"""What a network costs: the thesis's measures of dissemination (3.5.2, 5.7), and the multi-stage paper's (5.1)."""
+"""What a network costs: [ProSem thesis]'s measures of dissemination (3.5.2, 5.7), and [Multi-stage]'s (5.1)."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ Coordinates = NDArray[np.float64]
 
 
 class Topology:
-    """A graph with the power-law degrees of INET's (thesis 3.5.2), and the hops between the nodes chosen as brokers.
+    """A graph with the power-law degrees of [INET]'s, and the hops between the nodes chosen as brokers.
 
-    Nodes join one by one and link to two others, chosen in proportion to their degrees (Barabási and Albert 1999); a
-    broker is a node of the rim, of the lowest degree. The hops between all brokers come from one breadth-first search for
-    all of them at once, with a bit for each: O(diameter · edges · brokers / 64).
+    See [ProSem thesis] 3.5.2. Nodes join one by one and link to two others, chosen in proportion to their degrees
+    ([Barabási-Albert]); a broker is a node of the rim, of the lowest degree. The hops between all brokers come from one
+    breadth-first search for all of them at once, with a bit for each: O(diameter · edges · brokers / 64).
 
     >>> net = Topology(nodes=500, brokers=20, seed=1)
     >>> net.hops.shape, int(net.hops.diagonal().max()), bool((net.hops == net.hops.T).all())
@@ -88,7 +88,7 @@ def _hops(nodes: int, edges: NDArray[np.int64], sources: NDArray[np.int64]) -> H
 def cluster_tree(
     root: str, brokers: Sequence[str], coordinates: Coordinates, fan_out: int = 10, seed: int = 0
 ) -> dict[str, str]:
-    """The parent of each broker in a tree of clusters (thesis 3.5.1, after NICE): near brokers share a leader.
+    """The parent of each broker in a tree of clusters ([ProSem thesis] 3.5.1, after [NICE]): near brokers share a leader.
 
     A set of n brokers is split into at most `fan_out` clusters by k-means; each cluster's leader is a child of the set's
     leader, and the rest of it is split further, down to sets of at most `fan_out`.

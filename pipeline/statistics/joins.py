@@ -1,7 +1,7 @@
 """Statistics of join edges: how often each side has events, how many rows share a key, and what a semijoin costs.
 
 Edges are those of the groups that join tables. Rows a key are counted in the tables as they are now: tables fit the
-memory of a server, which the log does not. The cost of a semijoin is the thesis's parametric model (5.4.3).
+memory of a server, which the log does not. The cost of a semijoin is [ProSem thesis]'s parametric model (5.4.3).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def frequencies(keys: DataFrame) -> DataFrame:
 def semijoin_cost(
     p_r: float, p_s: float, j_r: float, j_s: float, alpha: float = 1.0, beta: float = 1.0
 ) -> float:
-    """c(R^S), the cost of keeping one `σR ⋉ σS` (thesis 5.4.3): an event on R covers a third of R's space and
+    """c(R^S), the cost of keeping one `σR ⋉ σS` ([ProSem thesis] 5.4.3): an event on R covers a third of R's space and
     jS/(jS+2) of S's; one on S sends a message to each of jR rows, which covers 2/((jS+2)(jS+3)) of S's.
 
     >>> round(semijoin_cost(0.5, 0.5, 2.0, 1.0), 6)

@@ -1,6 +1,6 @@
 """The training set of the estimator: for each group few measurements that cover the descriptors of all.
 
-Centres are chosen by farthest-first traversal (Gonzalez 1985): each next one is the descriptor farthest from all
+Centres are chosen by farthest-first traversal ([Gonzalez]): each next one is the descriptor farthest from all
 centres so far, so that with k of them no descriptor is farther from its centre than twice what the best k could reach.
 Each executor reduces its partition to k as it reads, and the centres of all are reduced once more (a composable
 core-set, within a constant of the best). An entry holds the mean of what was measured in its cell: a measurement on its
@@ -35,7 +35,7 @@ Array = npt.NDArray[np.float64]
 def training_set(measurements: DataFrame, entries: int) -> DataFrame:
     """At most so many entries a group, shared evenly by its plans; rows of `ENTRIES`.
 
-    The cost model's four metrics (thesis 6.4.2), in µs and bytes an event: server time is processing and sending,
+    The cost model's four metrics ([ProSem thesis] 6.4.2), in µs and bytes an event: server time is processing and sending,
     response time the latency, server stress what leaves the server, bandwidth what the network carries.
     """
     from pyspark.sql import functions as f

@@ -5,7 +5,7 @@ middle of k runs of equal weight, so that no rank moves by more than n / 2k; mer
 are merged 32 at a time, level by level, so that n values cost log32(n / 65536) + 2 compressions: an error of about 0.2
 %, which `error` bounds exactly, whatever the values are (the scheme of Manku, Rajagopalan and Lindsay, SIGMOD 1998).
 
-*Distinct values.* The k least of their hashes (Bar-Yossef et al., 2002): up to k the count is exact, beyond it the k-th
+*Distinct values.* The k least of their hashes ([Bar-Yossef]): up to k the count is exact, beyond it the k-th
 least says how dense they lie, with a standard error of 1/√k = 1.6 %.
 
 Memory is a few hundred kB a column, whatever passes by. A sort of everything would be exact, and move all values

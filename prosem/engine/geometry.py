@@ -1,8 +1,8 @@
 """The picture of an event in a group of range minima or maxima: rows, maximum affected range, regions, points.
 
-It shows what thesis 3.1–3.2 draws: the rows as points (x, y), the subscriptions as points (lo, hi), and the event as
-regions of that space, each with the new extreme of all subscriptions in it. They are those the event would be reformulated
-into. Nothing is applied: the tree loses the row, is asked, and gets it back.
+It shows what [ProSem thesis] 3.1–3.2 draws: the rows as points (x, y), the subscriptions as points (lo, hi), and the event
+as regions of that space, each with the new extreme of all subscriptions in it. They are those the event would be
+reformulated into. Nothing is applied: the tree loses the row, is asked, and gets it back.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def conjunction(
 def normal_form(query: Query, table: Table, params: Mapping[str, Any]) -> tuple[dict[int, Extent], ...]:
     """The conjunctions that can be true, each once; one of them empty means that every row is selected.
 
-    A single table's WHERE in Beretta's normal form: an OR of attribute → extent.
+    A single table's WHERE in [Beretta]'s normal form: an OR of attribute → extent.
     """
     result: dict[tuple[tuple[int, Extent], ...], dict[int, Extent]] = {}
     for atoms in query.where:

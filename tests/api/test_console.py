@@ -371,7 +371,7 @@ def test_only_the_way_of_the_last_message_is_highlighted(page: Page, api: Api) -
 
 
 def test_429_brokers_are_drawn_apart(page: Page, api: Api) -> None:
-    """A network of the size of the thesis's: every node is there, and no two lie on each other."""
+    """A network of the size of [ProSem thesis]'s: every node is there, and no two lie on each other."""
     links = [
         {"from": f"b{(n - 1) // 4}" if n > 8 else "server", "to": f"b{n}", "messages": n, "bytes": 100 * n}
         for n in range(429)

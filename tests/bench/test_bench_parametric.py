@@ -1,4 +1,4 @@
-"""Updates in a network of brokers, in miniature; and the papers' poset against a loop."""
+"""Updates in a network of brokers, in miniature; and [Siena]'s poset against a loop."""
 
 from __future__ import annotations
 

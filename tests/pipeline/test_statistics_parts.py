@@ -194,7 +194,7 @@ def test_edges_of_the_join_graph() -> None:
 
 
 def test_the_cost_of_a_semijoin_by_integration() -> None:
-    """The thesis's two ratios, against random tuples on a unit domain: what share of all ranges is affected."""
+    """[ProSem thesis]'s two ratios, against random tuples on a unit domain: what share of all ranges is affected."""
     draw = np.random.default_rng(4)
     js, samples = 3, 200_000
     low, high = np.sort(draw.random((2, samples)), axis=0)

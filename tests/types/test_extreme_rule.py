@@ -111,7 +111,7 @@ def test_longer_histories(seed: int) -> None:
     play(history, 4, *SCALES["integers"])
 
 
-# -- the worked example of the thesis ----------------------------------------------------------------------
+# -- the worked example of [ProSem thesis] ----------------------------------------------------------------------
 STOCKS = {
     "t1": (20, 3),
     "t2": (100, 2),

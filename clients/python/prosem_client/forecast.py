@@ -1,8 +1,8 @@
 """Where a parameter will be: how often it is assigned, and in which band it is likely to stay.
 
-The history of the last `window_s` is drawn as a cubic spline (parametric-subscription paper, section 6.3).
+The history of the last `window_s` is drawn as a cubic spline ([Parametric] 6.3).
 Through single values of a jittery parameter a spline swings wildly, so its knots are the means of a few
-equal slices of time, the paper's smoothing, and the farthest any value lies from the curve is added to the
+equal slices of time, [Parametric]'s smoothing, and the farthest any value lies from the curve is added to the
 band.
 
 It loses on jumps to places never seen: then the band is wrong and the assignment costs what it costs without.

@@ -1,4 +1,4 @@
-"""The update monitor (parametric-subscription paper, section 6): few requests for parameters that move often.
+"""The update monitor ([Parametric] 6): few requests for parameters that move often.
 
     client.subscribe("SELECT * FROM cars WHERE x BETWEEN :lo AND :hi", {...}, monitor=UpdateMonitor())
 

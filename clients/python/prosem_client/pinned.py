@@ -1,4 +1,4 @@
-"""Pinned variables (parametric-subscription paper, section 9.2): set locally, sent when released.
+"""Pinned variables ([Parametric] 9.2): set locally, sent when released.
 
 near = "SELECT * FROM cars WHERE x BETWEEN :pos - :reach AND :pos + :reach"
 position = client.pin(5.0)

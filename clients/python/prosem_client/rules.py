@@ -1,4 +1,4 @@
-"""A subscription's state in a SQLite of the user's, kept by the server's rules (thesis 2.4 and 6.2.1).
+"""A subscription's state in a SQLite of the user's, kept by the server's rules ([ProSem thesis] 2.4 and 6.2.1).
 
 `GET /v1/types` gives for each type the tables of the state, the update rule of each message and the transformation rule, all
 in SQL. Nothing here knows a type. One database holds one subscription; a frame of messages is one transaction of it, so

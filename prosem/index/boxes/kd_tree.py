@@ -51,7 +51,7 @@ class MinKdTree(KdTree[MinLeaf]):
     """Tuples (point, y, ref) with the minimum of y over every subtree, for MIN with several ranges.
 
     A bucket is in the order of y, so its first point in the box is its lowest. References need only be
-    hashable. Loses to `min()` over the rows below some hundred tuples. Algorithms §2.
+    hashable. Loses to `min()` over the rows below some hundred tuples. See docs/explanation.md.
 
     >>> from cn.model.geometry import Interval
     >>> tree = MinKdTree(2).build([((1, 1), 5, "a"), ((2, 8), 3, "b"), ((6, 6), 4, "c")])

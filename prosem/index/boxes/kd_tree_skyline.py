@@ -34,7 +34,7 @@ def skyline(tree: MinKdTree, origin: Point, floor: Code, most_low: int, most_hig
     tuple has one of its lowest in `high`. Stops once `low` has more than `most_low`, and leaves `high` out
     if it has more than `most_high`. Branches are walked from the origin outward, so what hides a subtree is
     known before it is reached; N random points show about 2^d (ln N)^(d-1) / (d-1)! tuples in `low`, and one
-    more factor of ln N / d in `high`. Thesis 3.2.2, definition 2, in d dimensions.
+    more factor of ln N / d in `high`. [ProSem thesis] 3.2.2, definition 2, in d dimensions.
 
     >>> tree = MinKdTree(2).build([((4, 4), 3, "a"), ((6, 6), 9, "b"), ((7, 7), 8, "c"), ((8, 8), 9, "d")])
     >>> seen = skyline(tree, (5, 5), 3, 10, 10)

@@ -24,7 +24,7 @@ class SumLeaf(Leaf):
 class SumKdTree(KdTree[SumLeaf]):
     """Rows, values and their exact sum by point, for COUNT, SUM and AVG with several ranges.
 
-    The sums are those of a `SumTree`. `len()` counts distinct points. Algorithms §2.
+    The sums are those of a `SumTree`. `len()` counts distinct points. See docs/explanation.md.
 
     >>> from cn.model.geometry import Interval
     >>> tree = SumKdTree(2).build([((1, 1), 1, 1, 50), ((2, 8), 1, 0, 0), ((6, 6), 1, 1, 7)])

@@ -17,7 +17,7 @@ BULK = 20  # a batch of at least a twentieth of what is there is taken in at onc
 
 class StabbingSet:
     """Anchors for a changing multiset of closed intervals: each interval holds an anchor, and there are at most twice as
-    many anchors as the least possible number. Thesis 5.3.1.
+    many anchors as the least possible number. [ProSem thesis] 5.3.1.
 
     The proof is kept with them. *Witnesses* are some of the intervals, pairwise disjoint, so no set of anchors is smaller
     than they are many. Anchors are upper ends of all witnesses and lower ends of some. No interval lies strictly

@@ -26,7 +26,7 @@ Fired = tuple[Radius, Radius, Arcs | None]
 
 
 class B2Tree(RadiusTree):
-    """The points (radius, label) of all subscriptions to one data item, each told a value of its own. Thesis 4.5.
+    """The points (radius, label) of all subscriptions to one data item, each told a value of its own. [ProSem thesis] 4.5.
 
     A BA-tree over the radii, and in it, for each radius with more than one label, its classes: a `BWTree`, or
     `ScatteredClasses` if the form has no circular order. A radius whose subscriptions were all told the same belongs

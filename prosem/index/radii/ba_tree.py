@@ -165,7 +165,7 @@ class RadiusTree:
 
 
 class BATree(RadiusTree):
-    """Subscriptions to one data item by radius; all of one radius were told the same. Thesis 4.3.
+    """Subscriptions to one data item by radius; all of one radius were told the same. [ProSem thesis] 4.3.
 
     A radius that is there takes more subscriptions without being told anew (they start with what it was told); a new
     one starts at the present value. The tree keeps absolute ends, so an event between the nearest ends of all touches

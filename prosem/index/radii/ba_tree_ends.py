@@ -22,7 +22,7 @@ class Ends(ABC):
     between two integers is rounded away from `c`, which no integer notices); the others take doubles and end where
     IEEE arithmetic says, operation by operation. For one `c` the ends move outward as `r` grows.
 
-    `circular` says whether theorem 3 holds: centres of one radius keep their circular order. Thesis 4.2.1, 4.6.2.
+    `circular` says whether theorem 3 holds: centres of one radius keep their circular order. [ProSem thesis] 4.2.1, 4.6.2.
     """
 
     circular: ClassVar[bool] = True
@@ -95,7 +95,7 @@ class Change(Ends):
 
 
 class MayMust(Change):
-    """A radius is a pair: at `must` a subscription is always told, below `may` never. Thesis 4.6.1.
+    """A radius is a pair: at `must` a subscription is always told, below `may` never. [ProSem thesis] 4.6.1.
 
     The ends are those of `must`: a value inside all of them fires nobody. `may` says whether somebody can be told besides.
 

@@ -12,7 +12,7 @@ from prosem.index.radii.radius_pairs import RadiusPairs
 
 
 class LooseRuns(RadiusRuns):
-    """Runs of pairs (may, must), ordered by `may`. Thesis 4.6.1.
+    """Runs of pairs (may, must), ordered by `may`. [ProSem thesis] 4.6.1.
 
     Nodes know the nearest `must` ends, so an event that nobody must hear touches nothing. Those who may be told are the
     beginning of a run. From each run that somebody must hear, the range grows to both sides over all who may: what

@@ -12,7 +12,7 @@ from prosem.index.radii.radius_block import RadiusBlocks
 
 
 class RadiusRuns(RunNodes):
-    """Runs of equally told radii, by radius, with the nearest end of every subtree on either side. Thesis 4.3.2.
+    """Runs of equally told radii, by radius, with the nearest end of every subtree on either side. [ProSem thesis] 4.3.2.
 
     All radii of a run have one centre, so its first radius has the nearest ends, and what an event fires of a run is
     its beginning: it becomes a run at the new value, joined with the one before if that fired to its last radius. So

@@ -18,7 +18,7 @@ class UnfitError(Exception):
 
 
 class RadiusArrays:
-    """Scan(r) of thesis 4.3.1: right ends, negated left ends and told values in arrays by radius.
+    """Scan(r) of [ProSem thesis] 4.3.1: right ends, negated left ends and told values in arrays by radius.
 
     An event takes O(N) array steps of about a nanosecond, and O(m) for m ranges; a radius more or less copies the
     arrays. Wins over `RadiusRuns` where neighbouring radii were told different values, so that hundreds of ranges

@@ -37,7 +37,7 @@ class Classes(Protocol):
 
 
 class BWTree:
-    """Classes of equally told subscriptions in circular order. Thesis 4.4.
+    """Classes of equally told subscriptions in circular order. [ProSem thesis] 4.4.
 
     A class is a run of labels; `starts` holds the first label of each, ascending, `centres` what it was told. From
     `boundary` on, once around, the centres ascend strictly, and any two are so near that the lower one's right end is

@@ -9,7 +9,7 @@ from prosem.index.radii.bw_tree import BWTree
 
 
 class LooseBWTree(BWTree):
-    """Classes of one pair (may, must). Thesis 4.6.1.
+    """Classes of one pair (may, must). [ProSem thesis] 4.6.1.
 
     When somebody must be told, everybody who may be is: they become one class, and the circle is kept, because a value
     that some must hear lies beyond all centres (lemma 1 of `must`). When nobody must be told, part of the circle

@@ -12,7 +12,7 @@ from prosem.index.radii.labels import Label, Labels, Moved
 
 
 class ScatteredClasses:
-    """Classes of equally told subscriptions of a form without a circular order (percent). Algorithms §3.
+    """Classes of equally told subscriptions of a form without a circular order (percent).
 
     `starts` cuts the labels into runs; neighbouring runs were told different values, and all runs of one value are a
     class. New labels come at an end, so they cut no run. The ends of the classes stand in order on either side: an

@@ -24,9 +24,9 @@ class Labels:
     """Distinct labels in circular order, each as often as it was given out.
 
     A label comes to stand in the middle of its gap. Where there is no gap, the smallest range of 2^i labels, aligned
-    to 2^i, that is not crowded is spread evenly: these ranges are the subtrees of W-BOX's weight-balanced tree without
+    to 2^i, that is not crowded is spread evenly: these ranges are the subtrees of [W-BOX]'s weight-balanced tree without
     the tree. Amortised O(log N) labels move for each new one, wherever it goes, for up to CROWDED^BITS = 5·10^7
-    labels. Everything else takes O(log N). Thesis 4.4.3 and its [SHYY05], [Die82].
+    labels. Everything else takes O(log N). [ProSem thesis] 4.4.3, [W-BOX], [Dietz].
 
     >>> labels = Labels([(10, 1), (11, 2), (40, 1)])
     >>> labels.insert(11), labels.insert(10)

@@ -14,7 +14,7 @@ _must = itemgetter(1)
 
 
 class RadiusPairs(RadiusBlocks):
-    """Ordered by `may`, then by `must` (thesis 4.6.1). A change looks through one block for its least `must`.
+    """Ordered by `may`, then by `must` ([ProSem thesis] 4.6.1). A change looks through one block for its least `must`.
 
     >>> pairs = RadiusPairs([(1, 9), (2, 5), (3, 7)])
     >>> pairs.least_must((1, 9), (3, 7)), pairs.least_must((3, 7), (3, 7))

@@ -18,7 +18,7 @@ Exposure = tuple[Peak, Hull]  # the lowest tuple at x from now on, and the hull 
 
 
 class A2BTree(UpperTier):
-    """Tuples (x, y, ref) by x, then y, with the minimum of y over every subtree. Thesis 3.3.1.
+    """Tuples (x, y, ref) by x, then y, with the minimum of y over every subtree. [ProSem thesis] 3.3.1.
 
     Codes of one axis must be comparable with each other; references need only be hashable. Everything takes
     O(log N), a hull of k points O(k log N). Loses to sorted lists and `min()` below some 150 tuples.
@@ -114,7 +114,7 @@ class A2BTree(UpperTier):
     def mar(self, x: Code, y: Code) -> tuple[Code | None, Code | None] | None:
         """The maximum affected range of (x, y): the nearest x on each side with a point at or below y.
 
-        None at an end: there is no such point. None alone: x itself has one. Thesis 3.2.1, definition 1.
+        None at an end: there is no such point. None alone: x itself has one. [ProSem thesis] 3.2.1, definition 1.
         """
         nodes, places, found = path = self._path(x)
         if found and nodes[-1].mins[places[-1]] <= y:
@@ -126,7 +126,7 @@ class A2BTree(UpperTier):
         """The skylines seen from x: each point lower than all before it, below `top`, above `floor`.
 
         Points at x itself are not seen. `top` None starts with the neighbours; `or_equal` lets the first
-        point of a side equal `top`. One sweep a side that enters no node twice. Thesis 3.2.2, definition 2.
+        point of a side equal `top`. One sweep a side that enters no node twice. [ProSem thesis] 3.2.2, definition 2.
         """
         if top is None:
             top = HIGHEST

@@ -42,7 +42,7 @@ class LowerTier:
     """Tuples of one x as the distinct y in ascending order, and for each its reference or its `Ties`.
 
     `heights[0]` is the minimum; every y of `heights` is a key of `held` and the other way round.
-    Adding and removing take O(log n); references need not be comparable. Thesis 3.3.1.
+    Adding and removing take O(log n); references need not be comparable. [ProSem thesis] 3.3.1.
 
     >>> tier = LowerTier([(7, "b"), (3, "a"), (3, "c")])
     >>> tier.lowest(), len(tier)

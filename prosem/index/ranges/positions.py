@@ -19,7 +19,7 @@ class Positions:
     """Where one value stands: every x as often as rows have it there. Codes are never lists or None.
 
     None, one bare code, a sorted list, or a `SortedList`, by size: most values of a column with many of them
-    stand in one row. Everything takes O(log n). Algorithms §2, DISTINCT.
+    stand in one row. Everything takes O(log n). See docs/explanation.md.
 
     >>> places = Positions([30, 10, 30])
     >>> places.neighbours(20), places.neighbours(30), places.any_in(11, 29)

@@ -59,7 +59,7 @@ class UpperTier:
     """Entries by x in a B+-tree; this half of it keeps the shape and the minima.
 
     Every node but the root holds between a quarter of `fan_out` and `fan_out` entries, all leaves are equally
-    deep, and each entry carries the minimum below it. Thesis 3.3.1, figure 3.3.
+    deep, and each entry carries the minimum below it. [ProSem thesis] 3.3.1, figure 3.3.
     """
 
     def __init__(self, fan_out: int = FAN_OUT) -> None:

@@ -1,8 +1,8 @@
 """`SELECT DISTINCT y FROM t WHERE x BETWEEN a AND b [AND e = c …]`.
 
 For each value the sorted positions of its rows. A row that leaves takes its value from the ranges that held no other row
-with it: between the neighbours among the value's own positions; a row that comes brings it there (algorithms §2). An event
-is at most two messages, and a subscription in both gets one change with both effects. NULL is a value like any other.
+with it: between the neighbours among the value's own positions; a row that comes brings it there (docs/explanation.md). An
+event is at most two messages, and a subscription in both gets one change with both effects. NULL is a value like any other.
 
 A snapshot asks every value for its range, O(V log N): it loses where nearly all values differ and ranges are narrow.
 """

@@ -10,7 +10,7 @@ those of them that also hold another point reach at least as far as that point i
 
 Each is the box around x without the ranges that reach some tuple of its skyline: a union of boxes, found by
 halving until a box is reached wholly or not at all. Every affected subscription is in exactly one piece or
-unresolved box, and no other is in a piece. Algorithms §2.
+unresolved box, and no other is in a piece. See docs/explanation.md.
 
 Measured with random points in two dimensions: a fall takes 30 boxes among 1000 tuples, 47 among 10,000 and 66
 among 100,000 (at most 106 in 99 of 100), about as much as a rise has before it is parted by what it exposes; a

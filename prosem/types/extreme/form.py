@@ -1,6 +1,6 @@
 """Range MIN and MAX: `SELECT MIN(y) FROM t WHERE x BETWEEN a AND b [AND e = c …]`.
 
-The space is (lo, hi); a message says "your extreme is now this value" to a region of it (algorithms §2, thesis ch. 3).
+The space is (lo, hi); a message says "your extreme is now this value" to a region of it ([ProSem thesis] 3).
 One A2B-tree for each combination of equality values. MAX is MIN over reversed codes. An event costs O((1 + k) log N) for
 k messages, whatever the number of subscriptions. Ranges on several columns are in `extreme_nd`.
 """

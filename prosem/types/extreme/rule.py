@@ -4,7 +4,7 @@ The rule looks at the table *without* the tuple of the event. Around the old poi
 whose minimum it was, around the new point those `B` whose minimum it becomes: each a box of the (lo, hi)
 space with the maximum affected range as outer ends. In `B` the minimum is the new one; `A` without `B` is
 partitioned by the hull, the points that the old one had hidden. Every affected subscription is in exactly one
-region, no other is in any. The thesis's ignorable, good and bad updates (3.1.1, 3.2) are those with no piece,
+region, no other is in any. [ProSem thesis]'s ignorable, good and bad updates (3.1.1, 3.2) are those with no piece,
 one, several.
 
 MAX is MIN over reversed codes. Loses to a scan of the subscriptions when there are only a handful.

@@ -1,7 +1,7 @@
 """Filters: `SELECT * | columns FROM t WHERE …`, the stateless type.
 
 Here the event is the point and the subscription the region: a message carries the codes of the row before and after the
-event, and the network finds the filters that hold one of them (Beretta's normal form, one `Extent` an attribute). All
+event, and the network finds the filters that hold one of them ([Beretta]'s normal form, one `Extent` an attribute). All
 filters of a table share one space, so an event is one message however many templates there are. Columns that no condition
 looks at are the message's content, which a network may carry once for many events.
 

@@ -7,7 +7,7 @@
 
 The payload has the key and the columns that somebody's condition looks at; the others are the content, unless they are
 short. An event that leaves them as they were has the digest of the event before it, so a network that remembers contents
-does not carry them again: a select with payload (thesis 5.6.1) without a join. The attribute vectors have no codes
+does not carry them again: a select with payload ([ProSem thesis] 5.6.1) without a join. The attribute vectors have no codes
 for columns without a condition. Old values do not travel: an edge only asks which of its columns changed.
 """
 

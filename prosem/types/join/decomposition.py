@@ -1,13 +1,13 @@
-"""Which neighbour each table of a join is reduced by: one binary semijoin a table (thesis 5.4).
+"""Which neighbour each table of a join is reduced by: one binary semijoin a table ([ProSem thesis] 5.4).
 
 `R^S`, the rows of R with a partner in S, costs something on events of both tables: a new R row goes to everybody who
 selects it and a partner of it; a new S row brings the R rows of its key to everybody for whom it is the first partner.
 Since the costs of the tables add up and do not depend on one another, the cheapest neighbour of each table makes the best
 decomposition.
 
-Two ways to know a cost: a formula over counted events and rows per key (thesis 5.4.3), which assumes uniform values; and
-a simulation on a sample of points and rows, which does not. The formula loses where ranges on one table are far narrower
-than on another; the simulation where a few dozen points say little.
+Two ways to know a cost: a formula over counted events and rows per key ([ProSem thesis] 5.4.3), which assumes uniform
+values; and a simulation on a sample of points and rows, which does not. The formula loses where ranges on one table are far
+narrower than on another; the simulation where a few dozen points say little.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def total(decomposition: Decomposition, cost: Cost) -> float:
 
 
 def formula(shape: JoinShape, counted: Counted, alpha: float = 1.0, beta: float = 1.0) -> Cost:
-    """Thesis 5.4.3: `α·pR·(1/3)·jS/(jS+2) + β·pS·jR·(1/3)·2/((jS+2)(jS+3))`.
+    """[ProSem thesis] 5.4.3: `α·pR·(1/3)·jS/(jS+2) + β·pS·jR·(1/3)·2/((jS+2)(jS+3))`.
 
     A point's range selects a value with probability 1/3, and one of jS values with jS/(jS+2); of jS values and one more it
     holds the last alone with 2/((jS+2)(jS+3)).

@@ -1,8 +1,8 @@
 """Select-joins: `SELECT * FROM r JOIN s USING (b) [JOIN …] WHERE` ranges and equality on any of the tables.
 
 The edge holds a semijoin of each table (the rows that its conditions admit and that have a partner in one neighbour) and
-joins them itself (thesis ch. 5). So a message carries rows of one table, not of the join, and a row travels once however
-many joined rows it is in. Results are told as joined rows that came and that went, in one change an event.
+joins them itself ([ProSem thesis] 5). So a message carries rows of one table, not of the join, and a row travels once
+however many joined rows it is in. Results are told as joined rows that came and that went, in one change an event.
 
 It loses where results are tiny and rows come into semijoins without ever coming into a result; the modes `join` (joined rows
 travel, the edge holds nothing) and `selection` (the edge holds whole selections) are there to compare.

@@ -8,7 +8,7 @@
 | `joined` | [rows added, rows removed], each a list of [values as above, its content] a table | of all rows, each once |
 
 Values travel as JSON, as in an answer. Contents have digests: a network may send those where the contents are known. A row
-that joins with many others travels once in whole, and then by its digest (thesis 5.5).
+that joins with many others travels once in whole, and then by its digest ([ProSem thesis] 5.5).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two plain modes of select-joins: joined rows without a state at the edge, and whole selections joined there.
 
-They are what systems without semijoins do (thesis 5.2.4), kept as plans and to compare with. `join` wins where a row joins
-with one or two others; its messages repeat a row as often as it joins. `selection` knows nothing of the join: it wins where
-nearly every row joins, and else sends and keeps rows nobody needs.
+They are what systems without semijoins do ([ProSem thesis] 5.2.4), kept as plans and to compare with. `join` wins where a
+row joins with one or two others; its messages repeat a row as often as it joins. `selection` knows nothing of the join: it
+wins where nearly every row joins, and else sends and keeps rows nobody needs.
 """
 
 from __future__ import annotations

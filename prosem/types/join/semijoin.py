@@ -2,7 +2,7 @@
 
 Each table T has a partner P(T), a neighbour in the join graph. A subscription holds X^T: the rows of T that satisfy its
 conditions on T and join with a row of P(T) whose routing column is in its range. An event on T, all relative to the table
-*without* its row (algorithms §4, thesis 5.3 and 5.4.1):
+*without* its row ([ProSem thesis] 5.3 and 5.4.1):
 
 - X^T: the old row goes from `V_o`, the new one comes to `V_n`: those who select the row and lie under the skyline of P(T)'s
   rows of its key.

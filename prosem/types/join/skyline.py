@@ -3,7 +3,7 @@
 A row of R with the joining S rows c1 < c2 < … is seen by the subscriptions (clo, chi), among those whose own range
 selects it, that hold one of the codes. In the (clo, chi) plane they lie north-west of a skyline: `clo <= X` and `chi >= Y`
 for one of its points (X, Y). Every flavour describes the same *existing* subscriptions; they differ in size and cost
-(thesis 5.3.2, table 5.4):
+([ProSem thesis] 5.3.2, table 5.4):
 
 | flavour | points | cost |
 | --- | --- | --- |

@@ -1,8 +1,9 @@
-"""What a client does with raw messages: update and transformation rules in SQL for a SQLite of its own (thesis 2.4, 6.2.1).
+"""What a client does with raw messages: update and transformation rules in SQL for a SQLite of its own.
 
-Every message is one JSON object, bound as `:message`; its field `message` names the rule. `state` begins anew, the others
-change what is held. After the messages of one event the transformation gives the answer, as JSON. So a client knows no type:
-it runs the rules of `GET /v1/types`. Values are kept as the JSON they came as, and never pass through SQLite's numbers.
+See [ProSem thesis] 2.4, 6.2.1. Every message is one JSON object, bound as `:message`; its field `message` names the rule.
+`state` begins anew, the others change what is held. After the messages of one event the transformation gives the answer, as
+JSON. So a client knows no type: it runs the rules of `GET /v1/types`. Values are kept as the JSON they came as, and never
+pass through SQLite's numbers.
 
 Two things SQLite cannot do alone, and a client gives it as functions: `decimal_add(a, b)` (SQLite's own decimal extension
 has it) and, for the answers of SUM and AVG as PostgreSQL rounds them, `exact_sum(sum, type)` and

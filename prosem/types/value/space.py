@@ -44,8 +44,8 @@ class ValueSpace(PointSpace):
     """The places of all subscriptions are kept here: the constants alone do not say the label.
 
     Relaxation sends the value to all radii up to the largest affected one, and the edge, which knows what was told, applies
-    the condition: one range instead of many (the first of thesis 4.2.3's existing solutions). It wins where centres are
-    fragmented, and loses where it wakes many for nothing. What the tree decided is logged all the same.
+    the condition: one range instead of many (the first of [ProSem thesis] 4.2.3's existing solutions). It wins where centres
+    are fragmented, and loses where it wakes many for nothing. What the tree decided is logged all the same.
     """
 
     plans: tuple[str, ...] = ("reformulate", "enumerate", "relax")
