@@ -13,7 +13,6 @@ from typing import Any
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from optimizer.choose import Prepared
-from optimizer.cost import Weights
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Form
 from prosem.values.access import NO_PREDICATES, WHOLE, Predicates, Scope
@@ -142,9 +141,9 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Weigh:
-    """Other weights of the optimizer."""
+    """Other weights of the optimizer, by metric; those not given stay."""
 
-    weights: Weights
+    weights: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+from optimizer.cost import Weights
 from prosem.engine import commands as c
 from prosem.engine.batch import Batch
 from prosem.engine.memory import EngineMemory
@@ -131,10 +132,11 @@ class EngineState(EngineMemory):
 
     # -- the optimizer -------------------------------------------------------------------------------------------
     def weigh(self, command: c.Weigh) -> JsonObject:
-        """Other weights, from the next event on."""
-        self.chooser.weigh(command.weights)
-        self.batch.writes.weights = command.weights._asdict()
-        return command.weights._asdict()
+        """Other weights, from the next event on. Those not given stay as they are at this place in the order."""
+        merged = Weights.of(self.chooser.weights._asdict() | dict(command.weights))
+        self.chooser.weigh(merged)
+        self.batch.writes.weights = merged._asdict()
+        return merged._asdict()
 
     def adopt(self, command: c.Adopt) -> None:
         """Take over a run of the statistics job, or none."""

@@ -7,12 +7,15 @@ import functools
 import itertools
 import json
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
+from api.http.app import make_app
 from api.server.composition import Server
 from optimizer.cost import Weights
 from prosem.engine import commands as c
@@ -21,7 +24,7 @@ from prosem.store.retention import Retention
 from tests.api.test_cli import run
 from tests.store.test_store_support import database, retention, url, writer
 from tests.support.live import Api, Refused, upsert
-from tests.support.running import LOWEST, TABLE, Listener, publish, running
+from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running
 
 __all__ = ["database", "retention", "url", "writer"]  # fixtures
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
@@ -98,10 +101,35 @@ async def in_force(made: Server, number: int) -> None:
 async def test_weights_survive_a_restart(url: str) -> None:
     async with running(url) as made:
         assert made.state.chooser.weights == Weights()
-        await made.call(c.Weigh(Weights(bandwidth=7.5, server_time=0.0)))
+        await made.call(c.Weigh({"bandwidth": 7.5, "server_time": 0.0}))
         assert made.state.chooser.weights == Weights(bandwidth=7.5, server_time=0.0)
     async with running(url) as made:
         assert made.state.chooser.weights == Weights(bandwidth=7.5, server_time=0.0)
+
+
+@asynchronous
+async def test_two_changes_of_different_weights_at_once_both_take_effect(url: str) -> None:
+    """Both requests wait in the engine's order before either is carried out."""
+    given = {"bandwidth": 7.5}, {"server_time": 0.25}
+    async with running(url) as made:
+        transport = httpx.ASGITransport(make_app(made))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            is_held, go_on = threading.Event(), threading.Event()
+            made.submit(c.Inspect(lambda state: (is_held.set(), go_on.wait(WAIT_S))))
+            await asyncio.to_thread(is_held.wait, WAIT_S)
+            puts = [asyncio.create_task(http.put("/v1/optimizer/weights", json=one)) for one in given]
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    while made.engine.backlog < len(given):
+                        await asyncio.sleep(0.01)
+            finally:
+                go_on.set()
+            replies = [(await put).json() for put in puts]
+            shown = (await http.get("/v1/optimizer/weights")).json()
+        assert shown == Weights(bandwidth=7.5, server_time=0.25)._asdict()
+        assert [reply | one for reply, one in zip(replies, given, strict=True)] == replies
+    async with running(url) as made:
+        assert made.state.chooser.weights._asdict() == shown
 
 
 @asynchronous

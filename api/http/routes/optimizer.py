@@ -50,7 +50,7 @@ async def weigh(request: Request) -> Response:
     made = server(request)
     caller_of(request).check_operator()
     body = await json_object(request, body_limit(request))
-    given = made.state.chooser.weights._asdict()
+    given: dict[str, float] = {}
     for name, weight in body.items():
         if name not in METRICS:
             raise InputError(f"there is no metric {name!r}; there are {', '.join(METRICS)}", pointer(name))
@@ -59,7 +59,7 @@ async def weigh(request: Request) -> Response:
             Weights.of({name: given[name]})
         except (TypeError, ValueError, OverflowError):
             raise InputError("expected a number from 0 on", pointer(name)) from None
-    return answer(await made.call(c.Weigh(Weights.of(given))))
+    return answer(await made.call(c.Weigh(given)))
 
 
 @router.get("/optimizer/statistics", **documented("The statistics in force: which run, when, by which job"))
