@@ -187,6 +187,11 @@ def test_the_readme_shows_a_live_result_at_once() -> None:
     assert any(re.match(r"seq \d+ change \{", line) for line in lines)
 
 
+def test_the_readme_links_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)\)", PAGES["README.md"]))
+    assert {page for page in PAGES if page != "README.md"} <= linked
+
+
 # -- the words -----------------------------------------------------------------------------------------------
 FORBIDDEN = re.compile(
     r"\b(offices?|couriers?|patience|keepers?|whom|somebody|nobody|everybody|whoever)\b", re.IGNORECASE
