@@ -31,7 +31,7 @@ serve: install           ## the server alone
 tools: $(DEV)            ## what the tests need beside Python: a browser, Node.js
 	@tests/tools.sh $(BIN)/python
 
-test: tools              ## everything that must hold, on real parts
+test: tools check        ## style, types, layers, and everything that must hold, on real parts
 	$(PYTEST)
 
 check: $(DEV)            ## style, types and layers
