@@ -16,7 +16,6 @@ Node = tuple[int, Code | None]  # (level, cell); a single code, or NULL, is its 
 Bounds = tuple[int, int, bool]  # low, ~high, exact; `~` turns the order round, so that both ends ask for `<=`
 POINT = -1
 NOWHERE: Bounds = (INT64_MAX, INT64_MAX, True)  # holds no image
-ANYWHERE: Bounds = (INT64_MIN, INT64_MIN, True)
 
 
 def image(code: Code) -> int:

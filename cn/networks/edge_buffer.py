@@ -40,7 +40,6 @@ class EdgeBuffer:
         self.position = self.applying = (
             since  # of the frame that was applied last, and of the one in progress
         )
-        self.duplicates = 0
         self._direct = direct
         self._waiting: list[tuple[int, Ordered]] = []
         self._known: set[int] = set()  # positions that wait
@@ -51,8 +50,8 @@ class EdgeBuffer:
     def take(self, frame: Ordered) -> None:
         """A frame has come, in any order and perhaps again."""
         if frame.position <= self.position or frame.position in self._known:
-            self.duplicates += 1
-        elif isinstance(frame, PositionMark):
+            return
+        if isinstance(frame, PositionMark):
             self._apply_up_to(frame)
         else:
             self._known.add(frame.position)

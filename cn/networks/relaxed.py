@@ -2,7 +2,7 @@
 
 They are [ProSem thesis]'s points of comparison. A message is sent as if only the low corner of its region were known: to all
 of the quadrant above that corner. In the space (-lo, hi) of ranges that is [Meghdoot]'s: all ranges that hold the event.
-Edges match again, so everybody is told exactly what concerns him all the same; `spurious` counts who was woken for nothing.
+Edges match again, so everybody is told exactly what concerns him all the same.
 """
 
 from __future__ import annotations
@@ -47,18 +47,12 @@ def relaxed(message: Message) -> Message:
 class RelaxedNode(CanNode):
     """A broker with zones that passes a message on to the ends of its quadrants, and to everybody there."""
 
-    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
-        super().__init__(name, options, since)
-        self.spurious = 0  # standings that were told what does not concern them
-
     def wanted(self, message: Message, course: Course) -> Box:
         box = full_box(message, course.box)
         return (box[0], *quadrant(box[1:]))
 
     def hosts(self, message: Message) -> list[str]:
-        wide = relaxed(message)
-        self.spurious += len(self.table.ids(wide)) - len(self.table.ids(message))
-        return self.table.owners(wide)
+        return self.table.owners(relaxed(message))
 
 
 class CutOffNode(CanNode):

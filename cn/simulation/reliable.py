@@ -63,7 +63,6 @@ class Reliable:
     def __init__(self, session: int, timeout: float) -> None:
         self.session, self.timeout = session, timeout
         self.due: float | None = None  # when to tick
-        self.repeated = 0
         self._wait = timeout
         self._sent = 0
         self._open: deque[Segment] = deque()  # not acknowledged
@@ -107,6 +106,4 @@ class Reliable:
             return []
         self._wait = min(2 * self._wait, self.LIMIT * self.timeout)
         self.due = now + self._wait
-        again = [segment for segment, _ in zip(self._open, range(self.BURST), strict=False)]
-        self.repeated += len(again)
-        return again
+        return [segment for segment, _ in zip(self._open, range(self.BURST), strict=False)]

@@ -252,12 +252,6 @@ class NatsTransport:
         link.is_closed = True
         self._links = {number: other for number, other in self._links.items() if other is not link}
 
-    async def flush(self, seconds: float) -> None:
-        """Wait until everything is stored, at most so long."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not all(link.outgoing.is_idle for link in self._links.values()):
-            await asyncio.sleep(0.01)
-
     async def _send_all(self) -> None:
         while True:
             await self._wake.wait()

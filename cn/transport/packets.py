@@ -103,10 +103,6 @@ class Outgoing:
         """What must be sent again after a failure, in order."""
         return [(number, data) for number, (data, _) in self._sent.items()]
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._waiting and not self._pieces and not self._sent
-
 
 class Incoming:
     """The receiver's end of one sender.
@@ -140,8 +136,3 @@ class Incoming:
             self._pieces = pieces
             self.number += 1
             del self._held[self.number]
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a packet is missing before one that has come."""
-        return bool(self._held)

@@ -79,10 +79,6 @@ class BrokerFeed:
         self.edge.start_over()
 
     @property
-    def is_live(self) -> bool:
-        return self._node is not None
-
-    @property
     def position(self) -> int:
         """How far everything was applied."""
         return self._buffer.position

@@ -32,10 +32,6 @@ _MESSAGES_BACK = (
     " WHERE space = %s AND seq > %s AND (seq, part) < (%s, %s) AND seq <= %s"
     " ORDER BY seq DESC, part DESC LIMIT %s"
 )
-_EVENTS = (
-    "SELECT seq, op, old, new FROM prosem.event_log WHERE table_id = %s AND seq > %s AND seq <= %s"
-    " ORDER BY seq LIMIT %s"
-)
 _ROWS = "SELECT seq, old, new FROM prosem.event_log WHERE seq = ANY(%s::bigint[])"
 _HISTORY = (
     "SELECT sid, seq, part, kind, params, state, mark FROM prosem.history"
@@ -70,7 +66,6 @@ _IDEMPOTENCY = (
 )
 
 MessageRow = tuple[int, int, str, bytes | None]  # seq, part, kind, body
-EventRow = tuple[int, str, bytes | None, bytes | None]  # seq, op, old, new
 HistoryRow = tuple[
     int, int, str, bytes | None, bytes | None, bytes | None
 ]  # seq, part, kind, params, state before, mark
@@ -148,19 +143,6 @@ class ReplayStore:
             if rows:
                 yield rows
                 seq, part = rows[-1][0], rows[-1][1]
-            if len(rows) < chunk:
-                return
-
-    async def events(
-        self, table_id: int, after: int, upto: int, chunk: int = CHUNK
-    ) -> AsyncIterator[list[EventRow]]:
-        """The events of a table with `after < seq <= upto`, in order, rows as JSON text."""
-        seq = after
-        while True:
-            rows: list[EventRow] = await self._kept(after, _EVENTS, [table_id, seq, upto, chunk])
-            if rows:
-                yield rows
-                seq = rows[-1][0]
             if len(rows) < chunk:
                 return
 

@@ -97,21 +97,6 @@ class Retention:
         except psycopg.Error as error:
             self._fail(error)
 
-    def older_than(self, age_s: float) -> int:
-        """A `before_seq` for `retire` that keeps everything younger than this."""
-        connection, before = self._open(), 0
-        parts = self._partitions(connection)
-        bounds = sorted({bound for name, bound, is_part, _ in parts if is_part and name == "event_log"})
-        for start, end in bounds[:-1]:
-            row = connection.execute(
-                sql.SQL(
-                    "SELECT at < now() - make_interval(secs => {}) FROM {} ORDER BY seq DESC LIMIT 1"
-                ).format(sql.Literal(age_s), child("event_log", start, end))
-            ).fetchone()
-            if row is not None and row[0]:
-                before = end
-        return before
-
     def _forget(self, connection: Connection, epoch: int, upto: int, idempotency_s: float) -> int:
         row = connection.execute("SELECT retained_after FROM prosem.engine_state").fetchone()
         assert row is not None

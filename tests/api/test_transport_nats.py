@@ -148,7 +148,7 @@ def test_a_stream_that_was_restored_lacks_what_it_had_confirmed(url: str) -> Non
     async def run() -> None:
         async with Pair(url, "restored") as pair:
             pair.send(1)
-            await until(lambda: pair.link.outgoing.is_idle)
+            await until(lambda: not pair.link.outgoing.backlog_bytes)
             await pair.sender.check()
             assert pair.losses == []
             pair.stream.confirmed(100)  # by the stream before it was restored

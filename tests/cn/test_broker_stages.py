@@ -12,7 +12,6 @@ from cn.model.frames import Data, Placed, Staged, decode, encode
 from cn.model.geometry import Extent, Interval
 from cn.model.message import Message
 from cn.model.network import Place, Space
-from cn.networks.event_types import subtypes
 from cn.networks.stage_table import StageTable, kept
 from cn.networks.stages import StageRoot, seal, unseal
 from cn.simulation.metrics import Meter
@@ -157,19 +156,6 @@ def test_the_caller_may_remove_a_broker_whose_lease_is_over() -> None:
     kept, _ = root.lose("a", {})
     assert not kept
     assert root.parents.keys() == {"b"}
-
-
-def test_a_subscription_to_a_type_gets_its_subtypes() -> None:
-    space, told = Space(1, 0, False), []
-    net = make_simulated(
-        "stages", lambda message, ids: told.append((message.seq, sorted(map(int, ids)))), lambda seq: None
-    )
-    for id, path in enumerate(["Stock", "Stock/Tech", "Auction"]):
-        net.register(space, id, b"", ({0: subtypes(path)},))
-    for seq, path in enumerate(["Stock", "Stock/Tech/Chips", "Stocks", "Auction/Car"], 1):
-        net.inject(Message(seq, 0, 1, "some", attributes=((path,),)))
-        net.watermark(seq)
-    assert told == [(1, [0]), (2, [0, 1]), (4, [2])]
 
 
 def test_the_measures_of_one_event() -> None:

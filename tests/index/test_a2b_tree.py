@@ -99,15 +99,6 @@ def agree(tree: A2BTree, entries: list[Entry], xs: list[Any], ys: list[Any]) -> 
                         assert [p[:2] for p in points] == [p for p in expected if p[1] > floor]
                         assert end == next((a for a in beside if lowest_y[a] <= floor), None)
                         assert set(points) <= held
-        for below in [None, *ys]:
-            ends = (left[-1] if left else None), (right[len(right) // 2] if right else None)
-            for low, high in ((None, None), ends):
-                seen = tree.skyline(x, low, high, below)
-                expected_left = plain_skyline(entries, [a for a in left if low is None or a > low], below)
-                expected_right = plain_skyline(entries, [a for a in right if high is None or a < high], below)
-                assert [p[:2] for p in seen[0]] == expected_left
-                assert [p[:2] for p in seen[1]] == expected_right
-                assert {*seen[0], *seen[1]} <= held
 
 
 # -- random histories --------------------------------------------------------------------------------------
@@ -176,7 +167,6 @@ def test_empty() -> None:
     tree = A2BTree()
     tree.check()
     assert (len(tree), tree.lowest(), tree.peak(1), tree.mar(1, 1)) == (0, None, None, (None, None))
-    assert tree.skyline(1, None, None, None) == ([], [])
     assert [*tree] == []
     with pytest.raises(ValueError, match="at least 4"):
         A2BTree(3)

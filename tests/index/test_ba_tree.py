@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.index.radii import ba_tree, ba_tree_nodes, radius_block
-from prosem.index.radii.ba_tree import BATree
 from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays
 from prosem.index.radii.radius_block import RadiusBlocks
+from tests.support.ba_tree import BATree
 
 FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {
     "change": (Change(), list(range(15)), list(range(-15, 16))),

@@ -123,16 +123,6 @@ def _until_waiting(url: str, application: str) -> None:
             pass
 
 
-def test_retention_by_age(url: str, writer: Writer, retention: Retention) -> None:
-    for first in range(1, 401, 50):
-        writer.write(events(*range(first, first + 50)))
-    assert retention.older_than(3600) == 0
-    with psycopg.connect(url) as connection:
-        connection.execute("UPDATE prosem.event_log SET at = now() - interval '2 hours' WHERE seq < 250")
-    assert retention.older_than(3600) == 201
-    assert retention.retire(201) == 200
-
-
 def test_only_the_history_nobody_needs_is_forgotten(url: str, writer: Writer, retention: Retention) -> None:
     for first in range(1, 350, 50):
         writer.write(events(*range(first, first + 50)))

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 from cn.model.geometry import Code
-from prosem.index.order import HIGHEST, LOWEST
+from prosem.index.order import HIGHEST
 from prosem.index.ranges.lower_tier import LowerTier, Ref
 from prosem.index.ranges.upper_tier import Entry, Node, Path, UpperTier
 
@@ -141,16 +141,6 @@ class A2BTree(UpperTier):
         peak = nodes[-1].lowest_at(places[-1]) if found else None
         return self._exposure(path, peak, y, ref, new_y)
 
-    def skyline(
-        self, x: Code, left_end: Code | None, right_end: Code | None, below: Code | None
-    ) -> tuple[list[Entry], list[Entry]]:
-        """The skylines seen from x inside the open interval of the ends, below `below` (None: any height)."""
-        path = self._path(x)
-        top = HIGHEST if below is None else below
-        left, _ = self._sweep(path, True, top, False, LOWEST, left_end)
-        right, _ = self._sweep(path, False, top, False, LOWEST, right_end)
-        return left, right
-
     def lowest(self, low: Code | None = None, high: Code | None = None) -> Peak | None:
         """The lowest tuple with `low <= x <= high` (None: no end), or None if there is none."""
         if not self._count or (low is not None and high is not None and high < low):
@@ -208,19 +198,19 @@ class A2BTree(UpperTier):
             left: list[Entry] = []
             left_end = leaf.keys[near]
         else:
-            left, left_end = self._sweep(path, True, top, or_equal, floor, None)
+            left, left_end = self._sweep(path, True, top, or_equal, floor)
         for near in range(at + found, len(mins)):
             if mins[near] <= top:
                 if mins[near] <= floor:
                     return left, left_end, [], leaf.keys[near]
                 break
-        right, right_end = self._sweep(path, False, top, or_equal, floor, None)
+        right, right_end = self._sweep(path, False, top, or_equal, floor)
         return left, left_end, right, right_end
 
     def _sweep(
-        self, path: Path, leftward: bool, top: Code, or_equal: bool, floor: Code, end: Code | None
+        self, path: Path, leftward: bool, top: Code, or_equal: bool, floor: Code
     ) -> tuple[list[Entry], Code | None]:
-        """Walk away from x: the points, and the x of the first that is at or below `floor` or beyond `end`.
+        """Walk away from x: the points, and the x of the first that is at or below `floor`.
 
         A subtree is entered only if its minimum is low enough, so a point costs at most two nodes a level.
         """
@@ -238,7 +228,7 @@ class A2BTree(UpperTier):
                     if level < last:
                         break
                     x = node.keys[at]
-                    if y <= floor or (end is not None and (x <= end if leftward else x >= end)):
+                    if y <= floor:
                         return points, x
                     item = node.items[at]
                     points.append((x, y, item.ref() if type(item) is LowerTier else item))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from prosem.types.join.decomposition import (
     GAIN,
@@ -61,9 +60,3 @@ class Adaptation:
     def _rows_per_key(self, table: int, classes: Classes) -> float:
         one = self._model.tables[table]
         return rows_per_key((entry[2] for entry in one.entries()), one.getter(classes))
-
-    @property
-    def shares(self) -> Sequence[float]:
-        """Of the events counted up to the last look."""
-        whole = sum(self._weights) or 1.0
-        return [weight / whole for weight in self._weights]
