@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import hypothesis
 import psycopg
 import pytest
 from prosem_client import Client
+from psycopg import sql
 
-from api.commands.process import free_port
+from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.log import Writer
+from prosem.store.retention import Retention
+from tests.support.database import empty_database
 from tests.support.live import Api
+from tests.support.processes import ServerProcess, open_folder
 
-BOOT_S = 90.0
 LONGEST = {
     "test_statistics",
     "test_acceptance",
@@ -51,13 +47,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(skip)
 
 
-def open_folder(prefix: str) -> Path:
-    """A folder that the database's own user can reach."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    folder.chmod(0o755)
-    return folder
-
-
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     folder = open_folder("prosem-test-")
@@ -66,75 +55,6 @@ def postgres() -> Iterator[EmbeddedPostgres]:
     yield made
     made.stop()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-class CommandProcess:
-    """A command of ours as a user starts it, in a process group of its own; what it says goes to a file."""
-
-    process: subprocess.Popen[bytes] | None = None
-
-    def launch(self, said: Path, *arguments: str) -> None:
-        with open(said, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "api.commands.cli", *arguments],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def kill(self) -> None:
-        assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self) -> int:
-        """End it as Ctrl-C does; its exit code."""
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(40)
-
-
-class ServerProcess(CommandProcess):
-    """`prosem serve` or `prosem broker`."""
-
-    def __init__(
-        self, *options: str, folder: Path | None = None, command: str = "serve", port: int | None = None
-    ) -> None:
-        self.options, self.command, self.port = options, command, port
-        self.folder = folder or open_folder("prosem-server-")
-        self.url = ""
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "server.log").read_text(errors="replace")
-
-    def start(self, wait: bool = True) -> str:
-        port = self.port or free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        arguments = [self.command, "--port", str(port), *self.options]
-        if self.command == "serve" and "--database" not in self.options:
-            arguments += ["--data-dir", str(self.folder / "data")]
-        self.launch(self.folder / "server.log", *arguments)
-        if wait:
-            self.wait_ready()
-        return self.url
-
-    def wait_ready(self) -> None:
-        deadline = time.monotonic() + BOOT_S
-        assert self.process is not None
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                if httpx.get(self.url + "/readyz", trust_env=False).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            time.sleep(0.05)
-        raise AssertionError(f"the server did not become ready:\n{self.log[-3000:]}")
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -177,3 +97,41 @@ def source(postgres: EmbeddedPostgres) -> Iterator[str]:
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", [name]
         )
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="session")
+def database(postgres: EmbeddedPostgres) -> str:
+    """One for the whole run: a database has 300 files, and PostgreSQL syncs them all when it stops."""
+    made = empty_database(postgres)
+    schema.migrate(made)
+    return made
+
+
+@pytest.fixture
+def url(database: str) -> str:
+    """A database of the store's own, as empty as after its migration."""
+    with psycopg.connect(database) as connection:
+        names = connection.execute(
+            "SELECT relname, relispartition FROM pg_class WHERE relnamespace = 'prosem'::regnamespace"
+            " AND relkind IN ('r', 'p') AND relname <> 'alembic_version' ORDER BY relispartition DESC"
+        ).fetchall()
+        for name, is_partition in names:
+            action = "DROP TABLE {}" if is_partition else "TRUNCATE {} CASCADE"
+            connection.execute(sql.SQL(action).format(sql.Identifier("prosem", name)))
+        connection.execute("INSERT INTO prosem.engine_state DEFAULT VALUES")
+        connection.execute("DROP SCHEMA IF EXISTS tenant_default CASCADE")
+    return database
+
+
+@pytest.fixture
+def writer(url: str) -> Iterator[Writer]:
+    writer = Writer.connect(url, partition_size=100)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def retention(writer: Writer) -> Iterator[Retention]:
+    made = Retention(writer.session)
+    yield made
+    made.close()

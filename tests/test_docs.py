@@ -32,7 +32,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.types.registry import TYPES
 from prosem.values import columns
 from prosem.values.errors import ProsemError
-from tests.conftest import ServerProcess
+from tests.support.processes import ServerProcess
 
 ROOT = Path(__file__).parents[1]
 PAGES = {str(page.relative_to(ROOT)): page.read_text() for page in generate.pages()}

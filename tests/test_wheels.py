@@ -18,8 +18,8 @@ import pytest
 from prosem_client import Client
 
 from api.commands.process import free_port
-from tests.conftest import open_folder
-from tests.support.deployed import until
+from tests.support.processes import open_folder
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "clients" / "python"

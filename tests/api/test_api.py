@@ -13,9 +13,9 @@ import pytest
 
 from api import VERSION
 from prosem.store.embedded import EmbeddedPostgres
-from tests.conftest import ServerProcess
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 from tests.support.live import Api, Refused, insert
+from tests.support.processes import ServerProcess
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "double precision"}
 

@@ -15,10 +15,8 @@ from prosem.delivery.subscriber import Item
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.values.errors import BusyError
-from tests.store.test_store_support import database, url
 from tests.support.running import TABLE, publish, running, subscribe
 
-__all__ = ["database", "url"]  # fixtures
 WIDE = {
     "name": "t",
     "columns": [{"name": "k", "type": "integer"}, {"name": "y", "type": "text"}],

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import open_folder
 from tests.support.live import Api, insert, update
+from tests.support.processes import open_folder
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 COMMANDS = ("serve", "demo", "subscribe", "publish", "explain", "stats", "bench", "migrate", "doctor")

@@ -16,8 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from api.commands.process import free_port
-from tests.conftest import ServerProcess
 from tests.support.live import Api, Json, insert
+from tests.support.processes import ServerProcess
 from tests.support.secured import ADMIN_KEY, Keyed
 
 TIMEOUTS = ("--header-timeout-s", "1", "--body-timeout-s", "1", "--write-timeout-s", "2", "--ping-s", "1")

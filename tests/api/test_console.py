@@ -12,8 +12,8 @@ import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
-from tests.conftest import ServerProcess
 from tests.support.live import Api, Json
+from tests.support.processes import ServerProcess
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [

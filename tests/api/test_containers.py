@@ -14,7 +14,7 @@ import pytest
 
 from api.commands.health import check
 from api.commands.process import free_port
-from tests.conftest import ServerProcess
+from tests.support.processes import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = (ROOT / "docker" / "compose.yaml").read_text()

@@ -13,12 +13,9 @@ from api.server.composition import Server
 from prosem.engine import commands as c
 from prosem.engine import groups
 from prosem.language.parse import parse
-from tests.store.test_store_support import database, url
 from tests.support.every_type import subscribe_every_type
 from tests.support.live import insert, update
 from tests.support.running import TABLE, Listener, publish, running, subscribe
-
-__all__ = ["database", "url"]
 
 
 def stored(url: str, table: str) -> int:

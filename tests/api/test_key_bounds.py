@@ -22,8 +22,8 @@ from prosem.store.schema import migrate
 from prosem.values.access import Caller, Role
 from prosem.values.errors import UnauthorizedError
 from tests.api.test_tenants import all_routes
-from tests.conftest import ServerProcess
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
+from tests.support.processes import ServerProcess
 from tests.support.running import TABLE, running
 from tests.support.secured import Keyed, refused, start_secured
 

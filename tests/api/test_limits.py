@@ -20,7 +20,7 @@ from api.commands.serve import check_tls
 from api.server.keyring import Usage
 from prosem.values.access import Caller, Limits
 from prosem.values.errors import LimitError, SetupError
-from tests.conftest import ServerProcess
+from tests.support.processes import ServerProcess
 from tests.support.secured import ADMIN_KEY, Keyed, frames, refused, start_secured, stock
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from api.server.logs import JsonLines, configure_logging
 from prosem.values.errors import SetupError
-from tests.conftest import ServerProcess
+from tests.support.processes import ServerProcess
 
 
 def record(**given: object) -> logging.LogRecord:

@@ -10,9 +10,8 @@ import pytest
 from prosem.store import reading, recovery
 from prosem.store.catalog import relation
 from prosem.store.log import Writer, WriteSet
-from tests.store.test_store_support import database, put, table_of, url
+from tests.support.database import put, table_of
 
-__all__ = ["database", "url"]
 COUNT = 3_000
 
 

@@ -11,10 +11,7 @@ from api.http.app import make_app
 from api.server.composition import Server
 from prosem.engine import commands as c
 from prosem.runtime.supervise import end, supervise
-from tests.store.test_store_support import database, url
 from tests.support.running import TABLE, publish, running
-
-__all__ = ["database", "url"]  # fixtures
 
 
 def test_a_task_that_fails_is_started_again_and_counted() -> None:

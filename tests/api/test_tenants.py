@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from api.http.app import make_app
 from api.server.composition import Server
 from api.server.settings import Settings
-from tests.conftest import ServerProcess
+from tests.support.processes import ServerProcess
 from tests.support.secured import ADMIN_KEY, Keyed, frames, refused, start_secured, stock
 
 ROWS = "SELECT * FROM stocks WHERE risk < :risk"

@@ -11,7 +11,7 @@ import pytest
 from prosem.engine import commands as c
 from prosem.store.schema import migrate
 from prosem.values.errors import BusyError, ConflictError, NotFoundError
-from tests.store.test_store_support import EmbeddedPostgres, empty_database
+from tests.support.database import EmbeddedPostgres, empty_database
 from tests.support.running import LOWEST, ROWS, TABLE, WAIT_S, Listener, outcome, running
 
 

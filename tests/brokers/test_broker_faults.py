@@ -18,10 +18,11 @@ pytest.importorskip("nats")
 from cn.transport.packets import Packet
 from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.protocol import OLDEST, PROTOCOL
-from tests.conftest import ServerProcess, open_folder
-from tests.support.deployed import Deployed, until
+from tests.support.deployed import Deployed
 from tests.support.live import Api, Socket, attached, insert, lowest, upsert
 from tests.support.nats_admin import NatsAdmin, running_nats
+from tests.support.processes import ServerProcess, open_folder
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.conftest import ServerProcess
+from tests.support.processes import ServerProcess
 from tests.support.secured import ADMIN_KEY, Keyed, frames, start_secured, stock
 
 pytest.importorskip("nats")

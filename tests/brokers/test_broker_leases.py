@@ -6,8 +6,9 @@ import signal
 
 import pytest
 
-from tests.support.deployed import Deployed, until
+from tests.support.deployed import Deployed
 from tests.support.live import Api, attached, insert, lowest
+from tests.support.waiting import until
 
 pytest.importorskip("nats")
 

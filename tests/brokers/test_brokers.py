@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from api.server.deployment import Deployment
 from api.server.settings import Settings
 from prosem.values.errors import SetupError
-from tests.support.deployed import WAIT_S, Deployed, until
+from tests.support.deployed import Deployed
 from tests.support.live import (
     Api,
     Json,
@@ -31,6 +31,7 @@ from tests.support.live import (
     update,
     upsert,
 )
+from tests.support.waiting import WAIT_S, until
 
 QUERIES: list[tuple[str, Json, Json | None]] = [
     ("SELECT MIN(y) FROM {} WHERE x BETWEEN :a AND :b", {"a": 10, "b": 60}, None),

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.deployed import Deployed, until
+from tests.support.deployed import Deployed
 from tests.support.live import Api, Json, attached, in_any_order, upsert
+from tests.support.waiting import until
 
 PHOTO = 4_000  # bytes
 

@@ -21,9 +21,9 @@ from prosem.types.registry import TYPES
 from prosem.types.shared.exact import average_value, exact_text, sum_value, units
 from prosem.values.columns import column_type
 from prosem.values.wire import decode, encode
-from tests.conftest import ServerProcess
 from tests.support.deployed import Deployed
 from tests.support.live import Api, Json, Refused, Socket
+from tests.support.processes import ServerProcess
 
 COLUMNS = {
     "k": "integer",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import ServerProcess
 from tests.support.live import Api, Socket, in_any_order, insert, lowest, update, upsert
+from tests.support.processes import ServerProcess
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "note": "text"}
 LONG = "n" * 20_000

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conftest import ServerProcess
 from tests.support.live import LOWEST, Api, delete, in_any_order, insert, lowest, update, upsert
+from tests.support.processes import ServerProcess
 
 QUEUE = 40
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "note": "text"}

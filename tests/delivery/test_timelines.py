@@ -20,13 +20,14 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.timeline import begin, establish
 from tests.clients.test_client_js import FOLDER, tool
-from tests.conftest import ServerProcess, open_folder
-from tests.store.test_store_support import empty_database
-from tests.support.deployed import Deployed, until
+from tests.support.database import empty_database
+from tests.support.deployed import Deployed
 from tests.support.live import Api, Json, Socket, insert, lowest, update
+from tests.support.processes import ServerProcess, open_folder
 from tests.support.receiver import Receiver
 from tests.support.restored import dump, restore
 from tests.support.running import ROWS, TABLE, Listener, again, outcome, publish, running, subscribe
+from tests.support.waiting import until
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 FOLLOW = """

@@ -6,8 +6,8 @@ import random
 from itertools import pairwise
 from typing import Any
 
-from tests.conftest import ServerProcess
 from tests.support.live import Api, Json, delete, insert, update, upsert
+from tests.support.processes import ServerProcess
 
 COLUMNS = {"k": "integer", "y": "integer"}
 VALUE = "SELECT y FROM {} WHERE k = :k"

@@ -20,9 +20,8 @@ from prosem.runtime.metrics import Metrics
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
 from prosem.values.errors import BusyError, CommitError, ConflictError, NotFoundError, ProsemError
-from tests.conftest import open_folder
-from tests.store.test_store_support import database, url
 from tests.support.live import insert, update, upsert
+from tests.support.processes import open_folder
 from tests.support.running import (
     ROWS,
     TABLE,
@@ -39,8 +38,6 @@ from tests.support.running import (
     stored_seqs,
     subscribe,
 )
-
-__all__ = ["database", "url"]
 
 
 # -- batches that fail -------------------------------------------------------------------------------------

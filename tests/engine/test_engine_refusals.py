@@ -15,7 +15,6 @@ from api.server.composition import Server
 from prosem.engine import commands as c
 from prosem.engine.publishing import Publishing
 from prosem.values.errors import BusyError, CommitError, ProsemError, RefusedError, ResourceError
-from tests.store.test_store_support import database, url
 from tests.support.live import insert, upsert
 from tests.support.running import (
     TABLE,
@@ -31,8 +30,6 @@ from tests.support.running import (
     stored_seqs,
     subscribe,
 )
-
-__all__ = ["database", "url"]
 
 
 @contextlib.contextmanager

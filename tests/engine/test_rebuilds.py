@@ -14,12 +14,9 @@ from api.server.composition import Server
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.values.errors import CommitError, ProsemError, RecoveringError
-from tests.store.test_store_support import database, url
 from tests.support.every_type import subscribe_every_type
 from tests.support.live import update
 from tests.support.running import WAIT_S, Listener, publish, running
-
-__all__ = ["database", "url"]
 
 
 async def rebuild(made: Server) -> None:

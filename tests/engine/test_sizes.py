@@ -12,11 +12,8 @@ import pytest
 from prosem.engine import commands as c
 from prosem.engine.sizes import MAX_KEY_BYTES, key_bytes
 from prosem.values.errors import InputError, TooLargeError
-from tests.store.test_store_support import database, url
 from tests.support.live import insert, upsert
 from tests.support.running import TABLE, outcome, publish, running
-
-__all__ = ["database", "url"]
 
 
 def noise(length: int) -> str:

@@ -22,11 +22,9 @@ from prosem.engine import commands as c
 from prosem.store.log import Writer, WriteSet
 from prosem.store.retention import Retention
 from tests.api.test_cli import run
-from tests.store.test_store_support import database, retention, url, writer
 from tests.support.live import Api, Refused, upsert
 from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running
 
-__all__ = ["database", "retention", "url", "writer"]  # fixtures
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
 DEAR, CHEAP = (500.0, 500.0, 9_000.0, 0.0, 5.0), (1.0, 1.0, 10.0, 0.0, 5.0)
 

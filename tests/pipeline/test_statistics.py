@@ -39,10 +39,10 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.columns import column_type
 from prosem.values.errors import SetupError
-from tests.conftest import ServerProcess, open_folder
 from tests.pipeline.test_statistics_parts import check_histogram
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 from tests.support.live import Api
+from tests.support.processes import ServerProcess, open_folder
 
 ROOT = Path(__file__).parents[2]
 TYPES = {

@@ -13,7 +13,7 @@ from pipeline.statistics.database import connect
 from pipeline.statistics.joins import Edge, Side
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 
 JOIN = "SELECT * FROM stocks JOIN reviews USING (symbol) WHERE per < :a"
 

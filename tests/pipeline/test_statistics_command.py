@@ -17,7 +17,7 @@ from pipeline.statistics.runs import write_run
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
 from prosem.values.errors import SetupError
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 
 pytest.importorskip("pyspark")
 

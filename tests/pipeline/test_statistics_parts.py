@@ -30,7 +30,6 @@ from pipeline.statistics.points import comparisons, constant
 from pipeline.statistics.sketch import HASHES, POINTS, Sketch, distinct, hashes, least
 from prosem.values.columns import column_type
 from prosem.values.wire import decode, encode
-from tests.store.test_store_support import database, url  # noqa: F401
 
 SAMPLES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.booleans(),
@@ -222,14 +221,14 @@ def test_moments() -> None:
         moment("yesterday")
 
 
-def test_two_runs_at_once_are_refused(url: str) -> None:  # noqa: F811
+def test_two_runs_at_once_are_refused(url: str) -> None:
     with connect(url) as one, connect(url) as other:
         take_lock(one)
         with pytest.raises(StatisticsError, match="another run"):
             take_lock(other)
 
 
-def test_a_database_without_the_schema_is_refused(url: str) -> None:  # noqa: F811
+def test_a_database_without_the_schema_is_refused(url: str) -> None:
     with pytest.raises(StatisticsError, match="prosem migrate"):
         connect(url.replace(url.rsplit("/", 1)[1].split("?")[0], "postgres"))
     with pytest.raises(StatisticsError, match="cannot be reached"):

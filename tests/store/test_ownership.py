@@ -15,10 +15,9 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.heartbeat import Heartbeat
 from prosem.store.log import Writer
 from prosem.values.errors import CommitError, SetupError, UnknownOutcomeError
-from tests.conftest import open_folder
-from tests.store.test_store_support import database, events, url, writer
+from tests.support.database import events
+from tests.support.processes import open_folder
 
-__all__ = ["database", "url", "writer"]  # fixtures
 LOST = psycopg.OperationalError("the server closed the connection unexpectedly")
 
 

@@ -16,9 +16,9 @@ import pytest
 
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
-from tests.conftest import ServerProcess, open_folder
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 from tests.support.live import Json, in_any_order
+from tests.support.processes import ServerProcess, open_folder
 from tests.support.receiver import Receiver
 from tests.support.secured import Keyed, frames
 

@@ -25,12 +25,11 @@ from prosem.engine import commands as c
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.errors import ConflictError, RecoveringError
-from tests.conftest import BOOT_S, ServerProcess
-from tests.store.test_store_support import database, empty_database, url
+from tests.support.database import empty_database
 from tests.support.live import Api, insert, lowest, upsert
+from tests.support.processes import BOOT_S, ServerProcess
 from tests.support.running import TABLE, WAIT_S, outcome, publish, ready, running, stored_rows, subscribe
 
-__all__ = ["database", "url"]  # fixtures
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 
 

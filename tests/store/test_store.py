@@ -17,9 +17,7 @@ from prosem.store.log import Counters, Writer, WriteSet
 from prosem.values.columns import column_type
 from prosem.values.errors import RefusedError
 from prosem.values.model import Column, Key, Row, Table
-from tests.store.test_store_support import database, put, rows_in, table_of, url, writer
-
-__all__ = ["database", "url", "writer"]  # fixtures
+from tests.support.database import put, rows_in, table_of
 
 TYPES = (
     *("boolean", "integer", "bigint", "double precision", "numeric(12,2)", "numeric(30,10)"),

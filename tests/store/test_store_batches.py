@@ -21,9 +21,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Counters, Writer, WriteSet
 from prosem.values.errors import CommitError, RefusedError, SetupError, UnknownOutcomeError
 from prosem.values.model import Group, Statement, Table
-from tests.store.test_store_support import database, events, put, table_of, url, writer
-
-__all__ = ["database", "url", "writer"]  # fixtures
+from tests.support.database import events, put, table_of
 
 FAST = {"fsync": "off"}  # here only processes die, never the machine
 

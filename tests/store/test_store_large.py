@@ -10,10 +10,8 @@ import pytest
 
 from prosem.store.log import Writer, WriteSet
 from prosem.values.errors import CommitError
-from tests.store.test_store_support import database, put, table_of, url, writer
+from tests.support.database import put, table_of
 from tests.support.running import WAIT_S
-
-__all__ = ["database", "url", "writer"]  # fixtures
 
 
 def in_time(work: Any, *arguments: Any) -> None:

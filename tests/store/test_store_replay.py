@@ -14,9 +14,7 @@ from prosem.store.log import Writer, WriteSet
 from prosem.store.replay import NotRetainedError, ReplayStore
 from prosem.store.retention import Retention
 from prosem.values.model import Group, Statement
-from tests.store.test_store_support import database, events, retention, url, writer
-
-__all__ = ["database", "retention", "url", "writer"]  # fixtures
+from tests.support.database import events
 
 
 async def _flat(chunks: AsyncIterator[list[Any]]) -> list[Any]:

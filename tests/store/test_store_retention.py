@@ -14,9 +14,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer, WriteSet
 from prosem.store.retention import Retention
 from prosem.values.errors import CommitError, SetupError
-from tests.store.test_store_support import database, empty_database, events, retention, url, writer
-
-__all__ = ["database", "retention", "url", "writer"]  # fixtures
+from tests.support.database import empty_database, events
 
 
 def _partitions(url: str) -> list[str]:

@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.conftest import ServerProcess
 from tests.support.live import Api
+from tests.support.processes import ServerProcess
 
 SQL = "SELECT y FROM {} WHERE k = :k"
 RADII = (3, 7, 20, 50, 200)

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 
 from api.commands.database import address
-from tests.conftest import ServerProcess
 from tests.support.live import Api
+from tests.support.processes import ServerProcess
 
 Served = tuple[Api, psycopg.Connection[Any]]
 

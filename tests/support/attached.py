@@ -18,7 +18,7 @@ from psycopg import sql
 from api.attach.slot import connect
 from prosem.values.columns import column_type
 from prosem.values.wire import decode_exact
-from tests.conftest import CommandProcess
+from tests.support.processes import CommandProcess
 
 WAIT_S = 60.0
 

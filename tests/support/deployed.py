@@ -6,18 +6,16 @@ import os
 import re
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from api.commands.process import free_port
-from tests.conftest import ServerProcess, open_folder
 from tests.support.live import Api
 from tests.support.nats_proxy import ReorderingProxy
+from tests.support.processes import ServerProcess, open_folder
+from tests.support.waiting import until
 
 LEASE_S = 2
-WAIT_S = 60.0
 
 
 class Deployed:
@@ -134,10 +132,3 @@ class Deployed:
     def lives(self, broker: ServerProcess) -> int:
         """How often a broker has joined."""
         return len(re.findall(r": joined ", broker.log))
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to be so"
-        time.sleep(0.05)

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from tests.conftest import ServerProcess
 from tests.support.live import Api, Refused
+from tests.support.processes import ServerProcess
 
 ADMIN_KEY = "an-admin-key-that-is-long-enough"
 STOCKS = {"symbol": "text", "sector": "text", "risk": "integer", "per": "integer"}

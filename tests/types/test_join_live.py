@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import ServerProcess
 from tests.support.asked import Served, serving
 from tests.support.live import Api, Json, Refused, Socket, delete, in_any_order, insert, update, upsert
+from tests.support.processes import ServerProcess
 from tests.types.test_answers import VALUES, literal, plain
 
 KEYS = 6  # rows of a table

@@ -14,8 +14,8 @@ from prosem.language.parse import parse
 from prosem.types.value.many_space import ManySpace
 from prosem.values.errors import LanguageError
 from prosem.values.model import PlaceMark
-from tests.conftest import ServerProcess
 from tests.support.live import Api, Json, delete, insert, update
+from tests.support.processes import ServerProcess
 from tests.types.test_value import VALUES, World, forms, told
 
 ALL, SOME = "SELECT y FROM t", "SELECT y FROM t WHERE k IN (:a, :b)"

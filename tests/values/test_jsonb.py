@@ -18,7 +18,7 @@ from prosem.store.packing import jsonb_text
 from prosem.store.schema import migrate
 from prosem.values.columns import column_type
 from prosem.values.wire import decode, decode_exact, encode
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 from tests.support.running import Listener, running
 
 DOCUMENTS = {

@@ -22,7 +22,6 @@ from api.attach.values import server_type
 from api.commands.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.errors import SetupError
-from tests.conftest import ServerProcess, open_folder
 from tests.support.attached import (
     WAIT_S,
     Attacher,
@@ -35,6 +34,7 @@ from tests.support.attached import (
     slot_name,
     wait_for,
 )
+from tests.support.processes import ServerProcess, open_folder
 
 KINDS = """
     CREATE TYPE mood AS ENUM ('sad', 'glad');

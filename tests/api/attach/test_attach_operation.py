@@ -14,7 +14,6 @@ import pytest
 from api.attach.values import reader
 from api.commands.process import free_port
 from prosem.store.embedded import EmbeddedPostgres
-from tests.conftest import ServerProcess, open_folder
 from tests.support.attached import (
     WAIT_S,
     Attacher,
@@ -27,6 +26,7 @@ from tests.support.attached import (
     slot_name,
     wait_for,
 )
+from tests.support.processes import ServerProcess, open_folder
 
 ITEMS = "CREATE TABLE items (id integer PRIMARY KEY, version integer, note text)"
 FILL = "INSERT INTO items SELECT n, 0, repeat(md5(n::text), 3) FROM generate_series(1, {}) n"

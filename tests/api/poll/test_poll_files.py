@@ -14,7 +14,7 @@ from api.poll.formats import FeedError
 from api.poll.source import FileSource, HttpSource, SourceVersion
 from tests.api.poll.test_poll import Desk, Site, desk, site, stock
 
-__all__ = ["desk", "site"]  # fixtures
+__all__ = ["desk", "site"]
 
 
 class Rewritten(type(Path())):  # type: ignore[misc]

@@ -8,8 +8,8 @@ import pytest
 
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
-from tests.conftest import ServerProcess
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
+from tests.support.processes import ServerProcess
 from tests.support.receiver import Receiver
 from tests.support.secured import Keyed, refused, start_secured, stock
 

@@ -17,12 +17,10 @@ from api.webhooks import worker as courier
 from api.webhooks.requests import WebhookRequest
 from prosem.engine import commands as c
 from prosem.values.access import EVERYBODY
-from tests.store.test_store_support import database, url
 from tests.support.live import upsert
 from tests.support.receiver import Receiver, Request
 from tests.support.running import TABLE, WAIT_S, again, publish, running, subscribe
 
-__all__ = ["database", "url"]
 SECRET = "a-secret-of-these-tests"
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
-from tests.conftest import ServerProcess
-from tests.store.test_store_support import empty_database
+from tests.support.database import empty_database
 from tests.support.live import WAIT_S, Api, Json, Refused, lowest, upsert
+from tests.support.processes import ServerProcess
 from tests.support.receiver import Receiver, Request
 from tests.support.secured import refused
 
