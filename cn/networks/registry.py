@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from cn.networks.bloom import BLOOM
-from cn.networks.can import CAN
-from cn.networks.cbn import CBN
-from cn.networks.contents import remembering
-from cn.networks.multicast import MULTICAST
-from cn.networks.node import Scheme
-from cn.networks.range_tree import RANGE_TREE
-from cn.networks.relaxed import CUT_OFF, RELAXED
-from cn.networks.stages import STAGES
-from cn.networks.unicast import UNICAST
+from importlib import import_module
 
-SCHEMES: dict[str, Scheme] = {
-    scheme.name: remembering(scheme)
-    for scheme in (UNICAST, MULTICAST, CBN, STAGES, CAN, RANGE_TREE, BLOOM, RELAXED, CUT_OFF)
-}
-"""Each makes the nodes of a network, for a simulator or for processes of their own."""
+from cn.networks.contents import remembering
+from cn.networks.node import Scheme
+
+REGISTERED = (
+    "cn.networks.unicast:UNICAST",
+    "cn.networks.multicast:MULTICAST",
+    "cn.networks.cbn:CBN",
+    "cn.networks.stages:STAGES",
+    "cn.networks.can:CAN",
+    "cn.networks.range_tree:RANGE_TREE",
+    "cn.networks.bloom:BLOOM",
+    "cn.networks.relaxed:RELAXED",
+    "cn.networks.relaxed:CUT_OFF",
+)
+"""Where each network's scheme is defined: module and name."""
+
+
+def load(entry: str) -> Scheme:
+    """The scheme at `module:NAME`, with brokers that remember contents on request.
+
+    >>> load("cn.networks.unicast:UNICAST").name
+    'unicast'
+    """
+    module, _, name = entry.partition(":")
+    scheme = getattr(import_module(module), name)
+    if not isinstance(scheme, Scheme):
+        raise TypeError(f"{entry} is a {type(scheme).__name__}, not a Scheme")
+    return remembering(scheme)
+
+
+SCHEMES: dict[str, Scheme] = {scheme.name: scheme for scheme in map(load, REGISTERED)}
+"""Each makes the nodes of a network, for a simulator or for separate processes."""
 
 
 def scheme_of(name: str) -> Scheme:
-    """The network of brokers of this name; ValueError says which there are."""
+    """The network of brokers of this name; ValueError lists the known names."""
     if name not in SCHEMES:
         raise ValueError(f"{name!r} has no brokers; those that have are {', '.join(SCHEMES)}")
     return SCHEMES[name]
