@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from api.server.key_requests import wanted_key
+from api.server.key_requests import read_key_request
 from prosem.store.keys import create_key, load_keys, revoke_key
 from prosem.values.errors import InputError
 from prosem.values.model import DEFAULT_TENANT
@@ -36,7 +36,7 @@ def create(
         if not separator or not number.strip().isdigit():
             raise InputError(f"--limit {item!r} is not of the form name=number")
         body["limits"][limit.strip()] = int(number)
-    key, stored = create_key(url, *wanted_key(body, DEFAULT_TENANT))
+    key, stored = create_key(url, *read_key_request(body, DEFAULT_TENANT))
     if as_json:
         print(json.dumps({"secret": key, **stored.shown()}, default=str))
         return 0

@@ -8,8 +8,18 @@ import "./theme.js";
 const METHODS = ["get", "post", "put", "patch", "delete"];
 const STREAMED = /\/stream$/; // an answer without an end has no place in a form
 
-/** An example of a body: the given one, or what its schema requires. */
-function exampleOf(schema) {
+let components = {};
+
+/** A schema without its reference, and the first of alternatives. */
+function resolved(schema = {}) {
+  if (schema.anyOf) return { ...schema, ...resolved(schema.anyOf[0]) };
+  const name = schema.$ref?.split("/").pop();
+  return name ? { ...resolved(components[name]), ...schema } : schema;
+}
+
+/** An example of a body: what its schema requires. */
+function exampleOf(given) {
+  const schema = resolved(given);
   if (schema.example !== undefined) return schema.example;
   if (schema.enum) return schema.enum[0];
   if (schema.type === "array") return [exampleOf(schema.items ?? {})];
@@ -21,10 +31,13 @@ function exampleOf(schema) {
 /** What a body may hold, in a line each. */
 function properties(schema) {
   const required = new Set(schema.required ?? []);
-  return Object.entries(schema.properties ?? {}).map(([name, about]) => [
-    h("dt", null, h("code", null, required.has(name) ? name : `${name}?`)),
-    h("dd", null, about.description ?? about.enum?.join(" | ") ?? about.type ?? "any"),
-  ]);
+  return Object.entries(schema.properties ?? {}).map(([name, member]) => {
+    const about = resolved(member);
+    return [
+      h("dt", null, h("code", null, required.has(name) ? name : `${name}?`)),
+      h("dd", null, about.description ?? about.enum?.join(" | ") ?? about.type ?? "any"),
+    ];
+  });
 }
 
 /** The path with the values of its parameters, and the query of those given. */
@@ -43,11 +56,12 @@ function shown(answer) {
 }
 
 function attempt(path, method, about) {
-  const schema = about.requestBody?.content?.["application/json"]?.schema;
+  const content = about.requestBody?.content?.["application/json"];
+  const schema = content && resolved(content.schema);
   const inputs = (about.parameters ?? [])
     .filter((parameter) => parameter.in !== "header")
     .map((parameter) => [parameter, h("input", { required: parameter.in === "path", spellcheck: "false" })]);
-  const example = schema ? shown(exampleOf(schema)) : "";
+  const example = schema ? shown(content.example ?? exampleOf(schema)) : "";
   const body = schema && h("textarea", { rows: example.split("\n").length, spellcheck: "false", value: example });
   const answer = h("div", { role: "status" });
   const send = async (event) => {
@@ -96,7 +110,8 @@ function route(path, method, about) {
 }
 
 async function show() {
-  const { paths } = await client.request("GET", "/openapi.json");
+  const { paths, components: described } = await client.request("GET", "/openapi.json");
+  components = described.schemas;
   const parts = new Map();
   for (const [path, methods] of Object.entries(paths)) {
     for (const method of METHODS.filter((name) => name in methods)) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from api import VERSION
-from api.http import problems
+from api.http import openapi, problems
 from api.http.access import AuthenticationMiddleware
 from api.http.routes import (
     console,
@@ -51,4 +51,5 @@ def make_app(made: Server) -> FastAPI:
         webhooks.router,
     ):
         app.include_router(router)
+    openapi.describe(app)
     return app

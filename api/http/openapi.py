@@ -1,27 +1,36 @@
-"""What OpenAPI says about each route. Bodies are read by msgspec, so their schemas stand here."""
+"""The OpenAPI document: FastAPI knows the routes, and the schemas of bodies are generated from the request models."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+from fastapi import FastAPI
+from msgspec import UNSET, Meta, UnsetType
+
+from api.server.key_requests import NewKey
+from prosem.values.request_model import RequestModel
+
+_REFERENCE = "#/components/schemas/{name}"
 _TYPES = "boolean, integer, bigint, double precision, numeric(p,s), text, date, timestamptz, jsonb, bytea"
-_PROBLEM = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"at": {"type": "string"}, "detail": {"type": "string"}},
-            },
-        },
-    },
-}
+
+
+class ProblemPart(msgspec.Struct):
+    at: Annotated[str, Meta(description="a JSON pointer into the request")]
+    detail: str
+
+
+class Problem(msgspec.Struct):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: Annotated[str, Meta(description="what was wrong, and what to do")]
+    errors: list[ProblemPart] | UnsetType = UNSET
+
+
+MODELS: tuple[Any, ...] = (Problem, NewKey)
 TABLE = {
     "type": "object",
     "required": ["name", "columns"],
@@ -176,37 +185,6 @@ WEIGHTS = {
 PATCH = {"type": "object", "properties": {"params": _PARAMS, "active": {"type": "boolean"}}}
 
 
-KEY = {
-    "type": "object",
-    "required": ["name", "roles"],
-    "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 200, "description": "what it is for"},
-        "tenant": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,39}$"},
-        "roles": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"enum": ["admin", "publisher", "subscriber", "metrics", "broker"]},
-        },
-        "rows": {"type": "object", "description": "a condition for each table whose rows it may see in part"},
-        "limits": {
-            "type": "object",
-            "properties": {
-                name: {"type": "integer", "minimum": 0}
-                for name in (
-                    "subscriptions",
-                    "events_per_second",
-                    "sockets",
-                    "frame_bytes",
-                    "comparisons",
-                    "webhooks",
-                )
-            },
-        },
-    },
-    "example": {"name": "the tech desk", "roles": ["subscriber"], "rows": {"stocks": "sector = 'tech'"}},
-}
-
-
 WEBHOOK = {
     "type": "object",
     "required": ["url"],
@@ -240,13 +218,39 @@ REDELIVERY = {
 }
 
 
-def documented(summary: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Arguments of a route: its summary, the schema of its body, and the form of its errors."""
+def documented(summary: str, body: type[RequestModel] | dict[str, Any] | None = None) -> dict[str, Any]:
+    """Arguments of a route: its summary, the model of its body, and the form of its errors."""
     extra: dict[str, Any] = {}
-    if body is not None:
+    if isinstance(body, dict):
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    elif body is not None:
+        content: dict[str, Any] = {"schema": _reference(body)}
+        if body.example is not None:
+            content["example"] = body.example
+        extra["requestBody"] = {"required": True, "content": {"application/json": content}}
     problem = {
         "description": "A problem document",
-        "content": {"application/problem+json": {"schema": _PROBLEM}},
+        "content": {"application/problem+json": {"schema": _reference(Problem)}},
     }
     return {"summary": summary, "openapi_extra": extra, "responses": {"4XX": problem, "503": problem}}
+
+
+def _reference(model: type[msgspec.Struct]) -> dict[str, Any]:
+    return {"$ref": _REFERENCE.format(name=model.__name__)}
+
+
+def components() -> dict[str, Any]:
+    """The schemas of all models by their names."""
+    return msgspec.json.schema_components(MODELS, ref_template=_REFERENCE)[1]
+
+
+def describe(app: FastAPI) -> None:
+    """Put the schemas of the models into the application's OpenAPI document."""
+    routes = app.openapi
+
+    def document() -> dict[str, Any]:
+        found = routes()
+        found.setdefault("components", {}).setdefault("schemas", {}).update(components())
+        return found
+
+    app.openapi = document  # type: ignore[method-assign]

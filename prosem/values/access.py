@@ -17,6 +17,9 @@ from prosem.values.errors import ForbiddenError, InputError
 from prosem.values.model import DEFAULT_TENANT
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+TENANT_EXPECTED = (
+    "a tenant's name has 1 to 40 characters: a-z, 0-9, _ and -, and begins with a letter or digit"
+)
 
 
 class Role(StrEnum):
@@ -147,7 +150,5 @@ EVERYBODY = Caller()
 def tenant_name(name: object, at: str = "/tenant") -> str:
     """A tenant's name: it becomes a part of a schema's name, and is told apart without regard to case."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError(
-            "a tenant's name has 1 to 40 characters: a-z, 0-9, _ and -, and begins with a letter or digit", at
-        )
+        raise InputError(TENANT_EXPECTED, at)
     return name

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import json_object
-from api.http.openapi import KEY, documented
+from api.http.openapi import documented
 from api.http.responses import answer, server
-from api.server.key_requests import wanted_key
+from api.server.key_requests import NewKey, read_key_request
 from prosem.store.keys import create_key, load_keys, revoke_key
 from prosem.values.access import Caller, Role
 from prosem.values.errors import NotFoundError
@@ -40,10 +40,10 @@ async def index(request: Request) -> Response:
     )
 
 
-@router.post("/keys", status_code=201, **documented("Make a key; it is shown this once", KEY))
+@router.post("/keys", status_code=201, **documented("Make a key; it is shown this once", NewKey))
 async def create(request: Request) -> Response:
     caller, made = _admin(request), server(request)
-    wanted = wanted_key(await json_object(request, _LIMIT_BYTES), caller.tenant)
+    wanted = read_key_request(await json_object(request, _LIMIT_BYTES), caller.tenant)
     caller.check_may_make(wanted.tenant, wanted.limits)
     key, stored = await asyncio.to_thread(create_key, made.database, *wanted)
     await made.reload_keys()
