@@ -28,7 +28,9 @@ from prosem.delivery.edge import Edge
 from prosem.delivery.replayer import Replayer
 from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
-from prosem.engine.pipeline import Engine, Outlet
+from prosem.engine.backlog import EngineLimits
+from prosem.engine.engine import Engine
+from prosem.engine.outlet import Outlet
 from prosem.engine.recovery import recover
 from prosem.engine.state import EngineState
 from prosem.runtime.metrics import Metrics
@@ -118,12 +120,14 @@ class Server:
                 loop.call_soon_threadsafe,
                 outlet,
                 self.metrics,
-                max_backlog=self.settings.max_backlog,
-                max_backlog_bytes=self.settings.max_backlog_mb << 20,
-                max_batch=self.settings.max_batch,
-                max_batch_bytes=self.settings.max_batch_mb << 20,
-                max_request_events=self.settings.max_request_events,
-                commit_timeout_s=self.settings.commit_timeout_s,
+                limits=EngineLimits(
+                    max_backlog=self.settings.max_backlog,
+                    max_backlog_bytes=self.settings.max_backlog_mb << 20,
+                    max_batch=self.settings.max_batch,
+                    max_batch_bytes=self.settings.max_batch_mb << 20,
+                    max_request_events=self.settings.max_request_events,
+                    commit_timeout_s=self.settings.commit_timeout_s,
+                ),
                 idle=self._retire,
                 trace=self._trace,
             )

@@ -210,19 +210,24 @@ class Subscriber:
         """Wait for something to send; the last item may be a progress mark. Empty once closed."""
         while True:
             await self._wake.wait()
-            self._wake.clear()
-            if self._is_closed:
-                return []
-            items = list(self._queue)
-            self._queue.clear()
-            self._bytes = 0
-            if self.is_lagging:
-                self._catch_up()
-            elif not self._waiting and self._progress > self._told:
-                self._told = self._progress
-                items.append(Item("progress", None, self._told, b"", self._timeline))
-            if items:
+            items = self.take()
+            if items or self._is_closed:
                 return items
+
+    def take(self) -> list[Item]:
+        """What is there to be sent now, without waiting; a sink that lags is caught up from here on."""
+        self._wake.clear()
+        if self._is_closed:
+            return []
+        items = list(self._queue)
+        self._queue.clear()
+        self._bytes = 0
+        if self.is_lagging:
+            self._catch_up()
+        elif not self._waiting and self._progress > self._told:
+            self._told = self._progress
+            items.append(Item("progress", None, self._told, b"", self._timeline))
+        return items
 
     def _catch_up(self) -> None:
         """The queue is empty again: attach every stream where it stands."""

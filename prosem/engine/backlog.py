@@ -14,6 +14,7 @@ from typing import Any
 
 from prosem.engine import commands as c
 from prosem.engine.drain import Drain
+from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.trace import CommandTrace
 from prosem.values.errors import BusyError, TooLargeError
 
@@ -38,15 +39,27 @@ class Entry:
         return writes(self.command)
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """How much may wait, how much one batch takes, and how long its commit may go without progress."""
+
+    max_backlog: int = 50_000
+    max_backlog_bytes: int = 128 << 20
+    max_batch: int = 2_000
+    max_batch_bytes: int = 4 << 20
+    max_request_events: int = 1_000_000
+    commit_timeout_s: float = 60.0
+
+
 class Backlog:
     """Used under the engine's lock."""
 
-    def __init__(self, max_events: int, max_bytes: int, max_request_events: int) -> None:
-        self._max_events, self._max_bytes = max_events, max_bytes
-        self._max_request_events = max_request_events
+    def __init__(self, limits: EngineLimits, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._max_events, self._max_bytes = limits.max_backlog, limits.max_backlog_bytes
+        self._max_request_events = limits.max_request_events
         self._queue: deque[Entry] = deque()
         self._ahead: deque[Entry] = deque()
-        self.drain = Drain()
+        self.drain = Drain(clock.monotonic)
         self.events = 0
         self.size_bytes = 0
 

@@ -1,26 +1,29 @@
-"""The committer: one thread that owns the connection that writes, and does one job after the other.
+"""The committer: owns the connection that writes, and does one job after the other.
 
 A job is a batch to commit, or a trial. While PostgreSQL cannot write (a full disk), publishing is held off and the batch
-that was refused is tried again at growing intervals.
+that was refused is tried again at growing intervals. All this is steps that something calls: a thread (`engine`), or a
+test. A step may wait for PostgreSQL, and for nothing else.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+from prosem.engine.backlog import Entry
 from prosem.engine.batch import Batch
 from prosem.engine.hold import Hold
+from prosem.runtime.clock import Clock
 from prosem.runtime.metrics import Metrics
-from prosem.runtime.trace import now
 from prosem.store.log import WriteSet
 from prosem.values.errors import RefusedError, ResourceError
 
 log = logging.getLogger("prosem.engine")
 Job = Callable[[], BaseException | None]
+Step = Callable[[], None]
 
 
 class Store(Protocol):
@@ -42,6 +45,15 @@ class Store(Protocol):
         """End a write that makes no progress; called from another thread."""
 
 
+@dataclass(slots=True)
+class Trial:
+    """What a command would write, tried in the database before memory takes it; `failure` is what that raised."""
+
+    entry: Entry
+    writes: WriteSet
+    failure: BaseException | None = None
+
+
 class Committer:
     """Shares the engine's lock. `idle` is called after each batch; `may_try` tells whether a held batch may be tried now."""
 
@@ -52,67 +64,74 @@ class Committer:
         metrics: Metrics,
         idle: Callable[[int], None],
         may_try: Callable[[], bool],
+        clock: Clock,
     ) -> None:
         self.store, self._change, self._may_try = store, change, may_try
-        self._metrics, self._idle = metrics, idle
+        self._metrics, self._idle, self._clock = metrics, idle, clock
         self.job: Job | None = None
         self.failure: BaseException | None = None
         """for which the engine must start over"""
         self.hold: Hold | None = None
         self.is_dead = False
 
-    def run(self, is_done: Callable[[], bool]) -> None:
-        while True:
-            with self._change:
-                while self.job is None:
-                    if is_done():
-                        return
-                    self._change.wait(self._pause_s())
-                    if self.job is None and self._is_due():
-                        self.job = self._try_again
-                job = self.job
-            failure = job()
-            with self._change:
-                self.job = None
-                self.failure = failure or self.failure
-                self._change.notify_all()
+    # -- steps ---------------------------------------------------------------------------------------------------
+    def next(self) -> Step | None:
+        """What to do now; None: nothing, until a job is given or `wait_s` is over."""
+        with self._change:
+            if self.job is None and self.hold is not None and self._may_try() and self.hold.wait_s() <= 0:
+                self.job = self._try_again
+            return None if self.job is None else self._work
+
+    def wait_s(self) -> float | None:
+        """How long there is nothing to do if no job is given; None: for ever."""
+        return None if self.hold is None or not self._may_try() else self.hold.wait_s()
+
+    def step(self) -> bool:
+        """Do what there is to do now; False: nothing."""
+        work = self.next()
+        if work is not None:
+            work()
+        return work is not None
+
+    def _work(self) -> None:
+        job = self.job
+        failure = None if job is None else job()
+        with self._change:
+            self.job = None
+            self.failure = failure or self.failure
+            self._change.notify_all()
+
+    # -- the engine's side ---------------------------------------------------------------------------------------
+    def give(self, job: Job) -> None:
+        """A job, while there is no other."""
+        with self._change:
+            self.check()
+            self.job = job
+            self._change.notify_all()
 
     def check(self) -> None:
         if self.is_dead:
             raise RuntimeError("the committer has stopped")
 
-    def call(self, work: Callable[[], None]) -> BaseException | None:
-        """Do something on the committer's thread, from another one; what it raised. The committer must be free."""
-        raised: list[BaseException | None] = []
-
-        def job() -> None:
-            try:
-                work()
-                raised.append(None)
-            except Exception as error:
-                raised.append(error)
-
-        with self._change:
-            self.job = job
-            self._change.notify_all()
-            self._change.wait_for(lambda: self.is_dead or self.job is not job)
-            self.check()
-        return raised[0]
-
-    def take_failure(self) -> BaseException:
-        """What to start over for, once nothing is being committed any more; under the lock."""
-        self._change.wait_for(lambda: self.is_dead or self.job is None)
+    def take_failure(self) -> BaseException | None:
+        """What to start over for; under the lock."""
         failure, self.failure = self.failure, None
-        assert failure is not None
         return failure
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+    def probe(self, trial: Trial) -> None:
+        try:
+            self.store.probe(trial.writes)
+        except Exception as error:
+            trial.failure = error
 
     def commit(self, batch: Batch) -> BaseException | None:
         """Write a batch; why it was not committed, None if it was."""
         if batch.writes.is_empty():
             return self._prove()
-        start = time.perf_counter()
+        start = self._clock.monotonic()
         for journey in batch.journeys:
-            journey.commit = now()
+            journey.commit = self._clock.wall_ns()
         try:
             self.store.write(batch.writes)
         except ResourceError as error:
@@ -121,9 +140,9 @@ class Committer:
             log.error("commit of %d events failed: %s", len(batch.writes.events), error)
             return error
         for journey in batch.journeys:
-            journey.committed = now()
+            journey.committed = self._clock.wall_ns()
         self._metrics.commits += 1
-        self._metrics.commit_seconds += time.perf_counter() - start
+        self._metrics.commit_seconds += self._clock.monotonic() - start
         try:
             self._idle(batch.writes.last_seq)
         except Exception as error:
@@ -142,19 +161,15 @@ class Committer:
     def hold_off(self, failure: ResourceError, refused: WriteSet) -> ResourceError:
         """Writes are refused from here on, until a trial of this batch succeeds; how they are refused."""
         with self._change:
-            self.hold = Hold(failure, refused)
+            self.hold = Hold(failure, refused, self._clock.monotonic)
             log.error("%s", self.hold.problem)
+            self._change.notify_all()
             return self.hold.error()
-
-    def _is_due(self) -> bool:
-        return self.hold is not None and self._may_try() and self.hold.wait_s() <= 0
-
-    def _pause_s(self) -> float | None:
-        return None if self.hold is None else 0.2
 
     def _try_again(self) -> BaseException | None:
         hold = self.hold
-        assert hold is not None
+        if hold is None:
+            return None
         try:
             self.store.probe(hold.writes)
         except ResourceError as error:

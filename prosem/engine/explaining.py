@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from time import perf_counter_ns
 from typing import Any, Protocol, runtime_checkable
 
 from optimizer.choose import Chooser
@@ -17,6 +16,7 @@ from optimizer.explain import explained
 from optimizer.plan import Planned
 from prosem.engine.measuring import measure
 from prosem.engine.traffic import Traffic
+from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.types.base import Space
 from prosem.values.model import Delta, JsonObject
 
@@ -34,12 +34,12 @@ def _there_and_back(space: Space, delta: Delta) -> Iterator[Any]:
         space.step(delta._replace(old=delta.new, new=delta.old))
 
 
-def rehearse(stack: ExitStack, space: Space, delta: Delta) -> tuple[Any, float]:
+def rehearse(stack: ExitStack, space: Space, delta: Delta, clock: Clock) -> tuple[Any, float]:
     """The description of an event that is taken back when the stack is closed, and the microseconds it took."""
-    start = perf_counter_ns()
+    start = clock.elapsed_ns()
     rehearsal = space.rehearsal(delta) if isinstance(space, Rehearsing) else _there_and_back(space, delta)
     description = stack.enter_context(rehearsal)
-    return description, (perf_counter_ns() - start) / 1e3
+    return description, (clock.elapsed_ns() - start) / 1e3
 
 
 def explain_space(
@@ -49,6 +49,7 @@ def explain_space(
     described_us: float,
     analyze: bool,
     traffic: Traffic | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> JsonObject:
     """The plans of one space for one description."""
     if isinstance(space, Planned):
@@ -58,7 +59,7 @@ def explain_space(
         affected = _named(space, description)
         choice = chooser.by_counts(space.plans, affected)
     measured = {
-        plan: measure(0, space, description, plan, 0, described_us, traffic).estimate._replace(
+        plan: measure(0, space, description, plan, 0, described_us, traffic, clock).estimate._replace(
             affected=affected
         )
         for plan in (space.plans if analyze else ())

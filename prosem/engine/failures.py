@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prosem.engine.backlog import Entry
-from prosem.values.errors import CommitError, ProsemError, RefusedError, ResourceError
+from prosem.values.errors import CommitError, ProsemError, RefusedError, ResourceError, UnknownOutcomeError
 
 
 class Fault(Exception):
@@ -81,3 +81,10 @@ def answer(replies: Sequence[tuple[Future[Any], Any]]) -> None:
 
 def fail(entries: Sequence[Entry], error: ProsemError) -> None:
     answer([(entry.future, error) for entry in entries])
+
+
+def reply_to(failure: BaseException) -> ProsemError:
+    """What the commands of a batch that was not committed are answered."""
+    if isinstance(failure, ResourceError | UnknownOutcomeError):
+        return failure
+    return CommitError(f"the transaction was not committed ({failure}); send the request again")

@@ -6,12 +6,12 @@ Time is that of the processor: what other threads and processes do meanwhile is 
 
 from __future__ import annotations
 
-from time import thread_time_ns
 from typing import Any, NamedTuple
 
 from cn.model.message import Message
 from optimizer.plan import Estimate
 from prosem.engine.traffic import Traffic
+from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.types.base import LOGGED_ONLY, Space
 from prosem.values.wire import pack
 
@@ -47,16 +47,17 @@ def measure(
     affected: int,
     described_us: float,
     traffic: Traffic | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Measured:
     """Carry a plan out and throw the messages away. `described_us` is what all plans share."""
-    start = thread_time_ns()
+    start = clock.cpu_ns()
     drafts = space.messages(description, plan)
-    made = thread_time_ns()
+    made = clock.cpu_ns()
     sizes = {True: 0, False: 0}  # of addressed messages, and of the others
     for part, draft in enumerate(drafts):
         if draft.kind != LOGGED_ONLY:
             sizes[draft.targets is not None] += len(pack(Message(seq, part, space.network.id, *draft)))
-    sent = thread_time_ns()
+    sent = clock.cpu_ns()
     carried = 0.0
     if traffic is not None:
         carried = sum(traffic.expected(space.network.id, *one) for one in sizes.items())

@@ -17,6 +17,7 @@ from prosem.engine.subscriptions import SubscriptionRegistry
 from prosem.engine.tables import Tables
 from prosem.engine.traffic import Traffic
 from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
+from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import LOGGED_ONLY, RETOLD, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
@@ -41,8 +42,9 @@ class EngineMemory:
         look_events: int = 20_000,
         traffic: Traffic | None = None,
         ephemeral_s: float = LIFETIME_S,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.chooser, self.metrics, self.traffic = chooser, metrics, traffic
+        self.chooser, self.metrics, self.traffic, self.clock = chooser, metrics, traffic, clock
         self.statistics: JsonObject | None = None  # the run that is in force
         self.retained_after = retained_after
         self.look_events = look_events
@@ -51,7 +53,7 @@ class EngineMemory:
         self.next_table = 1
         self.table_store = Tables()
         self.registry = SubscriptionRegistry()
-        self.unstreamed = Unstreamed(ephemeral_s)
+        self.unstreamed = Unstreamed(ephemeral_s, clock.monotonic)
         self.marks = Marks(self.registry)
         self.group_store = Groups(self.table_store, lambda sid: self.place(sid)[2], max_boxes, plan)
         self.group_store.on_close = self._closed

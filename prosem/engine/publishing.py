@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -113,45 +112,48 @@ class Publishing:
 
     def _tell(self, delta: Delta, spaces: Sequence[Space], part: int) -> int:
         """Every space takes the event, and the chosen plan makes its messages; returns the number of the next one."""
-        runs, chooser = self._metrics.plan_runs, self._chooser
+        runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._present.clock
         is_sampled = delta.seq % SAMPLE == 0
         for space in spaces:
-            cpu = time.thread_time_ns() if is_sampled else 0
-            start = time.perf_counter_ns()
+            cpu = clock.cpu_ns() if is_sampled else 0
+            start = clock.elapsed_ns()
             description = space.step(delta)
             if description is None:
                 plan, drafts, described = "none", [], 0
             else:
-                described = time.perf_counter_ns()
+                described = clock.elapsed_ns()
                 plan = chooser.choose(space, description)
                 drafts = space.messages(description, plan)
             runs[plan] += 1
             if is_sampled:
-                self._metrics.plan_cpu_ns[plan] += SAMPLE * (time.thread_time_ns() - cpu)
+                self._metrics.plan_cpu_ns[plan] += SAMPLE * (clock.cpu_ns() - cpu)
             if description is None:
                 continue
             size = 0
             for draft in drafts:
                 size += self._present.send(delta.seq, part, space, plan, draft)
                 part += 1
-            took = time.perf_counter_ns() - start
+            took = clock.elapsed_ns() - start
             if chooser.executed(delta.seq, space.network.id, plan, len(drafts), size, took):
                 self._measure(delta.seq, space, description, plan, (described - start) / 1e3)
         return part
 
     def _measure(self, seq: int, space: Any, description: Any, executed: str, described_us: float) -> None:
         """All plans of a space on the event that it has just taken."""
-        start, at = time.perf_counter_ns(), space.network.id
+        clock = self._present.clock
+        start, at = clock.elapsed_ns(), space.network.id
         descriptor, affected = space.descriptor(description), space.affected(description)
         for plan in space.plans:
             if addresses(plan) and affected > MOST_TRIED and plan != executed:
                 self._chooser.extrapolate(at, plan, descriptor, affected)
                 continue
-            found = measure(seq, space, description, plan, affected, described_us, self._present.traffic)
+            found = measure(
+                seq, space, description, plan, affected, described_us, self._present.traffic, clock
+            )
             self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
             entry = (seq, self._groups.first_of(at), at, plan, descriptor, *found)
             self._present.batch.writes.measurements.append(entry)
-        self._chooser.sampled(at, time.perf_counter_ns() - start)
+        self._chooser.sampled(at, clock.elapsed_ns() - start)
 
     def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
         if idempotency.first_seq is not None:
@@ -177,7 +179,7 @@ class Publishing:
                 for one in (table, *table.ancestors) if old != new else ():
                     delta = Delta(self._present.seq + 1, one, key, cut(old, one), cut(new, one))
                     for space in self._groups.spaces_of(one):
-                        description, took_us = rehearse(rehearsals, space, delta)
+                        description, took_us = rehearse(rehearsals, space, delta, self._present.clock)
                         if description is None:
                             continue
                         plans = explain_space(
@@ -187,6 +189,7 @@ class Publishing:
                             took_us,
                             command.analyze,
                             self._present.traffic,
+                            self._present.clock,
                         )
                         groups += [
                             {"group": group.name, "type": group.type, "space": group.space, **plans}

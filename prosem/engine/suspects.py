@@ -74,7 +74,7 @@ class Suspects:
         return any(self._tables.get((tenant, table), 0.0) > now for table in _tables(command))
 
 
-def trial(state: EngineState, command: c.Command) -> WriteSet | None:
+def trial_writes(state: EngineState, command: c.Command) -> WriteSet | None:
     """What the command would write to tenants' tables, None if that is not known before it is carried out.
 
     Changes nothing; raises what the command would.

@@ -1,12 +1,9 @@
-"""The way of one command through the server, as moments; taken only when somebody traces."""
+"""The way of one command through the server, as moments; taken only when commands are traced."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-now = time.time_ns
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -16,7 +13,7 @@ class CommandTrace:
     name: str
     weight: int
     parent: str = ""
-    arrived: int = field(default_factory=now)
+    arrived: int = 0
     started: int = 0
     processed: int = 0
     commit: int = 0
@@ -27,7 +24,7 @@ class CommandTrace:
     def stages(self) -> list[tuple[str, int, int]]:
         """The stages it went through, in order, each with its begin and end.
 
-        >>> Journey("Publish", 1, arrived=1, started=3, processed=4, error="no such table").stages()
+        >>> CommandTrace("Publish", 1, arrived=1, started=3, processed=4, error="no such table").stages()
         [('wait', 1, 3), ('process', 3, 4)]
         """
         known = [

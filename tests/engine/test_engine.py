@@ -79,7 +79,7 @@ def test_streams_that_attach_together_share_no_more_than_a_batch(
             ids = [(await made.call(subscribe(0, at)))["id"] for at in range(100)]
             sizes: list[int] = []
             assert made._engine is not None
-            outlet = made._engine._outlet
+            outlet = made._engine._results._outlet
             release = outlet.release
 
             def counted(frames: list[c.Frame], seq: int) -> None:
