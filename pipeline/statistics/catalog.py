@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from psycopg import sql
-
 from pipeline.statistics.database import Connection
-from pipeline.statistics.histograms import Column, Table
 from pipeline.statistics.joins import Edge, Side, edges, side_query
 from pipeline.statistics.source import ranges
+from prosem.store.catalog import column_names, key_name, relation, table_from
+from prosem.values.model import Table
 
 BLOCKS_A_PART = 4_096  # 32 MB
 
@@ -39,18 +38,11 @@ def read_catalog(connection: Connection) -> Catalog:
             " (SELECT coalesce(max(seq), 0) FROM prosem.plan_measurement) FROM prosem.engine_state"
         ).fetchone()
         assert bounds is not None, "the schema makes the only row"
-        tables = {
-            number: Table(
-                number,
-                tenant,
-                definition["name"],
-                tuple(Column(column["name"], column["type"]) for column in definition["columns"]),
-                definition.get("extends"),
-            )
-            for number, tenant, definition in connection.execute(
-                "SELECT id, tenant, definition FROM prosem.tenant_table ORDER BY id"
-            )
-        }
+        tables: dict[int, Table] = {}
+        for number, tenant, definition in connection.execute(
+            "SELECT id, tenant, definition FROM prosem.tenant_table ORDER BY id"
+        ):
+            tables[number] = table_from(number, tenant, definition, list(tables.values()))
         groups: dict[int, tuple[Table, ...]] = {}
         statements = []
         for number, names, text, tenant in connection.execute(
@@ -65,40 +57,27 @@ def read_catalog(connection: Connection) -> Catalog:
     )
 
 
-def family(tables: dict[int, Table], table_id: int) -> list[Table]:
+def family(tables: Mapping[int, Table], table_id: int) -> list[Table]:
     """A table and all that extend it: their rows are rows of it too."""
-    found = [tables[table_id]]
-    for one in found:
-        found += [
-            table for table in tables.values() if (table.tenant, table.parent) == (one.tenant, one.name)
-        ]
-    return found
+    top = tables[table_id]
+    return [table for table in tables.values() if table is top or top in table.ancestors]
 
 
 def key_queries(connection: Connection, catalog: Catalog, sides: Sequence[Side]) -> list[str]:
-    """The queries that read the keys of all sides, in parts of some blocks.
-
-    A relation is found by the name of its key, and a column by its place: their own names may have been made to fit.
-    """
+    """The queries that read the keys of all sides, in parts of some blocks."""
     made = []
     for number, side in enumerate(sides):
-        names = [column.name for column in catalog.tables[side.table].columns]
-        places = [names.index(column) + 1 for column in side.columns]
         for table in family(catalog.tables, side.table):
+            name = relation(table).as_string(connection)
             row = connection.execute(
-                "SELECT conrelid::regclass::text, pg_relation_size(conrelid) / current_setting('block_size')::int"
-                " FROM pg_constraint WHERE conname = %s AND contype = 'p'",
-                [f"key~{table.id}"],
+                "SELECT pg_relation_size(conrelid) / current_setting('block_size')::int FROM pg_constraint"
+                " WHERE conname = %s AND contype = 'p' AND conrelid = to_regclass(%s)",
+                [key_name(table), name],
             ).fetchone()
             if row is None:
-                continue  # dropped since
-            found: dict[int, str] = dict(
-                connection.execute(
-                    "SELECT attnum, attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0",
-                    [row[0]],
-                ).fetchall()
-            )
-            columns = [sql.Identifier(found[place]).as_string(connection) for place in places]
-            parts = max(2, -(-row[1] // BLOCKS_A_PART))
-            made += [side_query(number, row[0], columns, part) for part in ranges(0, row[1] + 1, parts)]
+                continue  # dropped since; one of that name made later has another key
+            names = column_names(table)
+            columns = [names[table.position[column]].as_string(connection) for column in side.columns]
+            parts = max(2, -(-row[0] // BLOCKS_A_PART))
+            made += [side_query(number, name, columns, part) for part in ranges(0, row[0] + 1, parts)]
     return made

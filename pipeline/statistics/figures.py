@@ -89,7 +89,7 @@ class Figures:
             column = self.catalog.tables[row.owner].columns[at]
             rate = row.changes / row.events if row.events else 0.0
             yield (
-                *(row.owner, at, column.name, column.type, row.events, row.nulls, row.distinct_values),
+                *(row.owner, at, column.name, column.type.name, row.events, row.nulls, row.distinct_values),
                 *(row.changes, rate, row.histogram, row.rank_error),
             )
 

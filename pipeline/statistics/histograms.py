@@ -8,8 +8,8 @@ executors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -19,6 +19,8 @@ from pipeline.statistics.sketch import Sketch, distinct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from prosem.values.model import Table
 
 BUCKETS = 64
 SKETCHES = "owner int, item string, type string, events long, nulls long, changes long, hashes binary, summary binary"
@@ -32,23 +34,6 @@ _SKETCHES = pa.schema(
     + [("hashes", pa.binary()), ("summary", pa.binary())]
 )
 Batches = Iterator[Any]
-
-
-class Column(NamedTuple):
-    """A column of a table of the catalog."""
-
-    name: str
-    type: str
-
-
-class Table(NamedTuple):
-    """A table of the catalog, its columns in the order in which the log holds their values."""
-
-    id: int
-    tenant: str
-    name: str
-    columns: tuple[Column, ...]
-    parent: str | None
 
 
 class Sketches:
@@ -75,7 +60,8 @@ class Sketches:
 
 def column_statistics(events: DataFrame, tables: Mapping[int, Table]) -> DataFrame:
     """One row of `STATISTICS` for each column of each table that has events; the item is the column's position."""
-    return merged(events.select("table_id", "old", "new").mapInArrow(_summarise(tables), SKETCHES))
+    types = {number: tuple(column.type.name for column in table.columns) for number, table in tables.items()}
+    return merged(events.select("table_id", "old", "new").mapInArrow(_summarise(types), SKETCHES))
 
 
 def merged(sketches: DataFrame) -> DataFrame:
@@ -83,7 +69,9 @@ def merged(sketches: DataFrame) -> DataFrame:
     return sketches.groupBy("owner", "item", "type").applyInArrow(_merge, STATISTICS)
 
 
-def _summarise(tables: Mapping[int, Table]) -> Callable[[Batches], Batches]:
+def _summarise(types: Mapping[int, Sequence[str]]) -> Callable[[Batches], Batches]:
+    """`types`: of each table the names of its columns' types, which travel to the executors."""
+
     def summarise(batches: Batches) -> Batches:
         found = Sketches()
         for batch in batches:
@@ -94,8 +82,8 @@ def _summarise(tables: Mapping[int, Table]) -> Callable[[Batches], Batches]:
                 olds.append(old)
                 news.append(new)
             for table_id, (olds, news) in by_table.items():
-                if table_id in tables:  # it may have been dropped since
-                    _take(found, tables[table_id], _decoded(olds), _decoded(news))
+                if table_id in types:  # it may have been dropped since
+                    _take(found, table_id, types[table_id], _decoded(olds), _decoded(news))
         yield from found.batches()
 
     return summarise
@@ -109,19 +97,24 @@ def _decoded(texts: list[str | None]) -> list[list[Any] | None]:
     return made
 
 
-def _take(found: Sketches, table: Table, olds: list[list[Any] | None], news: list[list[Any] | None]) -> None:
+def _take(
+    found: Sketches,
+    table_id: int,
+    types: Sequence[str],
+    olds: list[list[Any] | None],
+    news: list[list[Any] | None],
+) -> None:
     rows = [old if new is None else new for old, new in zip(olds, news, strict=True)]
     pairs = [(old, new) for old, new in zip(olds, news, strict=True) if old is not None and new is not None]
-    before = list(zip(*[old for old, _ in pairs], strict=True)) or [()] * len(table.columns)
-    after = list(zip(*[new for _, new in pairs], strict=True)) or [()] * len(table.columns)
+    before = list(zip(*[old for old, _ in pairs], strict=True)) or [()] * len(types)
+    after = list(zip(*[new for _, new in pairs], strict=True)) or [()] * len(types)
     for at, values in enumerate(zip(*[row for row in rows if row is not None], strict=True)):
-        column = table.columns[at]
-        sketch = found.of(table.id, str(at), column.type)
+        sketch = found.of(table_id, str(at), types[at])
         present = [value for value in values if value is not None]
         sketch.events += len(values)
         sketch.nulls += len(values) - len(present)
         sketch.changes += sum(map(_differ, before[at], after[at]))
-        sketch.take(kind(column.type).array(present))
+        sketch.take(kind(types[at]).array(present))
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
-
-from pipeline.statistics.histograms import Table
-from pipeline.statistics.points import _name
+from prosem.language.joins import join_classes
+from prosem.language.parse import parse
+from prosem.values.errors import LanguageError
+from prosem.values.model import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,46 +59,23 @@ def edges(statements: Iterable[tuple[str, Sequence[Table]]]) -> list[Edge]:
 
 
 def _edges(sql: str, tables: Mapping[str, Table]) -> Iterable[Edge]:
+    """Each table of a join with the first one before it that has all columns of its USING."""
     try:
-        query = parse_one(sql, read="postgres")
-    except SqlglotError:
+        query = parse(sql)
+        joined = [tables[name] for name in query.tables]
+        classes = join_classes(query, joined)
+    except (LanguageError, KeyError):  # KeyError: a table that was dropped since
         return
-    source = query.args.get("from_") or query.args.get("from")
-    seen = [_table(source.this, tables)] if source is not None else []
-    for join in query.args.get("joins") or ():
-        joined = _table(join.this, tables)
-        using = [_identifier(one) for one in join.args.get("using") or ()]
-        if using and joined is not None:
-            for other in seen:
-                if other is not None and all(_has(other, name) for name in using):
-                    yield _edge(other, tuple(using), joined, tuple(using))
-                    break
-        on = join.args.get("on")
-        for equal in on.find_all(exp.EQ) if on is not None else ():
-            left, right = equal.this, equal.expression
-            if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-                one, other = tables.get(left.table), tables.get(right.table)
-                if one is not None and other is not None and one != other:
-                    yield _edge(one, (_name(left),), other, (_name(right),))
-        seen.append(joined)
-
-
-def _edge(one: Table, columns: tuple[str, ...], other: Table, others: tuple[str, ...]) -> Edge:
-    r, s = sorted([Side(one.id, columns), Side(other.id, others)])
-    return Edge(r, s)
-
-
-def _table(node: exp.Expr, tables: Mapping[str, Table]) -> Table | None:
-    return tables.get(_identifier(node.this)) if isinstance(node, exp.Table) else None
-
-
-def _identifier(node: exp.Expr) -> str:
-    text = str(node.this)
-    return text if node.args.get("quoted") else text.lower()
-
-
-def _has(table: Table, name: str) -> bool:
-    return any(column.name == name for column in table.columns)
+    for number, names in enumerate(query.using, 1):
+        own = [
+            next(one for one in classes if one.get(number) == joined[number].position[name]) for name in names
+        ]
+        for other in range(number):
+            if all(other in one for one in own):
+                columns = tuple(joined[other].names[one[other]] for one in own)
+                r, s = sorted([Side(joined[other].id, columns), Side(joined[number].id, names)])
+                yield Edge(r, s)
+                break
 
 
 def side_query(number: int, relation: str, columns: Sequence[str], blocks: tuple[int, int]) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.database import Connection
+from prosem.store.statistics import CHANNEL
 
-CHANNEL = "prosem_statistics"
 COLUMNS = {
     "statistics_column": "table_id, position, name, type, events, nulls, distinct_values, changes, update_rate,"
     " histogram, rank_error",

@@ -17,7 +17,8 @@ from pipeline.statistics.java import find_java, use
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGE = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+SHIPPED = ("pipeline/statistics", "prosem/language", "prosem/values")
 CONFIGURATION = {
     "spark.app.name": "prosem stats refresh",
     "spark.ui.enabled": "false",
@@ -114,10 +115,12 @@ def _configuration(master: str, folder: Path) -> dict[str, str]:
 
 
 def _shipped(folder: Path) -> Path:
-    """This package as an archive that executors import: they need no installation of ours, only the extra's packages."""
+    """What executors import as an archive: they need no installation of ours, only the extra's packages and sqlglot."""
     target = folder / "prosem_statistics.zip"
     with zipfile.ZipFile(target, "w") as archive:
-        archive.writestr("pipeline/__init__.py", "")
-        for path in sorted((PACKAGE / "statistics").glob("*.py")):
-            archive.write(path, f"pipeline/statistics/{path.name}")
+        for package in SHIPPED:
+            for path in [ROOT / package.partition("/")[0] / "__init__.py", *(ROOT / package).glob("*.py")]:
+                name = str(path.relative_to(ROOT))
+                if name not in archive.namelist():
+                    archive.write(path, name)
     return target

@@ -61,8 +61,13 @@ def column_names(table: Table) -> list[sql.Identifier]:
     return [sql.Identifier(fitted(column.name, at)) for at, column in enumerate(table.columns)]
 
 
+def key_name(table: Table) -> str:
+    """The name of the primary key's constraint, by id: `a_pkey` may be another table's name."""
+    return f"key~{table.id}"
+
+
 def create(table: Table) -> list[sql.Composed]:
-    """The statements that make the table. Its key is named by id: `a_pkey` may be another table's name."""
+    """The statements that make the table."""
     names = column_names(table)
     columns = [
         sql.SQL("{} {}{}{}").format(
@@ -74,7 +79,7 @@ def create(table: Table) -> list[sql.Composed]:
         for name, column in zip(names, table.columns, strict=True)
     ]
     key = sql.SQL("CONSTRAINT {} PRIMARY KEY ({})").format(
-        sql.Identifier(f"key~{table.id}"), sql.SQL(", ").join([names[at] for at in table.key_positions])
+        sql.Identifier(key_name(table)), sql.SQL(", ").join([names[at] for at in table.key_positions])
     )
     return [
         sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema_of(table)),

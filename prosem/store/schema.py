@@ -25,6 +25,7 @@ REVISIONS = (
 HEAD = REVISIONS[-1]
 MIGRATION_LOCK = 0x70726F73656D01  # advisory locks of this database: "prosem" and a number
 ENGINE_LOCK = 0x70726F73656D02
+STATISTICS_LOCK = 0x70726F73656D03
 
 
 def current_revision(connection: psycopg.Connection[tuple[str, ...]]) -> str | None:

@@ -22,7 +22,8 @@ def definition(name: str, *columns: str, extends: str | None = None) -> str:
     described: list[dict[str, Any]] = [
         {"name": column, "type": "integer", "nullable": True} for column in columns
     ]
-    return json.dumps({"name": name, "columns": described, "primary_key": [columns[0]], "extends": extends})
+    parent = {} if extends is None else {"extends": extends}
+    return json.dumps({"name": name, "columns": described, "primary_key": [columns[0]], **parent})
 
 
 @pytest.fixture
