@@ -43,7 +43,7 @@ class Topology(Protocol):
 
 
 class OperationMeter(Meter):
-    """Counts messages, and what keeping tables right costs: standings that are told, and parts that have changed."""
+    """Counts messages, and what keeping tables right costs: placements that are sent, and parts that have changed."""
 
     def __init__(self, network: Simulated, ip_hops: Callable[[str, str], int]) -> None:
         super().__init__(network.memory, ip_hops)

@@ -51,7 +51,7 @@ class NamedPlan:
 
 
 class RandomPlan:
-    """A seeded random plan per event: every plan must tell every subscriber the same."""
+    """A seeded random plan per event: every plan must notify every subscriber of the same."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -11,7 +11,7 @@ KEPT = 1_000
 
 
 class Decision(NamedTuple):
-    """`choice` is None where there was nothing to choose. `server_ns` is the time of the wall, also when nobody measured."""
+    """`choice` is None where there was nothing to choose. `server_ns` is wall-clock time, also without measurements."""
 
     seq: int
     space: int
@@ -24,7 +24,7 @@ class Decision(NamedTuple):
 
 
 class Decisions:
-    """A ring of the last `KEPT` decisions. Written by the engine, read by anybody."""
+    """A ring of the last `KEPT` decisions. Written by the engine, read from any thread."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._ring: deque[tuple[Any, ...]] = deque(maxlen=kept)

@@ -84,7 +84,7 @@ class Neighbours:
 
     def check(self) -> None:
         assert len(self._cells) == len(self._medians) == len(self._counts)
-        assert len({*map(tuple, self._cells.tolist())}) == len(self._cells), "a cell stands once"
+        assert len({*map(tuple, self._cells.tolist())}) == len(self._cells), "a cell occurs once"
         assert (self._counts >= 1).all()
 
 

@@ -1,6 +1,6 @@
-"""What passes between the optimizer and those who have plans: estimates, choices, and what must be told of an event.
+"""What passes between the optimizer and spaces with plans: estimates, choices, and descriptions of events.
 
-A plan is a way to turn the description of an event into messages; all plans of a space tell every subscriber the same
+A plan is a way to turn the description of an event into messages; all plans of a space notify every subscriber of the same
 ([ProSem thesis] 6.4.2: a prosemination strategy). Only plans that need the same state at the edge compete here.
 """
 

@@ -2,7 +2,7 @@
 
 Each dimension has equi-depth marks (quantiles of a sample of the points), so that only the order of codes matters: integers,
 decimals and texts are described alike, and a descriptor keeps its meaning while the points multiply. The sample itself is
-the histogram that tells how many points a region holds while nothing has been measured.
+the histogram that says how many points a region holds while nothing has been measured.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Sketch:
         """The share of the points whose ranges all reach between two codes: (low dimension, high dimension, first, last).
 
         A range does not if it begins after the last or ends before the first, never both; so two ranks among the points of
-        the sample tell it exactly. Several ranges are taken as independent. O(log n) each, about 1 µs.
+        the sample give it exactly. Several ranges are taken as independent. O(log n) each, about 1 µs.
 
         >>> sketch = Sketch([(at, at + 10) for at in range(256)], 2)
         >>> [256 * sketch.reaching([(0, 1, first, last)]) for first, last in ((50, 50), (50, 90), (-9, -5))]

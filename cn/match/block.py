@@ -85,7 +85,7 @@ class Block:
         sorting: int,
         few: list[Any],
         many: list[Ids],
-        wanted: int = ID,
+        selected: int = ID,
     ) -> bool:
         """Add the ids (or another column) of the points within all spans to `few` or to `many`; whether there are any.
 
@@ -100,27 +100,27 @@ class Block:
         start = bisect_left(order, low, start, end)
         end = bisect_right(order, high, start, end)
         if end - start > FEW and isinstance(order, array):
-            masked = self._masked(spans, outside, start, end, wanted)
+            masked = self._masked(spans, outside, start, end, selected)
             if not masked.shape[-1]:
                 return False
             many.append(masked)
             return True
-        if wanted != WHOLE and not outside:
-            few.extend(columns[wanted][start:end])
+        if selected != WHOLE and not outside:
+            few.extend(columns[selected][start:end])
             return start < end
         found: Sequence[int] = range(start, end)
         for at in outside:
             column, (low, high, _) = columns[at], spans[at]
             found = [entry for entry in found if low <= column[entry] <= high]
-        if wanted == WHOLE:
+        if selected == WHOLE:
             few.extend([tuple([column[entry] for column in columns]) for entry in found])
         else:
-            taken = columns[wanted]
+            taken = columns[selected]
             few.extend([taken[entry] for entry in found])
         return bool(found)
 
     def _masked(
-        self, spans: Sequence[Span], outside: Sequence[int], start: int, end: int, wanted: int
+        self, spans: Sequence[Span], outside: Sequence[int], start: int, end: int, selected: int
     ) -> Ids:
         """Narrow spans first: once few points are left, only they are looked at."""
         if len(outside) > 1:
@@ -152,11 +152,11 @@ class Block:
             taken = as_vector(column)[start:end]
             return taken.copy() if mask is None else taken[mask]
 
-        if wanted == WHOLE:
+        if selected == WHOLE:
             if mask is not None and mask.dtype == np.bool_:
                 mask = mask.nonzero()[0]
             return np.stack([picked(column) for column in self.columns])
-        return picked(self.columns[wanted])
+        return picked(self.columns[selected])
 
     def bounds(self) -> Iterator[tuple[Code, Code]]:
         """The least and the greatest code of every dimension (the block must not be empty)."""

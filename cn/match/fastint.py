@@ -1,6 +1,6 @@
 """FASTINT: conjunctions of extents parted by hash maps and canonical nodes, intersected by SV trees.
 
-After [Beretta] 5, with three changes. A conjunction stands at one place only, not at every attribute: at a
+After [Beretta] 5, with three changes. A conjunction is stored at one place only, not at every attribute: at a
 code of an equality (a hash map), at canonical nodes of a segment tree where its interval is narrow, else at
 the root. Within a place the attributes' bit vectors have few leaves (`sv_tree`) and the most selective come
 first. Candidates are verified against their rows and nothing else is touched.
@@ -24,12 +24,12 @@ from cn.model.geometry import Code, Extent, Filter
 ALTERNATIVES = 64  # places at which one conjunction may stand
 NARROW = 0  # cuts within an interval that still counts as narrow
 GAIN = 8  # times smaller a node must be than the place of an equality, to be taken instead
-Piece = tuple[Node, Extent]  # a part of an extent and where it stands
+Piece = tuple[Node, Extent]  # a part of an extent and where it is stored
 Placing = tuple[int | None, list[Piece]]  # the attribute, None for the root
 
 
 class Fastint:
-    """Conjunctions by slot. One conjunction has a slot for each code or node at which it stands, usually one.
+    """Conjunctions by slot. One conjunction has a slot for each code or node at which it is stored, usually one.
 
     A match visits the root, and for each attribute one partition of each level of nodes that are in use;
     `visits` counts the candidates verified. Adding, changing and discarding cost O(columns) for each slot.
@@ -44,7 +44,7 @@ class Fastint:
         self._places: dict[int, dict[int, dict[Code | None, Partition]]] = {}  # attribute → level → cell
         self._partitions: list[Partition] = []  # of each slot
         self._positions = array("i")
-        self._cuts: dict[int, list[int]] = {}  # attribute → quantiles of all ends; they tell what is narrow
+        self._cuts: dict[int, list[int]] = {}  # attribute → quantiles of all ends; they define what is narrow
         self._cuts_due = MANY
 
     def __len__(self) -> int:
@@ -175,7 +175,7 @@ class Fastint:
         return [(attribute, node, {**filter, attribute: extent}) for node, extent in pieces]
 
     def _placing(self, filter: Filter, favoured: int | None = None) -> Placing:
-        """Where a conjunction stands: where fewest others do, but at the favoured attribute if it can."""
+        """Where a conjunction is stored: where fewest others do, but at the favoured attribute if it can."""
         best: Placing = None, []
         least = -1
         for attribute, extent in filter.items():
@@ -277,7 +277,7 @@ class Fastint:
                 yield from cells.values()
 
     def check(self) -> None:
-        """Assert that every slot in use stands at one position of the partition its place names."""
+        """Assert that every slot in use is at one position of the partition its place names."""
         self._rows.check()
         count = 0
         for partition in self.partitions():

@@ -13,7 +13,7 @@ from cn.model.geometry import INT64_MAX, INT64_MIN, Code, Extent, Interval
 LENGTH = 7  # bytes of a text that its image holds
 STRIDE = 3  # levels of canonical nodes are this many bits apart
 Node = tuple[int, Code | None]  # (level, cell); a single code, or NULL, is its own cell at the level POINT
-Bounds = tuple[int, int, bool]  # low, ~high, exact; `~` turns the order round, so that both ends ask for `<=`
+Bounds = tuple[int, int, bool]  # low, ~high, exact; `~` reverses the order, so that both ends ask for `<=`
 POINT = -1
 NOWHERE: Bounds = (INT64_MAX, INT64_MAX, True)  # holds no image
 

@@ -105,7 +105,7 @@ class Partition:
         self._renew(rows)
 
     def remove(self, position: int, rows: Rows) -> int | None:
-        """Take out a position; the slot that stands there now, if another has come in its place."""
+        """Take out a position; the slot that is there now, if another has come in its place."""
         members, last = self._members, len(self._members) - 1
         moved = members.pop()
         if position != last:

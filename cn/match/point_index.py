@@ -21,8 +21,8 @@ from cn.model.geometry import Box, Point, Region
 BLOCK_SIZE = 2048
 BULK = 64  # from so many new points a block on, a batch is merged at once instead of one by one
 NOT_ASKED: Span = (None, None, None)  # in the place of the ids
-NOBODY: Ids = np.empty(0, np.int64)
-NOBODY.flags.writeable = False
+NO_IDS: Ids = np.empty(0, np.int64)
+NO_IDS.flags.writeable = False
 
 
 class PointIndex:
@@ -123,7 +123,7 @@ class PointIndex:
         """The ids of the points under the topic in one of the (disjoint) boxes, in no order."""
         few, many = self._collect(topic, region, ID)
         if not many:
-            return np.array(few, np.int64) if few else NOBODY
+            return np.array(few, np.int64) if few else NO_IDS
         if few:
             many.append(np.array(few, np.int64))
         return np.concatenate(many) if len(many) > 1 else many[0]
@@ -145,7 +145,7 @@ class PointIndex:
         found = np.concatenate(many, axis=1) if len(many) > 1 else many[0]
         return np.delete(found, 1, axis=0)  # the topic is known
 
-    def _collect(self, topic: bytes, region: Region, wanted: int) -> tuple[list[Any], list[Ids]]:
+    def _collect(self, topic: bytes, region: Region, selected: int) -> tuple[list[Any], list[Ids]]:
         few: list[Any] = []
         many: list[Ids] = []
         number = self._topics.number(topic)
@@ -153,7 +153,7 @@ class PointIndex:
             for box in region:
                 spans = self._spans(number, box)
                 if spans is not None:
-                    self._blocks.collect(spans, few, many, wanted=wanted)
+                    self._blocks.collect(spans, few, many, selected=selected)
         return few, many
 
     def count(self, topic: bytes, region: Region) -> int:

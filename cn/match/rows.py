@@ -70,7 +70,7 @@ class Rows:
         return list(self._columns)
 
     def row(self, filter: Filter, implied: int | None) -> Row:
-        """The row of a conjunction; one attribute may be implied by where it stands."""
+        """The row of a conjunction; one attribute may be implied by where it is stored."""
         columns, rest, refuses = self._columns, [], 0
         for attribute in filter:
             if attribute not in columns and attribute != implied:

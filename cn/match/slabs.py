@@ -136,7 +136,7 @@ class Slabs:
         many: list[Ids],
         *,
         first_only: bool = False,
-        wanted: int = ID,
+        selected: int = ID,
     ) -> bool:
         """Add the ids (or another column) of the points within all spans to the two lists; whether there are any.
 
@@ -157,7 +157,7 @@ class Slabs:
                 low, high, _ = spans[column]
                 if lows[at] < low or highs[at] > high:
                     outside.append(column)
-            if self.blocks[at].select(spans, outside, sorting, few, many, wanted):
+            if self.blocks[at].select(spans, outside, sorting, few, many, selected):
                 found = True
                 if first_only:
                     break

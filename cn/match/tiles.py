@@ -46,7 +46,7 @@ class Tiles:
 
     The bounds of a block (topic and all dimensions) hold all its points. A search compares the bounds of all blocks at
     once, O(N / block) in vector operations, and then looks into those that its box cuts; a block within the box
-    need not be looked into to know that there is somebody. Compared with slabs a box that is wide in one dimension and
+    need not be searched to know that it has a match. Compared with slabs a box that is wide in one dimension and
     narrow in another cuts few blocks. A change costs O(log N + block), at times a rebuilt subtree: O(log N) amortised.
     """
 
@@ -129,7 +129,7 @@ class Tiles:
         many: list[Ids],
         *,
         first_only: bool = False,
-        wanted: int = ID,
+        selected: int = ID,
     ) -> bool:
         """Add the ids (or another column) of the points within all spans to the two lists; whether there are any.
 
@@ -140,7 +140,7 @@ class Tiles:
             if first_only and not outside:
                 return True
             self.visits += 1
-            if self.blocks[at].select(spans, outside, self.sorting, few, many, wanted):
+            if self.blocks[at].select(spans, outside, self.sorting, few, many, selected):
                 found = True
                 if first_only:
                     break

@@ -1,7 +1,7 @@
 """What passes over a link, and its bytes.
 
 Everything that the server decides has a *position* in its one order: messages, moves of places, marks. A position is
-never used twice within one life of the server. Frames of the order come first, those of single networks after them.
+never used twice within one run of the server. Frames of the order come first, those of single networks after them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Data(Sent, frozen=True, tag="data"):
     message: Message
     route: bytes = b""
     source: str = ""  # the last broker on the way that remembers contents
-    holder: str = ""  # who has those that were left out, if that is not `source`
+    holder: str = ""  # the broker that has those left out, if that is not `source`
 
 
 class Placed(Sent, frozen=True, tag="place"):
-    """An id stands at a place from this position on, hosted by the last broker of the route; or it is nowhere.
+    """An id is placed from this position on, hosted by the last broker of the route; or it is nowhere.
 
     A broker takes itself off the route before it passes the frame on: with an empty route it has arrived.
     """
@@ -205,7 +205,7 @@ class ClientDelivery(Sent, frozen=True, tag="told"):
 
 
 class Bordering(NamedTuple):
-    """A zone beside one's own: its number, who keeps it, and where it is."""
+    """A zone beside one's own: its number, its owner, and where it is."""
 
     number: int
     owners: tuple[str, ...]
@@ -225,7 +225,7 @@ class Zone(NamedTuple):
 
 
 class Zones(Sent, frozen=True, tag="zones"):
-    """The zones that a broker keeps from this epoch on; nobody is at the brokers that are lost."""
+    """The zones that a broker keeps from this epoch on; brokers that are lost host nothing."""
 
     position: int
     epoch: int
@@ -234,7 +234,7 @@ class Zones(Sent, frozen=True, tag="zones"):
 
 
 class Branch(NamedTuple):
-    """A page below another: its number, who keeps it, and its keys, from `low` up to before `high`."""
+    """A page below another: its number, its owner, and its keys, from `low` up to before `high`."""
 
     number: int
     owners: tuple[str, ...]
@@ -256,7 +256,7 @@ class Page(NamedTuple):
 
 
 class Pages(Sent, frozen=True, tag="pages"):
-    """The pages that a broker keeps from this epoch on; nobody is at the brokers that are lost."""
+    """The pages that a broker keeps from this epoch on; brokers that are lost host nothing."""
 
     position: int
     epoch: int
@@ -265,7 +265,7 @@ class Pages(Sent, frozen=True, tag="pages"):
 
 
 class PlacementAdded(Sent, frozen=True, tag="stands"):
-    """Somebody hosted by a broker stands at a point of a part from this position on; `number` says which standing."""
+    """An id hosted by a broker is placed at a point of a part from this position on; `number` names the placement."""
 
     position: int
     part: int
@@ -277,14 +277,14 @@ class PlacementAdded(Sent, frozen=True, tag="stands"):
 
 
 class PlacementEnded(Sent, frozen=True, tag="stood"):
-    """A standing has ended at this position."""
+    """A placement was removed at this position."""
 
     position: int
     number: int
 
 
 class PlacementsSynced(Sent, frozen=True, tag="known"):
-    """Everything about standings up to this position has been told."""
+    """All placements up to this position have been sent."""
 
     position: int
 
@@ -297,7 +297,7 @@ class DeliveryAcknowledged(Sent, frozen=True, tag="covered"):
 
 
 class Load(Sent, frozen=True, tag="load"):
-    """How many messages have passed each of these zones or pages since this was last told."""
+    """How many messages have passed each of these zones or pages since the last report."""
 
     visits: tuple[tuple[int, int], ...]
 
@@ -309,7 +309,7 @@ class ContentsHeld(Sent, frozen=True, tag="have"):
 
 
 class Fetch(Sent, frozen=True, tag="fetch"):
-    """The sender needs the contents of digests that it was told without them."""
+    """The sender needs the contents of digests that it was sent without them."""
 
     digests: tuple[bytes, ...]
 

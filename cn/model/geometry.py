@@ -10,7 +10,7 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class _Extreme:
-    """A code below or above all others; it stands for a missing end where codes are no 64-bit integers."""
+    """A code below or above all others; it is used for a missing end where codes are no 64-bit integers."""
 
     __slots__ = ("_above", "_name")
 

@@ -18,7 +18,7 @@ class Message(Sent, frozen=True):
 
     It concerns the points of `space` under `topic` (the encoded equality values, b"" without any) that lie in
     `region`; or, when `targets` is given, exactly the points named there; or, when `attributes` is given, the
-    filters that hold one of these attribute vectors (the event is the point; None stands for no row). `part`
+    filters that hold one of these attribute vectors (the event is the point; None: no row). `part`
     numbers the messages of one `seq`. `payload` is opaque to the network.
 
     `contents` are the parts of the payload that no condition looks at and that other messages may carry again, `digests`

@@ -1,4 +1,4 @@
-"""What a content-driven network is to those who use it."""
+"""The interface of a content-driven network."""
 
 from __future__ import annotations
 

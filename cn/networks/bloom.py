@@ -118,7 +118,7 @@ class LinkFilter:
 class BloomNode(TreeNode):
     """Passes a message on over the links whose filter meets the one in the message.
 
-    It knows no places, only who is hosted beyond which link. A message costs a few operations on bits for each link.
+    It knows no places, only which ids are hosted beyond which link. A message costs a few operations on bits for each link.
     """
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
@@ -159,7 +159,7 @@ class BloomRoot(BloomNode, TreeRoot):
     """The server enumerates the affected and sends them as a Bloom filter; each broker has one for every link.
 
     It serves every kind of message, and edges drop what came by mistake. It loses by false positives where brokers host
-    many, and the server has to find everybody concerned.
+    many, and the server has to find all that match.
     """
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:

@@ -45,7 +45,7 @@ class CanNode(PartitionOwnerNode[Zone]):
             zone = self.parts[number]
             self.count(number)
             course = self.refine(frame.message, course)
-            box = self.wanted(frame.message, course)
+            box = self.target_box(frame.message, course)
             for border in zone.bordering:
                 if not spreads(zone.box, border.box, box):
                     continue
@@ -55,7 +55,7 @@ class CanNode(PartitionOwnerNode[Zone]):
                     onward = course._replace(part=border.number, spreading=True)
                     yield border.owners[frame.position % len(border.owners)], on_course(frame, onward)
 
-    def wanted(self, message: Message, course: Course) -> Box:
+    def target_box(self, message: Message, course: Course) -> Box:
         """Where a message is to spread."""
         return full_box(message, course.box)
 
@@ -63,7 +63,7 @@ class CanNode(PartitionOwnerNode[Zone]):
         """What is learned in a zone of how far a message has to go."""
         return course
 
-    def told(self, frame: Parts) -> Iterable[Zone]:
+    def parts_of(self, frame: Parts) -> Iterable[Zone]:
         assert isinstance(frame, Zones)
         return frame.parts
 
@@ -73,30 +73,30 @@ class CanRoot(PartitionRoot[ZoneMap]):
 
     Zones are split by load and replicated by traffic, from one epoch to the next. Option `routed`: a message enters at a
     fixed zone and finds its way, as in [ProSem thesis], instead of being sent where it begins to spread. It loses on small
-    regions: neighbours that hold nobody concerned pass a message on, and each frame is acknowledged.
+    regions: neighbours without a match pass a message on, and each frame is acknowledged.
     """
 
     def divide(self, space: Space) -> ZoneMap:
-        return ZoneMap(space.dimensions + 1, next(self.standings.numbers))
+        return ZoneMap(space.dimensions + 1, next(self.placements.numbers))
 
     def entries(self, frame: Data) -> Iterator[tuple[str, Data]]:
         """To the zone where each box of the region begins to spread."""
-        zones, is_routed = self.standings.maps[frame.message.space], self.options.get("routed", False)
+        zones, is_routed = self.placements.maps[frame.message.space], self.options.get("routed", False)
         for at in range(len(frame.message.region)):
             zone = next(iter(zones.boxes)) if is_routed else zones.entry(full_box(frame.message, at))
-            owner = self.keeper(zone, frame.position)
+            owner = self.owner_for(zone, frame.position)
             if owner:
                 yield owner, on_course(frame, self.course(at, zone, spreading=not is_routed))
 
-    def told_parts(self, position: int, kept: list[int], lost: tuple[str, ...]) -> Zones:
+    def parts_frame(self, position: int, kept: list[int], lost: tuple[str, ...]) -> Zones:
         return Zones(position, self.epoch, tuple([self._zone(number) for number in kept]), lost)
 
     def _zone(self, number: int) -> Zone:
-        zones = self.standings.maps[self.standings.spaces[number]]
+        zones = self.placements.maps[self.placements.spaces[number]]
         borders = [
             Bordering(one, tuple(self.owners[one]), zones.boxes[one]) for one in zones.bordering(number)
         ]
-        return Zone(number, self.standings.spaces[number], zones.boxes[number], tuple(borders))
+        return Zone(number, self.placements.spaces[number], zones.boxes[number], tuple(borders))
 
 
 def can_node(name: str, options: Options, since: int) -> CanNode:

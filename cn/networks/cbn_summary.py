@@ -12,7 +12,9 @@ from cn.networks.lub import Aggregate, as_filters, may_concern
 from cn.networks.node import Options, Out, TreeNode, TreeRoot
 
 THRESHOLD = 8  # distinct filters up to which a summary is exact
-CONFIRM = 32  # places passed down a link after which its summary is told anew, though it may not have changed
+CONFIRM = (
+    32  # places passed down a link after which its summary is sent again, though it may not have changed
+)
 
 
 class _Widened(NamedTuple):
@@ -36,9 +38,11 @@ class LinkSummary:
         self.recent.append(_Widened(position, space, filters))
 
     def narrow(self, frame: Summary) -> None:
-        told = dict(frame.spaces)
-        self.spaces.update(told)
-        self.recent = [one for one in self.recent if one.space not in told or one.position > frame.position]
+        reported = dict(frame.spaces)
+        self.spaces.update(reported)
+        self.recent = [
+            one for one in self.recent if one.space not in reported or one.position > frame.position
+        ]
 
     def filters(self, space: int) -> Iterator[Filters]:
         yield self.spaces.get(space, ())
@@ -49,7 +53,7 @@ class LinkSummary:
 
 
 class SummaryNode(TreeNode):
-    """Knows its own places, and of each link a summary; tells its parent the summary of both.
+    """Knows its own places, and of each link a summary; sends its parent the summary of both.
 
     A message costs the size of the summaries, whatever the number of places below. Ids are known one by one, for
     messages that name them. It loses where places are scattered: a bound then asks for almost everything.
@@ -62,8 +66,8 @@ class SummaryNode(TreeNode):
         self._hops: dict[int, dict[str, str]] = {}  # id → host → link
         self._own: dict[int, tuple[int, Filters]] = {}  # the places of this broker: id → space, filters
         self._aggregates: dict[int, Aggregate] = {}  # of the own places, by space
-        self._told: dict[int, Filters] = {}
-        self._changed: dict[int, int] = {}  # space → places passed since it was told
+        self._reported: dict[int, Filters] = {}
+        self._changed: dict[int, int] = {}  # space → places passed since it was reported
 
     # -- messages ----------------------------------------------------------------------------------------------
     def carry(self, frame: Data) -> Iterable[Out]:
@@ -122,15 +126,15 @@ class SummaryNode(TreeNode):
         self._changed[space] = self._changed.get(space, 0) + 1
 
     def marked(self, frame: PositionMark) -> Iterable[Out]:
-        """Tell the parent those summaries that have changed, or that many places have passed since."""
+        """Send the parent those summaries that have changed, or that many places have passed since."""
         if not self.parent:
             return
         news = []
         for space, passed in [*self._changed.items()]:
             summary = self.summary(space)
-            if summary != self._told.get(space, ()) or passed >= CONFIRM:
+            if summary != self._reported.get(space, ()) or passed >= CONFIRM:
                 news.append((space, summary))
-                self._told[space] = summary
+                self._reported[space] = summary
                 del self._changed[space]
         if news:
             yield self.parent, Summary(frame.position, tuple(news))
@@ -152,4 +156,4 @@ class SummaryNode(TreeNode):
 
 
 class SummaryRoot(SummaryNode, TreeRoot):
-    """The server's node: it has no parent to tell."""
+    """The server's node: it has no parent."""

@@ -1,7 +1,7 @@
 """CN*: contents that brokers remember, and that pass a link once ([ProSem thesis] 5.5).
 
 Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
-it has it. Who lacks it asks the last broker on the way that had it ([ProSem thesis]'s `Source`), and if that has forgotten
+it has it. A broker without it asks the last one on the way that had it ([ProSem thesis]'s `Source`), and if that has dropped
 it meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has some,
 and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep their
 order, so what was sent to it once is known there.
@@ -37,7 +37,7 @@ from cn.networks.node import Node, Options, Out, Root, Scheme
 from cn.networks.place_table import PlaceTable
 
 DIRECTORY = 20_000  # digests whose links are remembered
-PATIENCE_S = 1.0  # after which the server is asked, whoever was asked before
+REQUEST_TIMEOUT_S = 1.0  # after which the server is asked instead of a neighbour
 Carrying = Data | Staged
 
 
@@ -51,7 +51,7 @@ class Waiting:
 
 
 class ContentRequest:
-    """A content that was asked for: from whom, since when, and what waits for it."""
+    """A content that was asked for: from which node, since when, and what waits for it."""
 
     __slots__ = ("asked", "since", "waiting")
 
@@ -66,7 +66,7 @@ class PayloadNode:
 
     The inner node sees every frame at once and in order, since no network looks at contents. Only what is sent on waits:
     where a content is needed and not here, this frame and the later ones for that link (or for the own edge) wait for it.
-    The own edge needs contents of messages that concern somebody here, and no others. Options: `repository` and
+    The own edge needs contents of messages that match a place here, and no others. Options: `repository` and
     `directory`, the numbers of entries; `contents_mb`, their size at the most; `plain`, brokers that do not remember.
     """
 
@@ -75,14 +75,14 @@ class PayloadNode:
         most_bytes = options["contents_mb"] << 20 if "contents_mb" in options else MOST_BYTES
         self.repository = self._make_repository(options["repository"], most_bytes)
         self.directory = Directory(options.get("directory", DIRECTORY))
-        self.hits = self.misses = 0  # contents that a reference stood for: found here, or fetched
+        self.hits = self.misses = 0  # contents named by a reference: found here, or fetched
         self.spared = 0  # contents left out on links
         self._server: str = options.get("server", "server")
         self._remembering: set[str] = set()  # neighbours that have ever said that they have something
-        self._told: set[str] = set()  # neighbours that were told so
-        self._queues: dict[str, deque[Waiting]] = {}  # what waits, by whom it is for
-        self._wanted: dict[bytes, ContentRequest] = {}
-        self._own = PlaceTable()  # whom the own edge hosts
+        self._announced_to: set[str] = set()  # neighbours that know it
+        self._queues: dict[str, deque[Waiting]] = {}  # what waits, by receiver
+        self._requests: dict[bytes, ContentRequest] = {}
+        self._own = PlaceTable()  # what the own edge hosts
 
     def _make_repository(self, entries: int, most_bytes: int) -> Repository:
         return Repository(entries, most_bytes)
@@ -104,19 +104,19 @@ class PayloadNode:
         elif isinstance(frame, Carrier):
             is_known = any(one in self.repository for one in frame.message.digests)
             learnt = self._learn(frame.message)
-            if learnt and frame.source == sender and (is_known or sender not in self._told):
-                self._told.add(sender)
+            if learnt and frame.source == sender and (is_known or sender not in self._announced_to):
+                self._announced_to.add(sender)
                 outs.append((sender, ContentsHeld(learnt)))
         return [*outs, *self.send(self.inner.receive(sender, frame))]
 
     def tick(self, now: float) -> Iterable[Out]:
-        """Ask the server for what nobody has answered."""
+        """Ask the server for what no neighbour has answered."""
         late = []
-        for digest, wanted in self._wanted.items():
-            if wanted.since is None:
-                wanted.since = now
-            elif now - wanted.since > PATIENCE_S:
-                wanted.since, wanted.asked = now, self._server
+        for digest, request in self._requests.items():
+            if request.since is None:
+                request.since = now
+            elif now - request.since > REQUEST_TIMEOUT_S:
+                request.since, request.asked = now, self._server
                 late.append(digest)
         asked: list[Out] = [(self._server, Fetch(tuple(late)))] if late else []
         return [*asked, *self.send(self.inner.tick(now))]
@@ -173,7 +173,7 @@ class PayloadNode:
         return self._with(frame, tuple(filled), "" if has_all else _holder(frame)), missing
 
     def _concerns(self, message: Message) -> bool:
-        """Whether somebody here is concerned; where frames come in another order than positions, that is unknown."""
+        """Whether a place here matches; where frames come in another order than positions, that is unknown."""
         return not getattr(self.inner, "in_order", True) or self._own.covers(message)
 
     def _with(self, frame: Carrying, contents: tuple[bytes, ...], holder: str) -> Carrying:
@@ -195,12 +195,12 @@ class PayloadNode:
             holder = self._server
         new = []
         for digest in missing:
-            wanted = self._wanted.get(digest)
-            if wanted is None:
-                wanted = self._wanted[digest] = ContentRequest(holder)
+            request = self._requests.get(digest)
+            if request is None:
+                request = self._requests[digest] = ContentRequest(holder)
                 self.misses += 1
                 new.append(digest)
-            wanted.waiting.append((to, waiting))
+            request.waiting.append((to, waiting))
         return [(holder, Fetch(tuple(new)))] if new else []
 
     def _find(self, asker: str, digest: bytes) -> bytes:
@@ -208,20 +208,20 @@ class PayloadNode:
         return self.repository.get(digest)
 
     def _arrived(self, frame: Content) -> list[Out]:
-        wanted = self._wanted.get(frame.digest)
-        if wanted is None:
+        request = self._requests.get(frame.digest)
+        if request is None:
             return []
         if not frame.content:
-            if wanted.asked == self._server:
+            if request.asked == self._server:
                 return []
-            wanted.asked, wanted.since = self._server, None
+            request.asked, request.since = self._server, None
             return [(self._server, Fetch((frame.digest,)))]
-        del self._wanted[frame.digest]
+        del self._requests[frame.digest]
         self.repository.put(frame.digest, frame.content)
-        for _, waiting in wanted.waiting:
+        for _, waiting in request.waiting:
             waiting.frame = _filled(waiting.frame, frame)
             waiting.missing.discard(frame.digest)
-        return [out for to in dict.fromkeys(to for to, _ in wanted.waiting) for out in self._flush(to)]
+        return [out for to in dict.fromkeys(to for to, _ in request.waiting) for out in self._flush(to)]
 
     def _flush(self, to: str) -> Iterable[Out]:
         queue = self._queues.get(to, deque())
@@ -234,7 +234,7 @@ class PayloadNode:
         for broker in brokers:
             self.directory.forget(broker)
             self._remembering.discard(broker)
-            self._told.discard(broker)
+            self._announced_to.discard(broker)
             self._queues.pop(broker, None)
 
     # -- what is shown -----------------------------------------------------------------------------------------
@@ -255,11 +255,11 @@ class PayloadNode:
         assert len(self.directory) <= self.directory.size
         assert all(queue and queue[0].missing for queue in self._queues.values())
         waits = {digest for queue in self._queues.values() for one in queue for digest in one.missing}
-        assert waits <= self._wanted.keys()
+        assert waits <= self._requests.keys()
 
 
 def _holder(frame: Frame) -> str:
-    """Who has what was left out of a frame."""
+    """The node that has what was left out of a frame."""
     assert isinstance(frame, Carrier)
     return frame.holder or frame.source
 
@@ -277,7 +277,7 @@ def _filled(frame: Frame, content: Content) -> Frame:
 class PayloadRoot(PayloadNode):
     """The server's node: it remembers what it has injected last, by size alone.
 
-    What is asked for was mostly injected a moment ago. Who asks for what even the server has forgotten is told to the option
+    What is asked for was mostly injected a moment ago. A broker that asks for content dropped here too is reported to the option
     `forgotten`: such a broker has to start over, and what it missed is replayed.
     """
 

@@ -121,7 +121,7 @@ class LocalNetwork:
         assert sum(map(len, self._filters.values())) + len(points) == len(placed)
 
     def covers(self, message: Message) -> bool:
-        """Whether a message concerns anybody; a region is searched up to the first block with a point.
+        """Whether a message matches any place; a region is searched up to the first block with a point.
 
         See [ProSem thesis] 3.2.3.
         """

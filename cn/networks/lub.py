@@ -12,7 +12,7 @@ from cn.model.geometry import Code, Extent, Filter, Filters, Interval, Region
 from cn.model.message import Message
 from cn.model.network import Place, Space
 
-TOPIC = -1  # the attribute under which the topic of a point stands
+TOPIC = -1  # the attribute of the topic of a point
 VALUES = 16  # so many single values are kept as a set; beyond, as the interval around them
 NOTHING = Extent(())
 

@@ -55,7 +55,7 @@ class MulticastRoot(MulticastNode, TreeRoot):
     """The server finds the brokers concerned and sends their bitmap down a cluster tree of fan-out at most 10.
 
     It loses by its bitmaps: the bytes of a message grow with the number of brokers, and the server still has to find
-    everybody concerned.
+    all matches.
     """
 
     def __init__(self, name: str, options: Options | None = None) -> None:

@@ -69,7 +69,7 @@ class Root(Node, Protocol):
 
 
 class Scheme(NamedTuple):
-    """A network as the registry knows it: how to make its nodes, and who is whose neighbour.
+    """A network as the registry knows it: how to make its nodes, and which are neighbours.
 
     `exact`: a link with no match below it carries no Data frame.
     """
@@ -91,7 +91,7 @@ class TreeNode:
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
         self.name, self.options = name, options or {}
         self.in_order = True  # frames come here in the order of their positions
-        self.since = since  # the position at which it joined; what is older was meant for a former life
+        self.since = since  # the position at which it joined; what is older was meant for a former session
         self.children: dict[str, None] = {}  # in the order in which they joined
         self.parent = ""  # known from the first frame; the server has none
         self._former: set[str] = set()  # parents that were lost
@@ -102,7 +102,7 @@ class TreeNode:
         raise NotImplementedError
 
     def widen(self, hop: str, frame: Placed) -> None:
-        """An id below a link stands at a place from now on. Its old place is given up in the same step."""
+        """An id below a link is placed from now on. Its old place is given up in the same step."""
 
     def narrow(self, hop: str, frame: PlaceRemoved) -> None:
         """An id below a link is gone."""
@@ -118,7 +118,7 @@ class TreeNode:
         return ()
 
     def host(self, frame: Placed | PlaceRemoved) -> None:
-        """An id of this broker's own stands at a place, or is gone."""
+        """An id hosted by this broker is placed, or is gone."""
 
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
         """A frame of this network's own."""
@@ -202,9 +202,9 @@ class TreeRoot(TreeNode):
         return self.receive("", Leave(self._next(), route, tuple(lost)))
 
     def lose(self, broker: str, positions: Mapping[str, int]) -> tuple[list[str], Iterable[Out]]:
-        """A broker is lost, and those below it go on below its parent; who does, each after its parent.
+        """A broker is lost, and those below it go on below its parent; returns them, each after its parent.
 
-        They are told what they may have missed after the position that each has come to at least. A branch does not go on
+        They are sent what they may have missed after the position that each has come to at least. A branch does not go on
         if a position is not given, or lies further back than what is known. What those that do host must be placed again.
         """
         above, parents, branches = self.parents[broker], dict(self.parents), []
@@ -239,7 +239,7 @@ class TreeRoot(TreeNode):
         return sorted(found, key=lambda one: len(self.route(one)))
 
     def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]:
-        """An id of this host stands at a place from now on; the same id may be hosted by others too."""
+        """An id of this host is placed from now on; the same id may be hosted by others too."""
         check_place(space, place)
         return self._ordered(host, placed(self._next(), self.route(host), space, id, topic, place))
 

@@ -1,7 +1,7 @@
 """Brokers that keep parts of the spaces: what a CAN and a distributed B-tree share ([ProSem thesis] 2.2.4, 4.7.1).
 
-A part is a zone or a page. Whoever stands in a part is known to those who keep it, and a message that comes there goes on to
-the brokers that host somebody concerned. How it comes from part to part is the network's own.
+A part is a zone or a page. The placements in a part are known to its owners, and a message that comes there goes on to
+the brokers that host a match. How it comes from part to part is the network's own.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from cn.model.message import Message
 from cn.networks.node import Options, Out, TreeNode
 from cn.networks.place_table import PlaceTable
 
-REPORT = 64  # messages through its parts after which a broker tells how many there were
+REPORT = 64  # messages through its parts after which a broker reports how many there were
 
 
 class Part(Protocol):
-    """A part of a space, as its keeper knows it."""
+    """A part of a space, as its owner knows it."""
 
     @property
     def number(self) -> int: ...
@@ -47,11 +47,11 @@ class Course(NamedTuple):
     box: int
     part: int
     spreading: bool  # else it is on the way to the part where it begins to spread
-    known: int  # what must be known of standings before it is matched
+    known: int  # what must be known of placements before it is matched
     cut: Box | None = None  # how far it is to spread, where that is found out on the way
 
 
-HOST = -1  # in the place of a part: to a broker that hosts somebody, no further
+HOST = -1  # in the place of a part: to a broker that hosts a match, no further
 _courses: msgspec.msgpack.Decoder[Course] = msgspec.msgpack.Decoder(Course)
 _encoder = msgspec.msgpack.Encoder()
 
@@ -61,7 +61,7 @@ def on_course(frame: Data, course: Course) -> Data:
 
 
 class Visit:
-    """A message at a broker: who sent it, and who has not yet brought on what it was sent in turn."""
+    """A message at a broker: its sender, and the receivers that have not yet acknowledged it."""
 
     __slots__ = ("frame", "sender", "waits")
 
@@ -74,12 +74,12 @@ P = TypeVar("P", bound=Part)
 
 
 class PartitionOwnerNode(TreeNode, Generic[P]):
-    """A broker with parts: passes a message on to others it concerns, and sends it to whoever hosts a match.
+    """A broker with parts: passes a message on to owners of other parts, and to the hosts of matches.
 
-    It knows the standings in its parts and the way to some others, and nothing else of the network. Every frame is
+    It knows the placements in its parts and the way to some others, and nothing else of the network. Every frame is
     acknowledged when all it has led to is; so the server knows when a message has been everywhere, and marks follow then.
-    A standing that has ended is kept until a mark past it: messages from before it may still be on their way. A message
-    costs one search among the standings here, and the ways from the parts it meets.
+    A placement that was removed is kept until a mark past it: messages from before it may still be on their way. A message
+    costs one search among the placements here, and the ways from the parts it meets.
     """
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
@@ -88,24 +88,24 @@ class PartitionOwnerNode(TreeNode, Generic[P]):
         self.table = PlaceTable()
         self.parts: dict[int, P] = {}
         self.epoch = self.known = 0
-        self.visits: dict[int, int] = {}  # messages through a part, since it was last told
-        self.standings: dict[int, tuple[int, str, Point]] = {}  # number → part, host, full point
+        self.visits: dict[int, int] = {}  # messages through a part, since the last report
+        self.placements: dict[int, tuple[int, str, Point]] = {}  # number → part, host, full point
         self._ended: list[PlacementEnded] = []
         self._asked: dict[tuple[str, int, bytes], Visit] = {}  # (to, position, route)
         self._matched: set[int] = set()  # positions that were sent to their hosts, in this epoch
-        self._held: list[tuple[str, Data]] = []  # what the server has not yet told enough for
+        self._held: list[tuple[str, Data]] = []  # messages that wait for placements from the server
 
     # -- what a network decides --------------------------------------------------------------------------------
     def spread(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
-        """Over the own parts, counting each, and to the keepers of others."""
+        """Over the own parts, counting each, and to the owners of others."""
         raise NotImplementedError
 
-    def told(self, frame: Parts) -> Iterable[P]:
+    def parts_of(self, frame: Parts) -> Iterable[P]:
         """The parts to keep, out of a frame of this network."""
         raise NotImplementedError
 
     def hosts(self, message: Message) -> list[str]:
-        """The brokers that a message is for, of those that host somebody who stands here."""
+        """The brokers that a message is for, of those that host a placement here."""
         return self.table.owners(message)
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -129,14 +129,14 @@ class PartitionOwnerNode(TreeNode, Generic[P]):
             self._held.append((sender, frame))
             return ()
         visit = Visit(sender, frame)
-        outs = [*self.spread(frame, course), *self._tell_hosts(frame, course)]
+        outs = [*self.spread(frame, course), *self._send_to_hosts(frame, course)]
         for to, sent in outs:
             if to != self.name:
                 visit.waits.add((to, sent.route))
                 self._asked[to, frame.position, sent.route] = visit
         return [*outs, *self._closed(visit)]
 
-    def _tell_hosts(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
+    def _send_to_hosts(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
         if frame.position in self._matched:
             return
         self._matched.add(frame.position)
@@ -158,7 +158,7 @@ class PartitionOwnerNode(TreeNode, Generic[P]):
     def count(self, part: int) -> None:
         self.visits[part] = self.visits.get(part, 0) + 1
 
-    # -- parts and standings -----------------------------------------------------------------------------------
+    # -- parts and placements ----------------------------------------------------------------------------------
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
         if not isinstance(frame, Parts | PlacementAdded | PlacementEnded | PlacementsSynced):
             return super().answer(sender, frame)
@@ -175,26 +175,26 @@ class PartitionOwnerNode(TreeNode, Generic[P]):
     def _begin(self, frame: Parts) -> None:
         """A new epoch: other parts, and everything that was under way comes again."""
         self.epoch = frame.epoch
-        self.parts = {part.number: part for part in self.told(frame)}
+        self.parts = {part.number: part for part in self.parts_of(frame)}
         self._asked.clear()
         self._matched.clear()
         self._held = [one for one in self._held if _courses.decode(one[1].route).epoch >= self.epoch]
-        for number, (part, host, point) in [*self.standings.items()]:
+        for number, (part, host, point) in [*self.placements.items()]:
             kept = self.parts.get(part)
             if kept is None or host in frame.lost or not kept.holds(point):
                 self._end(number)
 
     def _stand(self, frame: PlacementAdded) -> None:
-        self.standings[frame.number] = frame.part, frame.host, (frame.topic, *frame.point)
+        self.placements[frame.number] = frame.part, frame.host, (frame.topic, *frame.point)
         self.table.put(frame.host, frame.host, frame.space, frame.number, frame.topic, frame.point)
 
     def _end(self, number: int) -> None:
-        known = self.standings.pop(number, None)
+        known = self.placements.pop(number, None)
         if known is not None:
             self.table.take(known[1], number)
 
     def marked(self, frame: PositionMark) -> Iterable[Out]:
-        """Messages up to here have been everywhere: forget who stood where before."""
+        """Messages up to here have been everywhere: forget earlier placements."""
         for ended in self._ended:
             if ended.position <= frame.position:
                 self._end(ended.number)
@@ -215,6 +215,6 @@ class PartitionOwnerNode(TreeNode, Generic[P]):
 
     def check(self) -> None:
         self.table.check()
-        assert len(self.standings) == len(self.table)
-        for part, _, point in self.standings.values():
+        assert len(self.placements) == len(self.table)
+        for part, _, point in self.placements.values():
             assert self.parts[part].holds(point)

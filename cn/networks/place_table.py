@@ -35,7 +35,7 @@ class PlaceTable:
         return len(self._spaces)
 
     def put(self, owner: str, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> None:
-        """An id of a host stands at a place from now on; O(log N)."""
+        """An id of a host is placed from now on; O(log N)."""
         number = self._hosts.get(host, {}).get(id)
         if number is None:
             number = self._free.pop() if self._free else len(self._spaces)

@@ -1,4 +1,4 @@
-"""Who stands in which part of the spaces, also those who have left lately: the server's book of a network of keepers."""
+"""Placements by part of the spaces, with those removed lately: the server's table in networks of partition owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cn.model.network import Space
 
 
 class SpaceMap(Protocol):
-    """How a space is divided into parts; a point stands in one of them."""
+    """How a space is divided into parts; a point lies in one of them."""
 
     def locate(self, point: Point) -> int: ...
 
@@ -29,7 +29,7 @@ M = TypeVar("M", bound=SpaceMap)
 
 
 class Placement(NamedTuple):
-    frame: PlacementAdded  # as it is told; its number is the position at which it began
+    frame: PlacementAdded  # as it is sent; its number is the position at which it began
     id: int
     until: int | None = None
 
@@ -39,9 +39,9 @@ class Placement(NamedTuple):
 
 
 class Placements(Generic[M]):
-    """The parts of all spaces with those who stand there.
+    """The parts of all spaces with their placements.
 
-    A standing that has ended stays until it `expires`: messages from before its end may still be sent again. Entering and
+    A placement that was removed stays until it `expires`: messages from before its end may still be sent again. Entering and
     leaving cost one search for the part, a split what it moves.
     """
 
@@ -55,26 +55,26 @@ class Placements(Generic[M]):
         self._ended: dict[int, int] = {}  # number → part, in the order in which they have ended
 
     def __len__(self) -> int:
-        """Those who stand somewhere now."""
+        """The number of current placements."""
         return len(self._at)
 
     def enter(self, host: str, frame: Placed) -> PlacementAdded:
-        """An id of a host stands at a point from now on."""
+        """Place an id of a host at a point from now on."""
         assert frame.point is not None
         divided = self.maps.get(frame.space.id)
         if divided is None:
             divided = self.maps[frame.space.id] = self._divide(frame.space)
             self._adopt(frame.space.id)
         part = divided.locate((frame.topic, *frame.point))
-        stands = PlacementAdded(
+        added = PlacementAdded(
             frame.position, part, frame.position, host, frame.space, frame.topic, frame.point
         )
-        self.parts[part][frame.position] = Placement(stands, frame.id)
+        self.parts[part][frame.position] = Placement(added, frame.id)
         self._at[host, frame.id] = part, frame.position
-        return stands
+        return added
 
     def leave(self, host: str, id: int, position: int) -> tuple[int, int] | None:
-        """An id of a host stands nowhere from now on; its part and number until now."""
+        """Remove the placement of an id of a host; its part and number until now."""
         known = self._at.pop((host, id), None)
         if known is not None:
             part, number = known
@@ -90,24 +90,24 @@ class Placements(Generic[M]):
             del self.parts[part][number], self._ended[number]
 
     def forget(self, hosts: set[str]) -> None:
-        """Nobody stands at these hosts, nor ever did."""
+        """Remove all placements of these hosts, past ones too."""
         for host, id in [key for key in self._at if key[0] in hosts]:
             del self._at[host, id]
-        for standings in self.parts.values():
-            for number in [number for number, one in standings.items() if one.frame.host in hosts]:
-                del standings[number]
+        for placements in self.parts.values():
+            for number in [number for number, one in placements.items() if one.frame.host in hosts]:
+                del placements[number]
                 self._ended.pop(number, None)
 
     def split(self, part: int) -> int | None:
         """Divide a part in two; the number of the new one, or None if all stand in one place."""
-        standings, divided = self.parts[part], self.maps[self.spaces[part]]
-        new = divided.split(part, [one.point for one in standings.values()], next(self.numbers))
+        placements, divided = self.parts[part], self.maps[self.spaces[part]]
+        new = divided.split(part, [one.point for one in placements.values()], next(self.numbers))
         if new is None:
             return None
         self._adopt(self.spaces[part])
-        for number, one in [*standings.items()]:
+        for number, one in [*placements.items()]:
             if divided.locate(one.point) == new:
-                del standings[number]
+                del placements[number]
                 self.parts[new][number] = one._replace(frame=replace(one.frame, part=new))
                 if one.until is None:
                     self._at[one.frame.host, one.id] = new, number
@@ -122,13 +122,13 @@ class Placements(Generic[M]):
                 self.spaces[part], self.parts[part] = space, {}
 
     def check(self) -> None:
-        """Assert that everybody is in the part of his point, and that those who have left are known as such."""
+        """Assert that every placement is in the part of its point, and removed ones are marked."""
         for divided in self.maps.values():
             divided.check()
         for (host, id), (part, number) in self._at.items():
-            standing = self.parts[part][number]
-            assert (standing.frame.host, standing.id, standing.until) == (host, id, None)
-            assert self.maps[self.spaces[part]].locate(standing.point) == part
+            placement = self.parts[part][number]
+            assert (placement.frame.host, placement.id, placement.until) == (host, id, None)
+            assert self.maps[self.spaces[part]].locate(placement.point) == part
         held = {number: one.until for some in self.parts.values() for number, one in some.items()}
         assert {number for number, until in held.items() if until is not None} == self._ended.keys()
         assert len(held) == len(self._at) + len(self._ended)

@@ -39,7 +39,7 @@ class RangeNode(PartitionOwnerNode[Page]):
                     owner = branch.owners[frame.position % len(branch.owners)]
                     yield owner, on_course(frame, course._replace(part=branch.number))
 
-    def told(self, frame: Parts) -> Iterable[Page]:
+    def parts_of(self, frame: Parts) -> Iterable[Page]:
         assert isinstance(frame, Pages)
         return frame.parts
 
@@ -56,30 +56,32 @@ class RangeRoot(PartitionRoot[PageMap]):
 
     def divide(self, space: Space) -> PageMap:
         return PageMap(
-            next(self.standings.numbers), self.standings.numbers, max(2, self.options.get("fan_out", FAN_OUT))
+            next(self.placements.numbers),
+            self.placements.numbers,
+            max(2, self.options.get("fan_out", FAN_OUT)),
         )
 
     def is_kept(self, part: int) -> bool:
-        pages = self.standings.maps[self.standings.spaces[part]]
+        pages = self.placements.maps[self.placements.spaces[part]]
         return part != pages.top or not pages.branches(part)
 
     def entries(self, frame: Data) -> Iterator[tuple[str, Data]]:
         """To the pages below the top that it meets; to the one leaf, if there is no other."""
-        pages = self.standings.maps[frame.message.space]
+        pages = self.placements.maps[frame.message.space]
         for number in pages.branches(pages.top) or [pages.top]:
-            owner = self.keeper(number, frame.position)
+            owner = self.owner_for(number, frame.position)
             if owner and concerns(frame.message, *pages.range_of(number)):
                 yield owner, on_course(frame, self.course(0, number))
 
-    def told_parts(self, position: int, kept: list[int], lost: tuple[str, ...]) -> Pages:
+    def parts_frame(self, position: int, kept: list[int], lost: tuple[str, ...]) -> Pages:
         return Pages(position, self.epoch, tuple([self._page(number) for number in kept]), lost)
 
     def _page(self, number: int) -> Page:
-        pages = self.standings.maps[self.standings.spaces[number]]
+        pages = self.placements.maps[self.placements.spaces[number]]
         branches = [
             Branch(one, tuple(self.owners[one]), *pages.range_of(one)) for one in pages.branches(number)
         ]
-        return Page(number, self.standings.spaces[number], *pages.range_of(number), tuple(branches))
+        return Page(number, self.placements.spaces[number], *pages.range_of(number), tuple(branches))
 
 
 def range_node(name: str, options: Options, since: int) -> RangeNode:

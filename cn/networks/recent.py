@@ -14,7 +14,7 @@ Kept = Data | Placed | PlaceRemoved | Direct
 
 
 class _Entry(NamedTuple):
-    host: str  # empty: whoever it concerns
+    host: str  # empty: all that match
     frame: Kept
     bytes: int
 
@@ -53,7 +53,7 @@ class Recent:
             self._forget_first()
 
     def trim(self, position: int) -> None:
-        """Nobody needs what was sent up to this position."""
+        """Drop what was sent up to this position: it is not needed any more."""
         while self._entries and self._entries[0].frame.position <= position:
             self._forget_first()
         self.since = max(self.since, position)

@@ -2,7 +2,7 @@
 
 They are [ProSem thesis]'s points of comparison. A message is sent as if only the low corner of its region were known: to all
 of the quadrant above that corner. In the space (-lo, hi) of ranges that is [Meghdoot]'s: all ranges that hold the event.
-Edges match again, so everybody is told exactly what concerns him all the same.
+Edges match again, so every subscription still gets exactly what matches it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def relaxed(message: Message) -> Message:
 
 
 class RelaxedNode(CanNode):
-    """A broker with zones that passes a message on to the ends of its quadrants, and to everybody there."""
+    """A broker with zones that passes a message on to the ends of its quadrants, and to all placements there."""
 
-    def wanted(self, message: Message, course: Course) -> Box:
+    def target_box(self, message: Message, course: Course) -> Box:
         box = full_box(message, course.box)
         return (box[0], *quadrant(box[1:]))
 
@@ -56,22 +56,22 @@ class RelaxedNode(CanNode):
 
 
 class CutOffNode(CanNode):
-    """A broker with zones that knows of everybody there whether a message concerns him, and where it need not go on.
+    """A broker with zones that matches each placement there, and knows where a message need not go on.
 
-    Whoever stands in the quadrant, but not in the region, shows that the region ends before him: nothing beyond him, in a
-    dimension in which he is outside, can be concerned (the cut-off property). What is known of it travels with the message.
+    A placement in the quadrant, but not in the region, shows that the region ends before it: nothing beyond it, in a
+    dimension in which it is outside, can match (the cut-off property). What is known of it travels with the message.
     """
 
-    def wanted(self, message: Message, course: Course) -> Box:
+    def target_box(self, message: Message, course: Course) -> Box:
         if course.cut is not None:
             return course.cut
         box = full_box(message, course.box)
         return (box[0], *quadrant(box[1:]))
 
     def refine(self, message: Message, course: Course) -> Course:
-        box, wide = full_box(message, course.box), self.wanted(message, course)
+        box, wide = full_box(message, course.box), self.target_box(message, course)
         for number in self.table.ids(replace(message, region=(wide[1:],))):
-            point = self.standings[number][2]
+            point = self.placements[number][2]
             if not contains((box,), point):
                 wide = cut(wide, box, point)
         return course._replace(cut=wide)
@@ -90,7 +90,7 @@ class RelaxedRoot(CanRoot):
 class CutOffRoot(RelaxedRoot):
     """Like `relaxed`, but brokers cut a message off where no place beyond is affected: CN+ of [ProSem thesis].
 
-    It loses by what lies between the region and the first who stands outside of it, and by a search in every zone.
+    It loses by what lies between the region and the first placement outside of it, and by a search in every zone.
     """
 
 

@@ -15,7 +15,7 @@ from cn.model.network import Place, Space
 from cn.networks.local import LocalNetwork
 from cn.networks.lub import covers
 
-SLOTS = 64  # numbers of attributes that are told apart within a space
+SLOTS = 64  # numbers of attributes that are distinguished within a space
 HERE: tuple[int] = (0,)  # the point in the place of one with no coordinate left
 Weak = tuple[int, int, bytes, Any]  # space, attributes kept, topic, what is left of the place
 
@@ -85,7 +85,7 @@ class StageTable:
         stage: int,
         order: Sequence[int] | None = None,
     ) -> None:
-        """An id of a host stands at a place from now on, of which a stage keeps less and less."""
+        """An id of a host is placed from now on; of its place a stage keeps less and less."""
         entry = None
         if place is not None:
             attributes = attributes_of(space, place, order)
@@ -114,7 +114,7 @@ class StageTable:
             self.take(host, id)
 
     def owners(self, message: Message) -> set[str]:
-        """The owners of the weakened places that a message concerns; it names nobody."""
+        """The owners of the weakened places that a message concerns; it has no targets."""
         self._found = []
         for (space, count), attributes in self._orders.items():
             if space == message.space:

@@ -20,7 +20,7 @@ EXPIRES = 3  # a lease is over after so many times to live
 
 
 class StageNode(TreeNode):
-    """A broker whose stage is its distance from the host of a place, plus one: it keeps so many attributes less.
+    """A broker whose stage is its distance from the host of a place, plus one: it keeps that many fewer attributes.
 
     A message travels sealed by attribute, and a broker opens those it filters on. Options: `order` (for a space: its
     attributes, most general first), `ttl` (leases: a broker that is silent for three of them is reported to the
@@ -36,7 +36,7 @@ class StageNode(TreeNode):
         self._hops: dict[int, dict[str, str]] = {}  # id → host → link
         self._hosted: set[int] = set()
         self._heard: dict[str, float] = {}  # child → when it renewed its lease
-        self._told: float | None = None
+        self._renewed: float | None = None
         self._dice = random.Random(name)
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class StageNode(TreeNode):
         return super().answer(sender, frame)
 
     def tick(self, now: float) -> Iterable[Out]:
-        """Renew the own lease, and report who has not renewed his."""
+        """Renew the own lease, and report brokers that have not renewed theirs."""
         ttl: float | None = self.options.get("ttl")
         if ttl is None:
             return
@@ -133,8 +133,8 @@ class StageNode(TreeNode):
             elif now - self._heard[child] > EXPIRES * ttl:
                 self._heard[child] = now
                 yield from self.expired(child)
-        if self.parent and (self._told is None or now - self._told >= ttl):
-            self._told = now
+        if self.parent and (self._renewed is None or now - self._renewed >= ttl):
+            self._renewed = now
             yield self.parent, Lease(self.name)
 
     def expired(self, broker: str) -> Iterable[Out]:

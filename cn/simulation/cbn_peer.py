@@ -2,7 +2,7 @@
 
 See [Beretta], [Parametric]. Advertisements flood an acyclic graph of brokers; subscriptions, updates and unsubscriptions go
 back along them. Each broker asks its neighbours towards the publishers for a summary of all that is asked of it, under keys
-of its own (the broker variables): nobody knows a variable of somebody who is not his neighbour.
+of its own (the broker variables): a broker knows only the variables of its neighbours.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _Key = tuple[tuple[int, Extent], ...]  # a filter that can be looked up
 
 
 class _Space:
-    """What is asked for in one space, by whom, and what this broker asks of others."""
+    """What is asked for in one space, by which neighbour, and what this broker asks of others."""
 
     def __init__(self, matcher: Callable[[], Matcher]) -> None:
         self.publishers: dict[str, None] = {}  # neighbours towards publishers, in the order of advertisements
@@ -61,10 +61,10 @@ class _Space:
         self.senders: list[str] = []  # of each number in the index
         self.free: list[int] = []
         self.bounds: dict[str, Lub] = {}  # of what each neighbour, and all clients together, ask for
-        self.wanted: dict[
+        self.requested: dict[
             str, Counter[_Key]
         ] = {}  # for each neighbour towards publishers: what all others ask for
-        self.told: dict[
+        self.sent: dict[
             str, dict[_Key, tuple[int, dict[int, Extent]]]
         ] = {}  # what it was asked for, and the keys
         self.touched: list[_Key] = []  # by the last request
@@ -93,7 +93,7 @@ class PeerNode:
         self._waiting: dict[_Request, None] = {}  # the oldest first
         self._open: dict[
             tuple[str, int], tuple[_Space, list[_Request]]
-        ] = {}  # requests to neighbours, who waits
+        ] = {}  # requests to neighbours, and what waits for them
 
     # -- membership and publishers -------------------------------------------------------------------------------
     def link(self, neighbour: str) -> Iterable[Out]:
@@ -188,11 +188,11 @@ class PeerNode:
         for filter, by in ((old and old.filter, -1), (new, 1)):
             if filter is not None:
                 space.touched.append(one := _key(filter))
-                for neighbour, wanted in space.wanted.items():
+                for neighbour, requested in space.requested.items():
                     if neighbour != sender:
-                        wanted[one] += by
-                        if not wanted[one]:
-                            del wanted[one]
+                        requested[one] += by
+                        if not requested[one]:
+                            del requested[one]
         if old is None and new is not None:
             bound.add(new)
             number = space.free.pop() if space.free else len(space.senders)
@@ -216,23 +216,23 @@ class PeerNode:
     # -- what this broker asks for -----------------------------------------------------------------------------------
     def _ask(self, number: int, space: _Space, neighbour: str) -> Iterator[Out]:
         """Ask a neighbour for exactly what all others ask for here: only what has changed is sent."""
-        told = space.told.get(neighbour)
-        if told is None:
-            told = space.told[neighbour] = {}
-            space.wanted[neighbour] = Counter(
+        sent = space.sent.get(neighbour)
+        if sent is None:
+            sent = space.sent[neighbour] = {}
+            space.requested[neighbour] = Counter(
                 _key(asked.filter) for (sender, _), asked in space.asked.items() if sender != neighbour
             )
-        wanted = space.wanted[neighbour]
-        if self._lub and len(wanted) > self._threshold:
-            wanted = Counter({_key(self._bound(space, neighbour)): 1})
-            touched: Iterable[_Key] = {*wanted, *told}
+        requested = space.requested[neighbour]
+        if self._lub and len(requested) > self._threshold:
+            requested = Counter({_key(self._bound(space, neighbour)): 1})
+            touched: Iterable[_Key] = {*requested, *sent}
         elif self._lub:
-            touched = {*wanted, *told}
+            touched = {*requested, *sent}
         else:
             touched = space.touched
-        spare = [told.pop(filter) for filter in touched if filter in told and filter not in wanted]
+        spare = [sent.pop(filter) for filter in touched if filter in sent and filter not in requested]
         for filter in touched:
-            if filter not in wanted or filter in told:
+            if filter not in requested or filter in sent:
                 continue
             if spare and self._updates:
                 key, old = spare.pop()
@@ -242,7 +242,7 @@ class PeerNode:
                 self._keys += 1
                 key = self._keys
                 yield neighbour, Subscribe(self._open_request(neighbour, space), number, key, dict(filter))
-            told[filter] = key, dict(filter)
+            sent[filter] = key, dict(filter)
         for key, _ in spare:
             yield neighbour, Unsubscribe(self._open_request(neighbour, space), number, key)
 
@@ -262,7 +262,7 @@ class PeerNode:
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------
     def _acknowledged(self, sender: str, frame: Ack) -> Iterator[Out]:
-        """A request is in force above. Its successors to this neighbour are not, and whoever waits for those waits on.
+        """A request is in force above. Its successors to this neighbour are not, and what waits for those waits on.
 
         Requests to one neighbour are acknowledged no earlier than those before them, so the last one says it for all.
         """
@@ -293,15 +293,15 @@ class PeerNode:
         for space in self._spaces.values():
             numbers = {asked.number for asked in space.asked.values()}
             assert numbers == set(range(len(space.senders))) - set(space.free)
-            for neighbour, wanted in space.wanted.items():
-                assert wanted == Counter(
+            for neighbour, requested in space.requested.items():
+                assert requested == Counter(
                     _key(one.filter) for (sender, _), one in space.asked.items() if sender != neighbour
                 )
-                told = space.told[neighbour]
-                if not self._lub or len(wanted) <= self._threshold:
-                    assert told.keys() == wanted.keys()
+                sent = space.sent[neighbour]
+                if not self._lub or len(requested) <= self._threshold:
+                    assert sent.keys() == requested.keys()
                 else:
-                    assert [*told] == [_key(self._bound(space, neighbour))]
+                    assert [*sent] == [_key(self._bound(space, neighbour))]
 
 
 def _key(filter: Filter) -> _Key:

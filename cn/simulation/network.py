@@ -51,7 +51,7 @@ class Simulated:
         hosts = (SERVER, *brokers)
         self._host_of = host_of or (lambda id: hosts[id % len(hosts)])
         self._known: dict[int, Known] = {}
-        self._told: dict[int, tuple[Message, list[NDArray[np.int64]]]] = {}  # by position
+        self._matches: dict[int, tuple[Message, list[NDArray[np.int64]]]] = {}  # by position
         self._marks: list[tuple[int, int]] = []  # (position, seq), not yet released
         self._add(self.root)
         for broker in sorted(self.parents, key=lambda one: len(self._way(one))):  # after its parent
@@ -80,7 +80,7 @@ class Simulated:
         if self._eager:
             self.settle()
         else:
-            self._tell()
+            self._deliver_ready()
 
     def links(self) -> list[dict[str, Any]]:
         """Each link in each direction: messages carried, all frames, and the bytes of all of them as encoded."""
@@ -102,12 +102,12 @@ class Simulated:
     def run(self, time: float) -> None:
         """Let some time pass."""
         self.memory.run(self.memory.now + time)
-        self._tell()
+        self._deliver_ready()
 
     def settle(self) -> None:
         """Let time pass until nothing is under way."""
         self.memory.run()
-        self._tell()
+        self._deliver_ready()
 
     def crash(self, broker: str) -> list[str]:
         """A broker dies, and with it its part of the tree; it comes back at once, empty. Returns the lost ones.
@@ -139,7 +139,7 @@ class Simulated:
         return lost
 
     def _bring_back(self, lost: Sequence[str], displaced: Sequence[str]) -> None:
-        """Those who are lost join again, parents first; what the displaced host is placed from this position on."""
+        """Lost brokers join again, parents first; what the displaced host is placed from this position on."""
         for one in sorted(lost, key=lambda one: len(self._way(one))):
             self._join(one)
         for id, (space, topic, place) in self._known.items():
@@ -168,7 +168,7 @@ class Simulated:
     def _add(self, node: Node) -> None:
         def deliver(message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
             position = self.edges[node.name].applying
-            self._told.setdefault(position, (message, []))[1].append(np.asarray(ids, np.int64))
+            self._matches.setdefault(position, (message, []))[1].append(np.asarray(ids, np.int64))
 
         edge = EdgeBuffer(deliver, lambda seq: None, since=self.root.position)
         self.edges[node.name] = edge
@@ -177,15 +177,15 @@ class Simulated:
     def _post(self, outs: Iterable[Out]) -> None:
         self.memory.post(SERVER, outs)
 
-    def _tell(self) -> None:
+    def _deliver_ready(self) -> None:
         """Deliver and release up to where every edge has come."""
         reached = min(edge.position for edge in self.edges.values())
         done = 0
         for mark, seq in self._marks:
             if mark > reached:
                 break
-            for position in sorted(position for position in self._told if position < mark):
-                message, ids = self._told.pop(position)
+            for position in sorted(position for position in self._matches if position < mark):
+                message, ids = self._matches.pop(position)
                 self._deliver(message, np.concatenate(ids))
             self._release(seq)
             done += 1

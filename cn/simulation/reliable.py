@@ -41,7 +41,7 @@ def decode_wire(data: bytes) -> Wire:
 class Reliable:
     """One end of a link: numbers what it sends, repeats what is not acknowledged, hands over in order.
 
-    A session is one life of the link; what comes from another is dropped. Time-outs double up to a limit and start
+    A session is one connection of the link; what comes from another is dropped. Time-outs double up to a limit and start
     anew with each progress. A frame costs O(1); what came early waits for what is missing.
 
     >>> from cn.model.frames import Mark

@@ -1,4 +1,4 @@
-"""An Internet-like network under the brokers: who is how many hops away, and trees of brokers that are near."""
+"""An Internet-like network under the brokers: distances in hops, and trees of brokers that are near."""
 
 from __future__ import annotations
 

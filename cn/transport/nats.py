@@ -240,7 +240,7 @@ class NatsTransport:
 
     # -- links ---------------------------------------------------------------------------------------------------
     def link(self, sender: str, subject: str) -> Link:
-        """A link to the receiver at `subject`; `sender` is unique to this life of this process."""
+        """A link to the receiver at `subject`; `sender` is unique to this run of this process."""
         room = (self._client.max_payload if self._client is not None else 1 << 20) - ROOM_BYTES
         self._numbers += 1
         made = Link(subject, Outgoing(sender, min(PACKET_BYTES, room)), self._wake.set)

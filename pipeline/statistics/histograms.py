@@ -37,7 +37,7 @@ Batches = Iterator[Any]
 
 
 class Sketches:
-    """The sketches of one partition, by whom they belong to (a table, a group) and which of its items they describe."""
+    """The sketches of one partition, by owner (a table, a group) and which of its items they describe."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[str, Sketch]] = {}

@@ -79,7 +79,7 @@ def _edges(sql: str, tables: Mapping[str, Table]) -> Iterable[Edge]:
 
 
 def side_query(number: int, relation: str, columns: Sequence[str], blocks: tuple[int, int]) -> str:
-    """The keys of one side in some blocks of a relation (names as PostgreSQL quotes them); rows with a NULL join nobody."""
+    """The keys of one side in some blocks of a relation (names as PostgreSQL quotes them); rows with a NULL join no row."""
     key = f"{columns[0]}::text" if len(columns) == 1 else f"json_build_array({', '.join(columns)})::text"
     present = " AND ".join(f"{column} IS NOT NULL" for column in columns)
     first, last = blocks

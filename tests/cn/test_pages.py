@@ -100,7 +100,7 @@ def test_radii_have_pages_and_one_radius_with_many_labels_has_some_of_its_own() 
         network.register(plane, id, b"AAPL", (id, 0) if id < 300 else (150, id))
     network.watermark(0)
     network.check()
-    assert max(map(len, root.standings.parts.values())) <= root._share()
+    assert max(map(len, root.placements.parts.values())) <= root._share()
     before = {link["to"]: link["messages"] for link in network.links() if link["from"] == SERVER}
     whole = Message(1, 0, 1, "value", b"AAPL", ((Interval(20, 24), Interval()),))
     arc = Message(2, 0, 1, "value", b"AAPL", ((Interval(150, 150), Interval(400, 420)),))
@@ -115,6 +115,6 @@ def test_radii_have_pages_and_one_radius_with_many_labels_has_some_of_its_own() 
         network.inject(message)
         network.watermark(message.seq)
     network.check()
-    leaf = root.standings.maps[1].locate((b"AAPL", 7, 0))
+    leaf = root.placements.maps[1].locate((b"AAPL", 7, 0))
     assert len(root.owners[leaf]) > 1, "a busy page is kept more than once"
     assert heard[2:] == [(message.seq, [7]) for message in busy]

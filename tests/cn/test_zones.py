@@ -90,10 +90,10 @@ def test_zones_are_split_by_load_and_replicated_by_traffic() -> None:
         expected += [7, 8]
     network.check()
     assert sorted(heard) == sorted(expected)
-    sizes = [len(standings) for standings in root.standings.parts.values()]
+    sizes = [len(placements) for placements in root.placements.parts.values()]
     assert len(sizes) >= 4
     assert max(sizes) <= root._share()
-    busy = root.standings.maps[1].locate((b"", 7))
+    busy = root.placements.maps[1].locate((b"", 7))
     assert len(root.owners[busy]) > 1
     assert all(len(set(owners)) == len(owners) for owners in root.owners.values())
 
