@@ -49,7 +49,7 @@ class RetryPolicy:
     def wait_s(self, attempts: int, asked_s: float = 0.0) -> float:
         """Twice as long each time, shortened by up to half at random; at least what the receiver asked for.
 
-        >>> 2.0 <= Patience(5, 1.0).wait_s(3) <= 4.0, Patience(5, 1.0).wait_s(1, 7.0)
+        >>> 2.0 <= RetryPolicy(5, 1.0).wait_s(3) <= 4.0, RetryPolicy(5, 1.0).wait_s(1, 7.0)
         (True, 7.0)
         """
         longest = min(self.first_wait_s * 2.0 ** min(attempts - 1, 40), LONGEST_WAIT_S)

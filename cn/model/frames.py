@@ -389,8 +389,8 @@ def placed(position: int, route: Route, space: Space, id: int, topic: bytes, pla
 def encode(frame: Frame) -> bytes:
     """The bytes of a frame on a link.
 
-    >>> decode(encode(Mark(7, 3)))
-    Mark(position=7, seq=3)
+    >>> decode(encode(PositionMark(7, 3)))
+    PositionMark(position=7, seq=3)
     """
     return _encoder.encode(frame)
 

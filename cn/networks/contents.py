@@ -277,8 +277,8 @@ def _filled(frame: Frame, content: Content) -> Frame:
 class PayloadRoot(PayloadNode):
     """The server's node: it remembers what it has injected last, by size alone.
 
-    What is asked for was mostly injected a moment ago. A broker that asks for content dropped here too is reported to the option
-    `forgotten`: such a broker has to start over, and what it missed is replayed.
+    What is asked for was mostly injected a moment ago. A broker that asks for content dropped here too is reported to
+    the option `forgotten`: such a broker has to start over, and what it missed is replayed.
     """
 
     def __init__(self, inner: Root, options: Options) -> None:

@@ -24,7 +24,7 @@ class EdgeBuffer:
     >>> edge = EdgeBuffer(lambda message, ids: print(message.seq, [*map(int, ids)]), lambda seq: print("up to", seq))
     >>> edge.take(Data(2, Message(1, 0, 5, "minimum", region=((Interval(0, 9),),))))
     >>> edge.take(placed(1, (), Space(5, 1, True), 7, b"", (3,)))
-    >>> edge.take(Mark(3, 1))
+    >>> edge.take(PositionMark(3, 1))
     1 [7]
     up to 1
     """

@@ -26,8 +26,8 @@ class Recent:
     behind than that must start over. A frame costs O(1); what a broker missed costs what is kept.
 
     >>> recent = Recent(since=3)
-    >>> recent.add("a", Left(4, (), 7))
-    >>> recent.add("b", Left(5, (), 7))
+    >>> recent.add("a", PlaceRemoved(4, (), 7))
+    >>> recent.add("b", PlaceRemoved(5, (), 7))
     >>> [frame.position for frame in recent.missed("b", after=3)], recent.reaches(2)
     ([5], False)
     >>> recent.trim(4)

@@ -44,9 +44,9 @@ class Reliable:
     A session is one connection of the link; what comes from another is dropped. Time-outs double up to a limit and start
     anew with each progress. A frame costs O(1); what came early waits for what is missing.
 
-    >>> from cn.model.frames import Mark
+    >>> from cn.model.frames import PositionMark
     >>> one, other = Reliable(1, timeout=2.0), Reliable(1, timeout=2.0)
-    >>> first, second = one.send(Mark(1, 1), now=0.0), one.send(Mark(2, 2), now=0.0)
+    >>> first, second = one.send(PositionMark(1, 1), now=0.0), one.send(PositionMark(2, 2), now=0.0)
     >>> other.receive(second)
     ([], [Acknowledgement(session=1, number=0)])
     >>> [repeated] = one.tick(now=2.0)[:1]

@@ -14,7 +14,7 @@ class TimeSlice:
     >>> async def work() -> list[str]:
     ...     done: list[str] = []
     ...     asyncio.get_running_loop().call_soon(done.append, "another")
-    ...     turn = Turn(0.0)
+    ...     turn = TimeSlice(0.0)
     ...     for step in "12":
     ...         done.append(step)
     ...         await turn.over()

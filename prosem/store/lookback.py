@@ -29,7 +29,7 @@ class Lookback:
 
     >>> from cn.model.geometry import EVERYTHING
     >>> everybody = ((EVERYTHING,),)
-    >>> look = Lookback([Standing(1, 3, 9, b"", (5,), 1), Standing(2, 7, 9, b"", (6,), 2)])
+    >>> look = Lookback([LookbackPoint(1, 3, 9, b"", (5,), 1), LookbackPoint(2, 7, 9, b"", (6,), 2)])
     >>> for seq in (12, 6, 5):
     ...     look.take(Message(seq, 0, 1, "value", region=everybody, payload=b"%d" % seq))
     >>> look.told, look.is_done
