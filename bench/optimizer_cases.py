@@ -22,7 +22,7 @@ from optimizer.plan import Descriptor, Estimate, Planned
 from prosem.engine import commands as c
 from prosem.engine.measuring import measure
 from prosem.engine.state import EngineState
-from prosem.types.base import LOGGED_ONLY, SENT_ONLY
+from prosem.types.base import Storage
 from prosem.values.wire import pack
 
 BROKERS, FAN_OUT, HOP_US = 428, 10, 1_000.0
@@ -113,15 +113,14 @@ def _case(overlay: Overlay, space: Any, description: Any) -> Case:
     plans: dict[str, Estimate] = {}
     reached: NDArray[np.int64] | None = None
     for plan in space.plans:
-        drafts = [draft for draft in space.messages(description, plan) if draft.kind != LOGGED_ONLY]
+        how = {draft: space.storage.get(draft.kind) for draft in space.messages(description, plan)}
+        drafts = [draft for draft, storage in how.items() if storage is not Storage.STORED_ONLY]
         best = min(measure(0, space, description, plan, 0, 0.0) for _ in range(REPEATS))
         messages = [Message(0, part, space.network.id, *draft) for part, draft in enumerate(drafts)]
         carried = overlay.carry(space, messages)
         if reached is None:
             reached = carried.reached
-        elif not any(draft.kind == SENT_ONLY for draft in drafts) and not np.array_equal(
-            reached, carried.reached
-        ):
+        elif Storage.SENT_ONLY not in how.values() and not np.array_equal(reached, carried.reached):
             fail(f"{plan} reaches {len(carried.reached)} subscriptions, {space.plans[0]} {len(reached)}")
         server, waited = best.server_time_us + best.send_us, best.latency_us + carried.way_us
         plans[plan] = Estimate(server, waited, carried.out, carried.between, len(reached))

@@ -1,31 +1,20 @@
-"""What a replay gathers for one subscription: who asks for it, and its steps in order."""
+"""One request for a replay, and where its subscription was placed in the meantime."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from cn.model.message import Message
-from prosem.delivery.edge import Stream
-from prosem.types.base import Bound, StatefulForm
+from prosem.delivery.edge import NOWHERE, Stream
+from prosem.runtime.metrics import Metrics
+from prosem.store.replay import HistoryRow
+from prosem.types.base import Bound, Form, ReplayStep
 from prosem.values.model import PlaceMark, Row, Table
+from prosem.values.wire import decode_exact
 
-ReplayedChanges = list[tuple[int, bytes | None]]  # changes by seq; None where the answer stayed
-
-
-class ReplayStep(NamedTuple):
-    """What happened to one subscription at one seq: messages, or a move that found the edge in a state.
-
-    `mark`: of a type that has marks, where the move took it and what it had been told by then.
-    """
-
-    seq: int
-    messages: list[Message]
-    bound: Bound
-    state: bytes | None = None
-    mark: PlaceMark | None = None
+read_mark = msgspec.json.Decoder(PlaceMark).decode
 
 
 class ReplayRequest(NamedTuple):
@@ -38,22 +27,44 @@ class ReplayRequest(NamedTuple):
     state: Any
 
     def steps(self, steps: Sequence[ReplayStep]) -> list[ReplayStep]:
-        """Those that the stream is to be told."""
+        """Those within the request."""
         return [step for step in steps if self.after < step.seq <= self.upto]
 
+    def give(self, seq: int, body: bytes | None, metrics: Metrics) -> None:
+        """Send a change, if there is one and it lies within the request."""
+        if body is not None and self.after < seq <= self.upto and self.stream.give("change", seq, body):
+            metrics.replayed += 1
 
-def retold(form: StatefulForm, steps: Sequence[ReplayStep], request: ReplayRequest) -> ReplayedChanges:
-    """The changes of a stateful subscription: back from the state at the end, which each move interrupts."""
-    state, told = request.state, []
-    for step in reversed(request.steps(steps)):
-        if not step.messages:
-            state = None if step.state is None else form.unpack_state(step.state)
-        elif step.messages[-1].kind == "change":
-            told.append((step.seq, step.messages[-1].payload))
+
+class Move(NamedTuple):
+    """A point was placed, moved or suspended at its place in the order; `state`: what the edge held before."""
+
+    seq: int
+    part: int
+    sid: int
+    bound: Bound
+    state: bytes | None
+    mark: PlaceMark | None
+
+
+def by_subscription(requests: Sequence[ReplayRequest]) -> dict[int, list[ReplayRequest]]:
+    found: dict[int, list[ReplayRequest]] = {}
+    for request in requests:
+        found.setdefault(request.stream.host.sid, []).append(request)
+    return found
+
+
+def moves(sid: int, form: Form, history: Sequence[HistoryRow]) -> Iterator[Move]:
+    """The history of a point as places."""
+    for seq, part, kind, params, state, marked in history:
+        mark = None if marked is None else read_mark(marked)
+        if kind == "suspended":
+            place = NOWHERE
+        elif mark is not None:
+            place = Bound(mark.topic, mark.place)
         else:
-            state = form.undo(step.messages, state)
-            told.append((step.seq, form.change(step.messages, step.bound, state)[0]))
-    return told[::-1]
+            place = form.bind(decode_exact(params or b"{}"))
+        yield Move(seq, part, sid, place, state, mark)
 
 
 def read_row(table: Table, encoded: bytes | None) -> Row | None:

@@ -1,12 +1,12 @@
-"""Returning subscribers of joins: the past is told again from rows and the event log.
+"""Replay from rows and the event log, for forms whose messages do not say what the edge held.
 
-A message like "drop every row with this join key" cannot be undone, so the outbox does not help to find what an edge held.
-Instead one consistent view of the database gives the rows as they are and the events since; the rows are taken back to
-where the first stream stands, and then go forward through the log. A point that moved meanwhile stands where it stood at
-the time. What a move itself told is in the outbox.
+One consistent view of the database gives the rows as they are and the events since. The rows are rolled back to where the
+first stream left; over them a *shadow* of the space is opened, with the points of the requests alone, and stepped forward
+through the log. Its messages reach the points through a small network, and are folded by the form as at an edge. A point
+that moved meanwhile moves in the shadow too; the change of the move itself is in the outbox.
 
-Cost: reading the rows that some place of the period selects, and two passes over the log of the join's tables, for all
-requests of a space together. A move costs a scan of those rows.
+Cost: reading the rows that the form asks for, opening a space over them, and two passes over the log of its tables, for all
+requests of a space together. It loses where few events happened and the form needs most rows: a snapshot is smaller then.
 """
 
 from __future__ import annotations
@@ -14,264 +14,214 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
 
-from cn.match.point_index import PointIndex
 from cn.model.message import Message
+from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE
-from prosem.delivery.replay_steps import ReplayRequest, read_row
+from prosem.delivery.replay_steps import Move, ReplayRequest, by_subscription, moves, read_row
 from prosem.runtime.metrics import Metrics
-from prosem.store.past import Boxes, Logged, Span
-from prosem.store.replay import HistoryRow, NotRetainedError
-from prosem.store.replay import ReplayStore as ReplayStore
-from prosem.types.base import Bound, LoggedForm
-from prosem.types.join.shape import JoinShape
-from prosem.types.join.state import Effects, JoinFold, JoinState
-from prosem.values.codes import value_at
-from prosem.values.model import Key, Row, Table
-from prosem.values.wire import decode_exact
+from prosem.store.past import Logged
+from prosem.store.replay import HistoryRow, NotRetainedError, ReplayStore
+from prosem.types.base import Bound, Form, Space, SpaceContext
+from prosem.values.model import Delta, Key, Row, Table
 
-FEW = 8  # subscriptions that are asked one by one whether a row concerns them
-MAX_BOXES = 16  # in one query; more places are read as one box around all
-ROWS_A_TURN, EVENTS_A_TURN = 250, 25
+EVENTS_PER_SLICE = 25
+MAX_BOXES = 128  # of the regions of one event in the shadow
 _read_message = msgspec.msgpack.Decoder(Message).decode
 
 
-async def retell(store: ReplayStore, requests: Sequence[ReplayRequest], metrics: Metrics) -> None:
+async def replay_log(store: ReplayStore, requests: Sequence[ReplayRequest], metrics: Metrics) -> None:
     """Bring all streams to where the present begins; they concern subscriptions of one space."""
     after, upto = min(r.after for r in requests), max(r.upto for r in requests)
     form, space = requests[0].stream.host.form, requests[0].stream.host.space
     async with store.view() as past:
         if past.retained_after > after:
             raise NotRetainedError(f"only what comes after {past.retained_after} is kept, not after {after}")
-        run = LoggedReplay(
-            requests, await past.history([r.stream.host.sid for r in requests]), metrics, await past.tables()
-        )
+        history = await past.history([r.stream.host.sid for r in requests])
+        points = ReplayedPoints(requests, history, metrics)
+        rows = RolledBack(form.tables, await past.tables())
         for number, table in enumerate(form.tables):
-            async for chunk in past.rows(table, run.boxes(number)):
-                run.load(number, chunk)
+            async for chunk in past.rows(table, form.replay.selection(number, points.places)):
+                rows.load(number, chunk)
                 await asyncio.sleep(0)
-        async for events in past.events(run.table_ids, after, past.last_seq):
-            run.roll_back(events)
+        async for events in past.events(rows.table_ids, after, past.last_seq):
+            rows.roll_back(events)
             await asyncio.sleep(0)
-        for _ in run.begin():
-            await asyncio.sleep(0)
-        run.changes.extend(await past.changes(space.id, after, upto))
-        async for events in past.events(run.table_ids, after, upto):
+        # Opening indexes all rows at once: beside the loop, since nothing else sees the shadow.
+        shadow = await asyncio.to_thread(Shadow, form, space.id, rows, points)
+        shadow.moved.extend(await past.changes(space.id, after, upto))
+        async for events in past.events(rows.table_ids, after, upto):
             for number, event in enumerate(events):
-                run.take(event)
-                if number % EVENTS_A_TURN == 0:  # live streams wait no longer than that
+                shadow.take(event)
+                if number % EVENTS_PER_SLICE == 0:  # live streams wait no longer than that
                     await asyncio.sleep(0)
-    run.finish()
+    shadow.advance(upto + 1)
+    points.finish()
 
 
-class _Standing:
-    """One subscription in the pass: where it stands, what the edge would hold, and whom to tell."""
-
-    __slots__ = ("bound", "form", "requests", "state")
-
-    def __init__(self, requests: list[ReplayRequest], form: LoggedForm) -> None:
-        self.requests, self.form = requests, form
-        self.bound = NOWHERE
-        self.state = JoinState(form.shape)
-
-
-class LoggedReplay:
-    """One pass. `rows`: what the tables held at the time, as far as somebody's conditions concern it."""
+class ReplayedPoints:
+    """The subscriptions of one pass: their places as of the first request, their moves since, and their streams."""
 
     def __init__(
-        self,
-        requests: Sequence[ReplayRequest],
-        history: dict[int, list[HistoryRow]],
-        metrics: Metrics,
-        tables: Iterable[Table],
+        self, requests: Sequence[ReplayRequest], history: dict[int, list[HistoryRow]], metrics: Metrics
     ) -> None:
         self._metrics = metrics
-        self._standings: dict[int, _Standing] = {}
-        for request in requests:
-            form = request.stream.host.form
-            assert isinstance(form, LoggedForm)
-            known = self._standings.setdefault(request.stream.host.sid, _Standing([], form))
-            known.requests.append(request)
-        self._shape: JoinShape = next(iter(self._standings.values())).form.shape
-        self._fold = JoinFold(self._shape)
-        self._moves: list[tuple[int, int, int, Bound]] = []  # seq, part, sid, bound: the last one first
-        self.changes: deque[tuple[int, bytes]] = deque()
-        self._points = PointIndex(self._shape.dimensions, self._shape.int64)
-        self._after = min(request.after for request in requests)
-        self._upto = max(request.upto for request in requests)
-        for sid, standing in self._standings.items():
-            self._plan(sid, standing, history.get(sid, []))
-        self._moves.sort(key=lambda move: move[:2], reverse=True)
-        self.rows: list[dict[Key, Row]] = [{} for _ in self._shape.tables]
+        self._requests = by_subscription(requests)
+        self.bounds: dict[int, Bound] = {}
+        self.moves: list[Move] = []  # the last one first
+        after, upto = min(r.after for r in requests), max(r.upto for r in requests)
+        for sid, some in self._requests.items():
+            entries = history.get(sid, [])
+            self.bounds[sid] = NOWHERE if entries else some[0].bound
+            for move in moves(sid, some[0].stream.host.form, entries):
+                if move.seq <= after:
+                    self.bounds[sid] = move.bound
+                elif move.seq <= upto:
+                    self.moves.append(move)
+        self.moves.sort(key=lambda move: move[:2], reverse=True)
+
+    @property
+    def places(self) -> list[Any]:
+        """All places of the period."""
+        bounds = [*self.bounds.values(), *(move.bound for move in self.moves)]
+        return list(dict.fromkeys(bound.place for bound in bounds if bound.place is not None))
+
+    def form(self, sid: int) -> Form:
+        return self._requests[sid][0].stream.host.form
+
+    def give(self, sid: int, seq: int, body: bytes | None) -> None:
+        for request in self._requests.get(sid, ()):
+            request.give(seq, body, self._metrics)
+
+    def finish(self) -> None:
+        """Everything was read: from now on the streams are live."""
+        for some in self._requests.values():
+            for request in some:
+                if not request.stream.sink.is_lagging:
+                    request.stream.catch_up()
+
+
+class RolledBack:
+    """`rows`: what each table of a form held at the beginning, as far as it was asked for or changed since."""
+
+    def __init__(self, tables: Sequence[Table], known: Iterable[Table]) -> None:
+        self._tables = tables
+        self.rows: list[dict[Key, Row]] = [{} for _ in tables]
         self._rolled: set[tuple[int, Key]] = set()
-        self._seen_in = self._families(tables)
+        self._seen_in: dict[
+            int, list[int]
+        ] = {}  # table whose events count → numbers of tables that see its rows
+        for table in known:
+            ids = [table.id, *(ancestor.id for ancestor in table.ancestors)]
+            numbers = [number for id in ids for number, one in enumerate(tables) if one.id == id]
+            if numbers:
+                self._seen_in[table.id] = numbers
 
     @property
     def table_ids(self) -> list[int]:
         return list(self._seen_in)
 
-    def _families(self, tables: Iterable[Table]) -> dict[int, list[int]]:
-        """For each table whose events count, the numbers of the join's tables that see its rows."""
-        seen: dict[int, list[int]] = {}
-        for table in tables:
-            ids = {table.id, *(ancestor.id for ancestor in table.ancestors)}
-            numbers = [number for number, one in enumerate(self._shape.tables) if one.id in ids]
-            if numbers:
-                seen[table.id] = numbers
-        return seen
-
-    def _plan(self, sid: int, standing: _Standing, history: list[HistoryRow]) -> None:
-        first = standing.requests[0]
-        bind = first.stream.host.form.bind
-        bound = NOWHERE if history else first.bound
-        for seq, part, kind, params, _, _ in history:
-            place = NOWHERE if kind == "suspended" else bind(decode_exact(params or b"{}"))
-            if seq <= self._after:
-                bound = place
-            elif seq <= self._upto:
-                self._moves.append((seq, part, sid, place))
-        standing.bound = bound
-        if bound.place is not None:
-            self._points.insert(sid, b"", bound.place)
-
-    # -- the rows at the beginning -------------------------------------------------------------------------------
-    def boxes(self, table: int) -> Boxes:
-        """What somebody's conditions select of a table, in values; a superset if there are many places."""
-        bounds = [standing.bound for standing in self._standings.values()] + [move[3] for move in self._moves]
-        columns = self._shape.tables[table].columns
-        found: dict[tuple[Span, ...], None] = {}
-        for place in {bound.place for bound in bounds if bound.place is not None}:
-            spans = []
-            for at in self._shape.ranged[table]:
-                low, high = self._shape.sides(table, at)
-                kind = columns[at].type
-                spans.append((value_at(kind, place[low]), value_at(kind, place[high])))
-            found[tuple(spans)] = None
-        boxes = list(found) if len(found) <= MAX_BOXES else [_around(list(found))]
-        return [dict(zip(self._shape.ranged[table], box, strict=True)) for box in boxes]
-
-    def load(self, table: int, rows: Iterable[Row]) -> None:
+    def load(self, number: int, rows: Iterable[Row]) -> None:
         """Rows as they are at the end of the log."""
-        key_of = self._shape.tables[table].key_of
-        self.rows[table].update((key_of(row), row) for row in rows)
+        key_of = self._tables[number].key_of
+        self.rows[number].update((key_of(row), row) for row in rows)
 
     def roll_back(self, events: Iterable[Logged]) -> None:
         """The log in its order: the first event of a key tells what was before."""
         for event in events:
-            for table, key, old, _ in self._effects(event):
-                if (table, key) not in self._rolled:
-                    self._rolled.add((table, key))
-                    _put(self.rows[table], key, old)
+            for number, delta in self.deltas(event):
+                if (number, delta.key) not in self._rolled:
+                    self._rolled.add((number, delta.key))
+                    self._put(number, delta.key, delta.old)
 
-    def _effects(self, event: Logged) -> Iterator[tuple[int, Key, Row | None, Row | None]]:
+    def take(self, event: Logged) -> list[Delta]:
+        """One event forward: its deltas, as the tables of the form see it."""
+        found = list(self.deltas(event))
+        for number, delta in found:
+            self._put(number, delta.key, delta.new)
+        return [delta for _, delta in found]
+
+    def deltas(self, event: Logged) -> Iterator[tuple[int, Delta]]:
         for number in self._seen_in[event.table_id]:
-            table = self._shape.tables[number]
+            table = self._tables[number]
             old, new = read_row(table, event.old), read_row(table, event.new)
             row = new if old is None else old
             assert row is not None, "an event has a row before or after it"
-            yield number, table.key_of(row), old, new
+            yield number, Delta(event.seq, table, table.key_of(row), old, new)
 
-    def begin(self) -> Iterator[None]:
-        """Give everybody the rows of the beginning, some in each turn."""
-        for table, rows in enumerate(self.rows):
-            items = iter(rows.items())
-            while some := list(islice(items, ROWS_A_TURN)):
-                for key, row in some:
-                    for sid in self._concerned(table, row):
-                        self._standings[sid].state.put(table, key, row)
-                yield
+    def _put(self, number: int, key: Key, row: Row | None) -> None:
+        if row is None:
+            self.rows[number].pop(key, None)
+        else:
+            self.rows[number][key] = row
 
-    def _concerned(self, table: int, row: Row) -> list[int]:
-        """Who has conditions that admit the row."""
-        codes = self._fold.codes(table, row)
-        if codes is None:
-            return []
-        if len(self._standings) > FEW:
-            found: list[int] = self._points.find(b"", (self._shape.around(table, codes),)).tolist()
-            return found
-        return [
-            sid
-            for sid, standing in self._standings.items()
-            if standing.bound.place is not None and self._fold.admits(table, standing.bound.place, codes)
-        ]
 
-    # -- forward -------------------------------------------------------------------------------------------------
+class Shadow:
+    """A space of the past with a few points, and the edge's side of it."""
+
+    def __init__(self, form: Form, space_id: int, rows: RolledBack, points: ReplayedPoints) -> None:
+        self._rows, self._points, self._bounds = rows, points, dict(points.bounds)
+        context = SpaceContext(tuple(rows.rows), self._bounds.__getitem__, MAX_BOXES)
+        self._space: Space = form.open_space(space_id, context)
+        self._network = LocalNetwork(self._deliver, lambda seq: None)
+        self._folding: dict[int, list[Message]] = {}
+        self._states: dict[int, Any] = {}
+        self.moved: deque[tuple[int, bytes]] = deque()  # the changes of moves, by seq
+        placed = [(sid, bound) for sid, bound in self._bounds.items() if bound.place is not None]
+        self._space.add([sid for sid, _ in placed], [bound for _, bound in placed])
+        for sid, bound in placed:
+            self._host(sid, bound)
+
+    def _host(self, sid: int, bound: Bound) -> None:
+        self._network.register(self._space.network, sid, bound.topic, bound.place)
+        self._states[sid] = self._points.form(sid).state(self._space, bound)
+
+    def _deliver(self, message: Message, sids: Any) -> None:
+        for sid in sids if isinstance(sids, Sequence) else sids.tolist():
+            self._folding.setdefault(sid, []).append(message)
+
     def take(self, event: Logged) -> None:
-        self._advance(event.seq)
-        effects: dict[int, Effects] = {}
-        for table, key, old, new in self._effects(event):
-            _put(self.rows[table], key, new)
-            if old is not None:
-                for sid in self._concerned(table, old):
-                    effects.setdefault(sid, {})[table, key] = None
-            if new is not None:
-                for sid in self._concerned(table, new):
-                    effects.setdefault(sid, {})[table, key] = new
-        for sid, some in effects.items():
-            standing = self._standings[sid]
-            self._tell(standing, event.seq, standing.form.told(*standing.state.apply(some)))
+        """The next event: what it changes goes to the streams."""
+        self.advance(event.seq)
+        space, part = self._space, 0
+        for outcome in space.take(self._rows.take(event), _most_promising):
+            for draft in outcome.drafts:
+                self._network.inject(Message(event.seq, part, space.network.id, *draft))
+                part += 1
+        folding, self._folding = self._folding, {}
+        for sid, messages in folding.items():
+            form, state = self._points.form(sid), self._states[sid]
+            body, self._states[sid] = form.change(messages, self._bounds[sid], state)
+            self._points.give(sid, event.seq, body)
 
-    def _advance(self, seq: int) -> None:
-        """What moves did and told before this event."""
-        while self._moves and self._moves[-1][0] < seq:
-            self._move(*self._moves.pop()[2:])
-        while self.changes and self.changes[0][0] < seq:
-            told, body = self.changes.popleft()
+    def advance(self, seq: int) -> None:
+        """What moves did, and the changes they led to, before this event."""
+        moves = self._points.moves
+        while moves and moves[-1].seq < seq:
+            move = moves.pop()
+            self._move(move.sid, move.bound)
+        while self.moved and self.moved[0][0] < seq:
+            at, body = self.moved.popleft()
             message = _read_message(body)
             for sid in message.targets or ():
-                if sid in self._standings:
-                    self._tell(self._standings[sid], told, message.payload)
+                self._points.give(sid, at, message.payload)
 
     def _move(self, sid: int, bound: Bound) -> None:
-        standing = self._standings[sid]
-        if standing.bound.place is not None:
-            self._points.remove(sid, b"", standing.bound.place)
-        standing.bound = bound
+        before, self._bounds[sid] = self._bounds[sid], bound
+        if before.place is None and bound.place is not None:
+            self._space.add([sid], [bound])
+        elif before.place is not None and bound.place is None:
+            self._space.remove(sid, before)
+        elif before != bound:
+            self._space.move(sid, before, bound)
         if bound.place is None:
-            standing.state = JoinState(self._shape)
-            return
-        self._points.insert(sid, b"", bound.place)
-        selected = [
-            [row for row in rows.values() if self._fold.holds(table, bound.place, row)]
-            for table, rows in enumerate(self.rows)
-        ]
-        standing.state = JoinState(self._shape, selected)
-
-    def _tell(self, standing: _Standing, seq: int, body: bytes | None) -> None:
-        if body is None:
-            return
-        for request in standing.requests:
-            if request.after < seq <= request.upto and request.stream.give("change", seq, body):
-                self._metrics.replayed += 1
-
-    def finish(self) -> None:
-        """Everything was read: from now on the streams are live."""
-        self._advance(self._upto + 1)
-        for standing in self._standings.values():
-            for request in standing.requests:
-                if not request.stream.sink.is_lagging:
-                    request.stream.catch_up()
+            self._network.remove(sid)
+        else:
+            self._host(sid, bound)
 
 
-def _put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
-    if row is None:
-        rows.pop(key, None)
-    else:
-        rows[key] = row
-
-
-def _around(boxes: list[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """One box around many."""
-    spans = []
-    for sides in zip(*boxes, strict=True):
-        lows, highs = zip(*sides, strict=True)
-        spans.append((_end(min, lows), _end(max, highs)))
-    return tuple(spans)
-
-
-def _end(pick: Any, ends: Sequence[Any]) -> Any:
-    return None if None in ends else pick(ends)
+def _most_promising(space: Space, description: Any) -> str:
+    return space.plans[0]

@@ -1,22 +1,20 @@
-"""Replay of subscriptions with marks: what they had been told before, and the changes from there on.
+"""What subscriptions with marks had been notified of before the first step of a replay.
 
-A form with marks knows what was told as of each mark only. What was told between the last mark and the first step of a
-replay is looked up in the messages between them, backwards.
+A mark says it as of its own seq only. What was notified between the last mark and the first step is looked up in the
+messages between them, backwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
-from prosem.delivery.replay_steps import ReplayedChanges, ReplayRequest, ReplayStep
+from prosem.delivery.replay_steps import ReplayRequest, read_mark
 from prosem.store.lookback import Lookback, LookbackPoint
 from prosem.store.replay import HistoryRow
-from prosem.types.base import MarkedForm
+from prosem.types.base import ReplayStep
 from prosem.values.model import PlaceMark
 
-read_mark = msgspec.json.Decoder(PlaceMark).decode
+NOTHING = b"null"
 
 
 class ReplayedMarks:
@@ -35,12 +33,12 @@ class ReplayedMarks:
         steps: Mapping[int, Sequence[ReplayStep]],
         retained_after: int,
     ) -> Lookback:
-        """What must be looked up before the end: what was told before the first step, where that is a message."""
+        """What must be looked up: what was notified before the first step, where that is a message."""
         wanted: list[LookbackPoint] = []
         for sid, some in requests.items():
             for request in some:
                 mine = request.steps(steps[sid])
-                if not isinstance(request.stream.host.form, MarkedForm) or not mine or not mine[0].messages:
+                if not request.stream.host.form.replay.looks_back or not mine or not mine[0].messages:
                     continue
                 number = len(self._looked_up)
                 self._looked_up[number] = request
@@ -53,24 +51,10 @@ class ReplayedMarks:
     def _last(self, sid: int, upto: int) -> tuple[int, PlaceMark]:
         return [entry for entry in self._marks[sid] if entry[0] <= upto][-1]
 
-    def retold(
-        self,
-        form: MarkedForm,
-        steps: Sequence[ReplayStep],
-        request: ReplayRequest,
-        found: Mapping[int, bytes],
-    ) -> ReplayedChanges:
-        """The changes of a subscription: on from what it was told before; each mark says it again."""
-        state, told = form.marked_state(self._told_before(request, found)), []
-        for step in request.steps(steps):
-            if step.messages:
-                body, state = form.change(step.messages, step.bound, state)
-                told.append((step.seq, body))
-            elif step.mark is not None:
-                state = form.marked_state(bytes(step.mark.told))
-        return told
-
-    def _told_before(self, request: ReplayRequest, found: Mapping[int, bytes]) -> bytes:
+    def notified_before(self, request: ReplayRequest, found: Mapping[int, bytes]) -> bytes:
+        """As JSON: by what was looked up, else by the last mark."""
+        if not request.stream.host.form.replay.looks_back:
+            return NOTHING
         for number, other in self._looked_up.items():
             if other is request and number in found:
                 return found[number]

@@ -1,8 +1,10 @@
-"""Returning subscribers are replayed from the outbox: a small network of its own, fed from PostgreSQL.
+"""Replays: subscribers that resume are given what they missed, in order, before their streams are live.
 
-Requests that wait together and concern one space are served by one pass over its messages. Each point stands where it
-stood at the time: its history (created, patched, suspended, resumed) moves it through the little network in order with the
-messages, so every old message is matched against the points as of its `seq`.
+Requests that wait together and concern one space are served by one pass. Each form says from what it is replayed (its
+`Replay`): from the messages in the outbox, by the pass in this module, or from rows and the event log (`replayed_log`). A
+pass only orders, slices and gives changes to streams. Points are placed where they were at the time: the history (created,
+patched, suspended, resumed) moves them through a small network of the pass's own in order with the messages, so that every
+old message is matched against the points as of its `seq`.
 """
 
 from __future__ import annotations
@@ -17,19 +19,16 @@ import msgspec
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE, Stream
-from prosem.delivery.replay_steps import ReplayRequest, ReplayStep, read_row, retold
-from prosem.delivery.replayed_log import retell
-from prosem.delivery.replayed_marks import ReplayedMarks, read_mark
+from prosem.delivery.replay_steps import Move, ReplayRequest, by_subscription, moves, read_row
+from prosem.delivery.replayed_log import replay_log
+from prosem.delivery.replayed_marks import ReplayedMarks
 from prosem.engine.commands import Hosted
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import TimeSlice
 from prosem.runtime.supervise import end, supervise
 from prosem.store.lookback import Lookback
-from prosem.store.replay import HistoryRow, NotRetainedError, ReplayStore
-from prosem.types.base import LOGGED_ONLY, Bound, LoggedForm, MarkedForm, StatefulForm
-from prosem.types.filter.message import row_draft
-from prosem.values.model import PlaceMark, Row, Table
-from prosem.values.wire import decode_exact
+from prosem.store.replay import HistoryRow, MessageRow, NotRetainedError, ReplayStore
+from prosem.types.base import MOVED, Bound, Form, ReplayStep
 
 log = logging.getLogger("prosem.replay")
 _read_message = msgspec.msgpack.Decoder(Message).decode
@@ -78,8 +77,9 @@ class Replayer:
                     await asyncio.sleep(0.2)
 
     async def _serve(self, requests: Sequence[ReplayRequest]) -> None:
-        if isinstance(requests[0].stream.host.form, LoggedForm):
-            await retell(self._store, requests, self._metrics)
+        form = requests[0].stream.host.form
+        if form.replay.reads_log:
+            await replay_log(self._store, requests, self._metrics)
             return
         after, upto = min(r.after for r in requests), max(r.upto for r in requests)
         retained_after = await self._store.retained_after()  # before the history: that is not older then
@@ -88,19 +88,10 @@ class Replayer:
             requests, await self._store.history([r.stream.host.sid for r in requests]), self._metrics
         )
         await run.plan(turn)
-        table = requests[0].stream.host.form.tables[0]
         space = requests[0].stream.host.space.id
         async for chunk in self._store.messages(space, after, upto):
-            wanted = [seq for seq, _, kind, _ in chunk if kind == "row"]
-            rows = await self._store.rows(wanted) if wanted else {}
-            for seq, part, kind, body in chunk:
-                if kind == "row":
-                    run.take(
-                        _row_message(space, seq, part, table, *(read_row(table, text) for text in rows[seq]))
-                    )
-                else:
-                    assert body is not None
-                    run.take(_read_message(body))
+            for message in await self._whole(form, space, chunk):
+                run.take(message)
                 await turn.over()
         run.advance(None)
         look = run.lookback(retained_after)
@@ -108,11 +99,25 @@ class Replayer:
             await self._look_back(space, look)
         await run.finish(look.told, turn)
 
+    async def _whole(self, form: Form, space: int, chunk: Sequence[MessageRow]) -> list[Message]:
+        """Stored messages; those without a body are made again from their events."""
+        table, remake = form.tables[0], form.replay.remake
+        bare = [seq for seq, _, _, body in chunk if body is None]
+        rows = await self._store.rows(bare) if bare else {}
+        found = []
+        for seq, part, kind, body in chunk:
+            if body is not None:
+                found.append(_read_message(body))
+            else:
+                old, new = (read_row(table, text) for text in rows[seq])
+                found.append(Message(seq, part, space, *remake(kind, table, old, new)))
+        return found
+
     async def _look_back(self, space: int, look: Lookback) -> None:
-        """What had been told before, from the messages before."""
+        """What had been notified before, from the messages before."""
         async for chunk in self._store.messages_back(space, look.after, look.upto):
             for _, _, kind, body in chunk:
-                if kind in ("value", LOGGED_ONLY) and body is not None:
+                if kind != MOVED and body is not None:
                     look.take(_read_message(body))
             if look.is_done:
                 return
@@ -120,11 +125,10 @@ class Replayer:
 
 
 class ReplayPass:
-    """One pass: messages come in order, points move between them, changes go to the streams.
+    """One pass over messages: they come in order, points move between them, changes go to the streams.
 
-    Where messages say all, changes are told as they come. A form with a state at the edge knows it only as of the end (and
-    as of each move): its steps are gathered, the states are found by going back from there, and then the changes are told.
-    A form with marks knows it as of each mark: what was told before the first step is looked up in older messages.
+    Where messages say all, changes are given as they come. Else the steps of a subscription are gathered, and its form says
+    their changes at the end.
     """
 
     def __init__(
@@ -132,40 +136,29 @@ class ReplayPass:
     ) -> None:
         self._metrics, self._history = metrics, history
         self._network = LocalNetwork(self._deliver, lambda seq: None)
-        self._requests: dict[int, list[ReplayRequest]] = {}
-        for request in requests:
-            self._requests.setdefault(request.stream.host.sid, []).append(request)
+        self._requests = by_subscription(requests)
         self._steps: dict[int, list[ReplayStep]] = {sid: [] for sid in self._requests}
         self._bounds: dict[int, Bound] = {}
-        self._moves: list[
-            tuple[int, int, int, Bound, bytes | None, PlaceMark | None]
-        ] = []  # seq, part, sid, bound, state before, mark
+        self._moves: list[Move] = []  # the last one first
         self._marks = ReplayedMarks(history)
         self._folding: dict[int, list[Message]] = {}
         self._seq = 0
 
     async def plan(self, turn: TimeSlice) -> None:
-        """Every point stands where it stood when the first of its streams left."""
+        """Place every point where it was when the first of its streams left."""
         for sid, some in self._requests.items():
             self._plan(sid, min(r.after for r in some), self._history.get(sid, []))
             await turn.over()
         self._moves.sort(key=lambda move: move[:2], reverse=True)
 
     def _plan(self, sid: int, after: int, history: list[HistoryRow]) -> None:
-        host = self._requests[sid][0].stream.host
-        bound = NOWHERE if history else self._requests[sid][0].bound
-        for seq, part, kind, params, state, marked in history:
-            mark = None if marked is None else read_mark(marked)
-            if kind == "suspended":
-                place = NOWHERE
-            elif mark is not None:
-                place = Bound(mark.topic, mark.place)
+        first = self._requests[sid][0]
+        bound = NOWHERE if history else first.bound
+        for move in moves(sid, first.stream.host.form, history):
+            if move.seq <= after:
+                bound = move.bound
             else:
-                place = host.form.bind(decode_exact(params or b"{}"))
-            if seq <= after:
-                bound = place
-            else:
-                self._moves.append((seq, part, sid, place, state, mark))
+                self._moves.append(move)
         self._place(sid, bound)
 
     def _place(self, sid: int, bound: Bound) -> None:
@@ -181,10 +174,10 @@ class ReplayPass:
     def advance(self, seq: int | None) -> None:
         """All messages before `seq` are in: fold them, then move the points that moved meanwhile."""
         self._fold()
-        while self._moves and (seq is None or self._moves[-1][0] < seq):
-            moved, _, sid, bound, state, mark = self._moves.pop()
-            self._steps[sid].append(ReplayStep(moved, [], bound, state, mark))
-            self._place(sid, bound)
+        while self._moves and (seq is None or self._moves[-1].seq < seq):
+            move = self._moves.pop()
+            self._steps[move.sid].append(ReplayStep(move.seq, [], move.bound, move.state, move.mark))
+            self._place(move.sid, move.bound)
         self._seq = seq or self._seq
 
     def _deliver(self, message: Message, sids: Any) -> None:
@@ -194,22 +187,13 @@ class ReplayPass:
     def _fold(self) -> None:
         folding, self._folding = self._folding, {}
         for sid, messages in folding.items():
-            step = ReplayStep(self._seq, messages, self._bounds[sid])
             form = self._requests[sid][0].stream.host.form
-            if isinstance(form, StatefulForm | MarkedForm):
-                self._steps[sid].append(step)
+            if form.replay.gathers:
+                self._steps[sid].append(ReplayStep(self._seq, messages, self._bounds[sid]))
                 continue
-            body, _ = form.change(messages, step.bound, None)
+            body, _ = form.change(messages, self._bounds[sid], None)
             for request in self._requests[sid]:
-                self._tell(request, self._seq, body)
-
-    def _tell(self, request: ReplayRequest, seq: int, body: bytes | None) -> None:
-        if (
-            body is not None
-            and request.after < seq <= request.upto
-            and request.stream.give("change", seq, body)
-        ):
-            self._metrics.replayed += 1
+                request.give(self._seq, body, self._metrics)
 
     def lookback(self, retained_after: int) -> Lookback:
         """What must be looked up before the end."""
@@ -219,17 +203,11 @@ class ReplayPass:
         """Everything was read, and `found` looked up: from now on the streams are live."""
         for sid, some in self._requests.items():
             for request in some:
-                form = request.stream.host.form
-                if isinstance(form, StatefulForm):
-                    for seq, body in retold(form, self._steps[sid], request):
-                        self._tell(request, seq, body)
-                elif isinstance(form, MarkedForm):
-                    for seq, body in self._marks.retold(form, self._steps[sid], request, found):
-                        self._tell(request, seq, body)
+                replay, mine = request.stream.host.form.replay, request.steps(self._steps[sid])
+                if replay.gathers and mine:
+                    notified = self._marks.notified_before(request, found)
+                    for seq, body in replay.changes(mine, request.state, notified):
+                        request.give(seq, body, self._metrics)
                 if not request.stream.sink.is_lagging:
                     request.stream.catch_up()
                 await turn.over()
-
-
-def _row_message(space: int, seq: int, part: int, table: Table, old: Row | None, new: Row | None) -> Message:
-    return Message(seq, part, space, *row_draft(table, old, new, range(len(table.columns))))

@@ -12,7 +12,7 @@ from cn.model.message import Message
 from optimizer.plan import Estimate
 from prosem.engine.traffic import Traffic
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
-from prosem.types.base import LOGGED_ONLY, Space
+from prosem.types.base import Space, Storage
 from prosem.values.wire import pack
 
 MOST_TRIED = 500  # affected subscriptions up to which a plan that addresses each is tried for a measurement
@@ -55,7 +55,7 @@ def measure(
     made = clock.cpu_ns()
     sizes = {True: 0, False: 0}  # of addressed messages, and of the others
     for part, draft in enumerate(drafts):
-        if draft.kind != LOGGED_ONLY:
+        if space.storage.get(draft.kind) is not Storage.STORED_ONLY:
             sizes[draft.targets is not None] += len(pack(Message(seq, part, space.network.id, *draft)))
     sent = clock.cpu_ns()
     carried = 0.0

@@ -19,7 +19,7 @@ from prosem.engine.traffic import Traffic
 from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
-from prosem.types.base import LOGGED_ONLY, RETOLD, SENT_ONLY, Bound, Draft, Form, MarkedSpace, Space
+from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, Storage
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
 from prosem.values.timeline import Timelines
 from prosem.values.wire import decode_exact, pack
@@ -97,12 +97,12 @@ class EngineMemory:
     def send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> int:
         """Put a message into the outbox and among the frames; its size in bytes."""
         message = Message(seq, part, space.network.id, *draft)
-        body = None
-        if message.kind != SENT_ONLY:
-            body = None if message.kind in RETOLD else pack(message)
+        body, storage = None, space.storage.get(message.kind, Storage.WHOLE)
+        if storage is not Storage.SENT_ONLY:
+            body = None if storage is Storage.EVENT else pack(message)
             self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
             self.batch.writes.size_bytes += 100 if body is None else 100 + len(body)
-        if message.kind == LOGGED_ONLY:
+        if storage is Storage.STORED_ONLY:
             return 0
         self.batch.frames.append(message)
         self.metrics.messages[plan] += 1

@@ -12,7 +12,7 @@ from prosem.language.parse import parse
 from prosem.language.predicates import check_given, restricted
 from prosem.language.syntax import Query
 from prosem.store.recovery import StoredSubscription
-from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, StatefulForm
+from prosem.types.base import Bound, Draft, Form, MarkedSpace, PackedForm, Space
 from prosem.values.access import WHOLE, Predicates, Scope
 from prosem.values.errors import ConflictError, InputError, LanguageError, LimitError, NotFoundError, pointer
 from prosem.values.model import DEFAULT_TENANT, JsonObject, Table
@@ -279,7 +279,10 @@ class Subscribing:
         return {"id": command.id, **self._moment, "result": after, "active": active}
 
     def _packed_state(self, form: Form, space: Space, bound: Bound) -> bytes | None:
-        return form.pack_state(form.state(space, bound)) if isinstance(form, StatefulForm) else None
+        if not form.replay.stores_states:
+            return None
+        assert isinstance(form, PackedForm), "a state that is stored can be packed"
+        return form.pack_state(form.state(space, bound))
 
     def _shift(self, sid: int, form: Form, space: Space, before: Bound | None, after: Bound | None) -> None:
         if before == after:

@@ -1,12 +1,12 @@
 """One consistent view of rows and of the events that led to them: rows as of `last_seq`, and the log before it.
 
-Everything is read in one repeatable-read transaction, in chunks from server-side cursors. Whoever reads the log back from
-`last_seq` and undoes it has the rows as they were at any seq that is still kept.
+Everything is read in one repeatable-read transaction, in chunks from server-side cursors. Undoing the log back from
+`last_seq` gives the rows as of any seq that is still kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -16,12 +16,11 @@ from psycopg import sql
 
 from prosem.store import catalog
 from prosem.store.partitions import HOLD_LOG
+from prosem.values.codes import Boxes
 from prosem.values.columns import Value
 from prosem.values.model import Row, Table
 
 CHUNK = 2000
-Span = tuple[Value, Value]  # least and greatest value, None without such an end
-Boxes = Sequence[Mapping[int, Span]]  # column position → span; a row must lie in one of them
 _BEGIN = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _STATE = "SELECT last_seq, retained_after FROM prosem.engine_state"
 _HISTORY = (
@@ -48,7 +47,7 @@ class Logged(NamedTuple):
 
 
 class Past:
-    """Made by `Replay.view`; ends with it."""
+    """Made by `ReplayStore.view`; ends with it."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
@@ -89,7 +88,7 @@ class Past:
             yield list(map(Logged._make, chunk))
 
     async def changes(self, space: int, after: int, upto: int) -> list[tuple[int, bytes]]:
-        """The messages that told moves of points."""
+        """The messages with the changes of moved points."""
         return await self._all(_CHANGES, [space, after, upto])
 
     async def _all(self, text: str, values: Sequence[Any]) -> list[Any]:

@@ -1,27 +1,42 @@
 """What a subscription type must offer, and the values that pass between it and the engine.
 
-A type is one file that offers a `SubscriptionType`; `registry.py` lists them. From a parsed query it makes a `Form`
-(the query resolved against the catalog). Forms with the same `label` are one group. `Form.bind` turns parameters into
-a `Bound`: the subscription's place in the group's space. The server side of a space (indexes over rows and points) is a
-`Space`; it describes whom an event affects, and turns the description into messages, one way per plan.
+A type is one package that offers its `SubscriptionType`s as `TYPES`; `registry.py` lists the packages. From a parsed query
+a type makes a `Form` (the query resolved against the catalog). Forms with the same `label` are one group. `Form.bind` turns
+parameters into a `Bound`: the subscription's place in the group's space. The server side of a space (indexes over rows and
+points) is a `Space`; it takes batches of deltas, and gives for each the messages of the plan that was chosen. A `Replay`
+says how a form takes part in replays.
+
+A space is a protocol with two makers: one in Python over any ordered codes, and a compiled one over 64-bit codes.
+`Form.open_space` picks the maker; everything above sees deltas in and outcomes out, and the same tests judge both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from prosem.language.syntax import Query
+from prosem.values.codes import Boxes
 from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table
 
 Rows = Mapping[Key, Row]  # the content of one table
-LOGGED_ONLY = "decision"  # kind of a message that is stored for replays and recovery, and not sent
-SENT_ONLY = "relaxed"  # kind of one that is sent in its place: to more than it concerns, and the edge decides
-RETOLD = frozenset(
-    {"row", "upsert", "drop", "lose", "joined"}
-)  # kinds without a body: the event log tells them again
+MOVED = (
+    "change"  # kind of the message that carries the change of a point's move; addressed, made by the engine
+)
+
+
+class Storage(Enum):
+    """What the outbox keeps of a kind of messages. Each space declares it of its kinds (`Space.storage`)."""
+
+    WHOLE = "whole"  # stored and sent
+    EVENT = "event"  # stored without a body, and sent: a replay makes it again from the event
+    STORED_ONLY = "stored only"  # for replays and recovery, and not sent
+    SENT_ONLY = (
+        "sent only"  # to more subscriptions than it concerns, in place of a message that is stored only
+    )
 
 
 class Bound(NamedTuple):
@@ -58,11 +73,27 @@ class Draft(NamedTuple):
     digests: tuple[bytes, ...] = ()
 
 
+class Outcome(NamedTuple):
+    """What one delta led to: a description (None: it affects no subscription), the plan chosen for it, and its messages."""
+
+    description: Any | None
+    plan: str
+    drafts: list[Draft]
+
+
+Choose = Callable[[Any, Any], str]  # space, description → plan
+
+
 class Space(Protocol):
-    """The server's side of one space: it owns indexes, knows all active points, and holds no subscription."""
+    """The server's side of one space: it owns indexes, knows all active points, and holds no subscription.
+
+    `storage`: how messages are stored, by kind; kinds that are not named are stored whole.
+    """
 
     network: NetworkSpace
 
+    @property
+    def storage(self) -> Mapping[str, Storage]: ...
     @property
     def plans(self) -> tuple[str, ...]:
         """The ways to make messages, from the most to the least promising; all tell every subscriber the same."""
@@ -74,10 +105,95 @@ class Space(Protocol):
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None: ...
     def move(self, sid: int, before: Bound, after: Bound) -> None: ...
     def remove(self, sid: int, bound: Bound) -> None: ...
+    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
+        """All deltas of one request for this space, in order; an outcome for each, made when it is asked for.
+
+        The messages of a delta are made before the next delta is stepped: some types look at their indexes when they make
+        messages. The tables hold the rows as of the end of the request already; see `shared.rewound`.
+        """
+
     def step(self, delta: Delta) -> Any | None:
-        """Take the row's new state into the indexes; describe whom that affects (None: nobody)."""
+        """Take the row's new state into the indexes; describe which subscriptions that affects (None: none)."""
 
     def messages(self, description: Any, plan: str) -> list[Draft]: ...
+
+
+class SteppedSpace:
+    """A space in Python: deltas are stepped one after the other, and all kinds of messages are stored whole."""
+
+    storage: ClassVar[Mapping[str, Storage]] = {}
+
+    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
+        step, messages = self.step, self.messages
+        for delta in deltas:
+            description = step(delta)
+            if description is None:
+                yield UNAFFECTED
+                continue
+            plan = choose(self, description)
+            yield Outcome(description, plan, messages(description, plan))
+
+    def step(self, delta: Delta) -> Any | None:
+        raise NotImplementedError
+
+    def messages(self, description: Any, plan: str) -> list[Draft]:
+        raise NotImplementedError
+
+
+UNAFFECTED = Outcome(None, "none", [])
+
+
+class ReplayStep(NamedTuple):
+    """What happened to one subscription at one seq: messages, or a move that found the edge in a state.
+
+    `mark`: of a type that has marks, where the move took it and what it had been notified of by then.
+    """
+
+    seq: int
+    messages: Sequence[Message]
+    bound: Bound
+    state: bytes | None = None
+    mark: PlaceMark | None = None
+
+
+ReplayedChanges = list[tuple[int, bytes | None]]  # changes by seq; None where the answer stayed
+
+
+class Replay(Protocol):
+    """How a form takes part in replays; `shared/replay.py` has the ways there are.
+
+    `reads_log`: its changes are found from rows and the event log, by a shadow of its space; else from the messages in the
+    outbox. A form that is replayed from messages folds them in order (`gathers` is false), or needs all steps before it
+    can say the first change: then `changes` is asked. `stores_states`: what the edge held is stored with every move.
+    `looks_back`: what was notified before the first step is looked up in older messages.
+    """
+
+    @property
+    def reads_log(self) -> bool: ...
+    @property
+    def gathers(self) -> bool: ...
+    @property
+    def stores_states(self) -> bool: ...
+    @property
+    def looks_back(self) -> bool: ...
+    def changes(self, steps: Sequence[ReplayStep], state: Any, notified: bytes) -> ReplayedChanges:
+        """The changes of some steps, from the edge's state after them or from what was notified before them."""
+
+    def remake(self, kind: str, table: Table, old: Row | None, new: Row | None) -> Draft:
+        """A message of a kind that is stored without a body, from the event's rows."""
+
+    def selection(self, table: int, places: Sequence[Any]) -> Boxes:
+        """Of a form that reads the log: the rows of its table number `table` that subscriptions at these places need."""
+
+
+class Scene(NamedTuple):
+    """What a picture of an event is drawn from: the rows, the event, and the public ids of subscriptions."""
+
+    rows: Rows
+    key: Key
+    old: Row | None
+    new: Row | None
+    id_of: Callable[[int], str]
 
 
 class Form(Protocol):
@@ -91,6 +207,8 @@ class Form(Protocol):
     def space_label(self) -> str: ...
     @property
     def tables(self) -> tuple[Table, ...]: ...
+    @property
+    def replay(self) -> Replay: ...
     def bind(self, params: Mapping[str, Any]) -> Bound: ...
     def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
         """The server's side of the space."""
@@ -110,6 +228,25 @@ class Form(Protocol):
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
         """The messages of one seq as a raw stream gets them, with the change they amount to."""
+
+    def place_in_words(self, bound: Bound) -> JsonObject:
+        """Where a subscription is placed (somewhere), in the values of its columns.
+
+        `equal` holds the values that select its messages, `point` the coordinates that their regions must hold; a filter
+        has `any` instead: a list of conjunctions, each one text per column.
+        """
+
+
+@runtime_checkable
+class PicturedForm(Protocol):
+    """A form that can draw an event."""
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether it has few enough dimensions."""
+
+    def picture(self, space: Any, scene: Scene) -> JsonObject:
+        """Axes and panels. Nothing is applied."""
 
 
 class ByMembers(_ProtocolMeta):
@@ -134,34 +271,6 @@ class PackedForm(Protocol, metaclass=ByMembers):
 
     def pack_state(self, state: Any) -> bytes: ...
     def unpack_state(self, packed: bytes) -> Any: ...
-
-
-@runtime_checkable
-class StatefulForm(PackedForm, Protocol):
-    """A form whose edge holds a state: it can go back in time and be stored, for returning subscribers."""
-
-    def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
-    def undo(self, messages: Sequence[Message], state: Any) -> Any:
-        """The state before the messages."""
-
-
-@runtime_checkable
-class MarkedForm(Protocol, metaclass=ByMembers):
-    """A form whose subscriptions have marks: the edge's state is what was told last, and only marks tell it again."""
-
-    def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]: ...
-    def marked_state(self, told: bytes) -> Any:
-        """The state at the edge of a subscription that was told this."""
-
-
-@runtime_checkable
-class LoggedForm(Protocol, metaclass=ByMembers):
-    """A form whose changes are found again from rows and the event log, since its messages cannot be undone."""
-
-    @property
-    def shape(self) -> Any: ...
-    def told(self, added: Sequence[tuple[Row, ...]], removed: Sequence[tuple[Row, ...]]) -> bytes | None:
-        """The change that tells of joined rows that came and that went."""
 
 
 @runtime_checkable
@@ -202,7 +311,11 @@ class AdaptiveSpace(Protocol, metaclass=ByMembers):
 
 
 class SubscriptionType(Protocol):
+    """`takes_notify`: whether subscriptions may say how far a value must move. `pictured`: what of it has a picture."""
+
     name: str
+    takes_notify: bool = False
+    pictured: str = ""
 
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form | None: ...
     def describe(self) -> JsonObject:

@@ -1,32 +1,46 @@
-"""The subscription types. A new type is one file and one line here."""
+"""The subscription types. A new type is one package and one line here.
+
+A package offers its types as `TYPES`. The variable `PROSEM_TYPES` adds packages by their names, separated by commas: they
+come through the same door, after those that are built in. A server and its brokers need the same ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 
 from prosem.language.syntax import Aggregate, Columns, Distinct, Query
 from prosem.types.base import Form, SubscriptionType
-from prosem.types.distinct.form import DistinctType
-from prosem.types.extreme.form import ExtremeType
-from prosem.types.filter.form import FilterType
-from prosem.types.join.form import JoinType
-from prosem.types.sums.form import SumType
-from prosem.types.value.form import ValueType
-from prosem.values.errors import InputError, LanguageError
+from prosem.values.errors import InputError, LanguageError, SetupError
 from prosem.values.model import JsonObject, Table
 
-TYPES: tuple[SubscriptionType, ...] = (
-    ExtremeType("MIN"),
-    ExtremeType("MAX"),
-    SumType("COUNT"),
-    SumType("SUM"),
-    SumType("AVG"),
-    DistinctType(),
-    FilterType(),
-    ValueType(),
-    JoinType(),
-)
-TAKES_NOTIFY = frozenset({"value"})
+PACKAGES = (
+    "prosem.types.extreme",
+    "prosem.types.sums",
+    "prosem.types.distinct",
+    "prosem.types.filter",
+    "prosem.types.value",
+    "prosem.types.join",
+)  # a query is offered to them in this order
+
+
+def load(packages: Iterable[str]) -> tuple[SubscriptionType, ...]:
+    """The types of these packages."""
+    found: list[SubscriptionType] = []
+    for name in packages:
+        try:
+            found += import_module(name).TYPES
+        except (ImportError, AttributeError) as error:
+            raise SetupError(f"{name} is no package with subscription types (TYPES): {error}") from error
+    return tuple(found)
+
+
+def _added() -> list[str]:
+    return [name.strip() for name in os.environ.get("PROSEM_TYPES", "").split(",") if name.strip()]
+
+
+TYPES = load([*PACKAGES, *_added()])
 
 
 def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form:
@@ -34,7 +48,7 @@ def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) 
     for kind in TYPES:
         form = kind.recognise(query, tables, notify)
         if form is not None:
-            if notify is not None and kind.name not in TAKES_NOTIFY:
+            if notify is not None and not kind.takes_notify:
                 raise InputError(
                     f"notify applies to value notification (SELECT y FROM t WHERE key = …), not to {kind.name}",
                     "/notify",

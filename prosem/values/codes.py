@@ -1,17 +1,20 @@
-"""From a code back to a value, for conditions that PostgreSQL is asked to check."""
+"""From a code back to a value: to show it, and for conditions that PostgreSQL is asked to check."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from cn.model.geometry import BOTTOM, TOP
 from prosem.values.columns import INT64_MAX, INT64_MIN, ColumnType, Value
+from prosem.values.errors import LanguageError
 
+Span = tuple[Value, Value]  # least and greatest value, None without such an end
+Boxes = Sequence[Mapping[int, Span]]  # column position → span; a row must lie in one of them
 _SIDE = 2  # characters at the end of a text's code
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,3 +54,39 @@ _DECODERS: dict[str, Callable[[ColumnType, Any], Value]] = {
     "timestamptz": lambda kind, code: _EPOCH + timedelta(microseconds=code),
     "bytea": lambda kind, code: bytes.fromhex(code[:-_SIDE]),
 }
+
+
+def value_of(kind: ColumnType, code: Any) -> Value:
+    """The value that has this code.
+
+    >>> from prosem.values.columns import column_type
+    >>> [value_of(column_type(name), column_type(name).code(value)) for name, value in (
+    ...     ("text", "é"), ("double precision", -0.5), ("date", date(2024, 2, 29)), ("bytea", b"a"))]
+    ['é', -0.5, datetime.date(2024, 2, 29), b'a']
+    """
+    match kind.name.partition("(")[0]:
+        case "boolean":
+            return bool(code)
+        case "integer" | "bigint":
+            return code
+        case "double precision":
+            bits = code if code >= 0 else -(2**63) - code
+            return struct.unpack("<d", struct.pack("<q", bits))[0]
+        case "numeric":
+            units = int(code) - 10**kind.digits if kind.digits else code
+            return decimal_of(units, kind.scale)
+        case "text":
+            return code[:-2]
+        case "bytea":
+            return bytes.fromhex(code[:-2])
+        case "date":
+            return date.fromordinal(code)
+        case "timestamptz":
+            return _EPOCH + timedelta(microseconds=code)
+    raise LanguageError(f"{kind.name} has no codes")
+
+
+def decimal_of(units: int, scale: int) -> Decimal:
+    """So many 10⁻ˢ, with all its decimals, whatever the context's precision."""
+    digits = tuple(map(int, str(abs(units))))
+    return Decimal((int(units < 0), digits, -scale))

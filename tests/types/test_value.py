@@ -27,9 +27,10 @@ from prosem.language.notify import check_notify, duration
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
 from prosem.store.lookback import Lookback, LookbackPoint
-from prosem.types.base import LOGGED_ONLY, MarkedSpace
-from prosem.types.value.measure import measure_of, value_of
-from prosem.types.value.space import ValueSpace, classes
+from prosem.types.base import MarkedSpace
+from prosem.types.value.measure import measure_of
+from prosem.types.value.space import DECISION, ValueSpace, classes
+from prosem.values.codes import value_of
 from prosem.values.columns import column_type
 from prosem.values.errors import InputError, LanguageError, ProsemError
 from prosem.values.model import PlaceMark
@@ -263,7 +264,7 @@ class World:
             ]
             look = Lookback(standings)
             for message in reversed(self.messages):
-                if message.space == space and message.kind in ("value", LOGGED_ONLY):
+                if message.space == space and message.kind in ("value", DECISION):
                     look.take(message)
             for sid, payload in look.told.items():
                 found[sid] = PlaceMark(found[sid].topic, found[sid].place, msgspec.Raw(payload))

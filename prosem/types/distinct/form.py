@@ -18,8 +18,8 @@ from cn.model.message import Message
 from prosem.index.ranges.positions import Positions
 from prosem.language.resolve import column
 from prosem.language.syntax import Distinct, Query
-from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext
-from prosem.types.shared import rules
+from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext, SubscriptionType
+from prosem.types.distinct.client_rules import RULES
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges, recognise_ranges
 from prosem.values.errors import LanguageError
@@ -200,7 +200,7 @@ class DistinctSpace(PointSpace):
         ]
 
 
-class DistinctType:
+class DistinctType(SubscriptionType):
     name = "distinct"
 
     def recognise(
@@ -239,5 +239,5 @@ class DistinctType:
             ],
             "update": "put the value in, or take it out",
             "transform": "the values in order, NULL last",
-            "rules": rules.DISTINCT.document(),
+            "rules": RULES.document(),
         }

@@ -1,1 +1,6 @@
 """Range MIN and MAX."""
+
+from prosem.types.base import SubscriptionType
+from prosem.types.extreme.form import ExtremeType
+
+TYPES: tuple[SubscriptionType, ...] = (ExtremeType("MIN"), ExtremeType("MAX"))

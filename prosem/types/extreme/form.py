@@ -2,7 +2,7 @@
 
 The space is (lo, hi); a message says "your extreme is now this value" to a region of it ([ProSem thesis] 3).
 One A2B-tree for each combination of equality values. MAX is MIN over reversed codes. An event costs O((1 + k) log N) for
-k messages, whatever the number of subscriptions. Ranges on several columns are in `extreme_nd`.
+k messages, whatever the number of subscriptions. Ranges on several columns are in `several_ranges`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.language.resolve import column
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext
+from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext, SubscriptionType
+from prosem.types.extreme.client_rules import RULES
+from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece, step
-from prosem.types.shared import rules
+from prosem.types.extreme.several_ranges import BoxesSpace
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
 from prosem.types.shared.rules import fields
@@ -49,8 +51,6 @@ class ExtremeForm(RangeForm):
 
     def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
         if len(self.shape.ranged) > 1:
-            from prosem.types.extreme.several_ranges import BoxesSpace
-
             return BoxesSpace(self, space_id, surroundings)
         return ExtremeSpace(self, space_id, surroundings.rows[0])
 
@@ -77,6 +77,13 @@ class ExtremeForm(RangeForm):
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
         return [] if change is None else [{"message": "change", **fields(change)}]
+
+    @property
+    def has_picture(self) -> bool:
+        return len(self.shape.ranged) == 1
+
+    def picture(self, space: Any, scene: Scene) -> JsonObject:
+        return picture(self, space, scene)
 
     def placer(self) -> Callable[[Row | None], tuple[bytes, Codes, Any] | None]:
         """A function that gives topic, coordinates and height of a row; None if a NULL keeps it out."""
@@ -193,8 +200,10 @@ class ExtremeSpace(PointSpace):
         ]
 
 
-class ExtremeType:
+class ExtremeType(SubscriptionType):
     """`function` is MIN or MAX."""
+
+    pictured = "a MIN or MAX over one range"
 
     def __init__(self, function: str) -> None:
         self.function = function
@@ -229,5 +238,5 @@ class ExtremeType:
             ],
             "update": "replace the value and the row by the message's",
             "transform": "the value and the row",
-            "rules": rules.EXTREME.document(),
+            "rules": RULES.document(),
         }

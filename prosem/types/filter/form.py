@@ -22,14 +22,37 @@ from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from prosem.language.resolve import column, normal_form
 from prosem.language.syntax import Columns, Query, Star
-from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext
+from prosem.types.base import (
+    Bound,
+    Draft,
+    Replay,
+    Rows,
+    Space,
+    SpaceContext,
+    SteppedSpace,
+    Storage,
+    SubscriptionType,
+)
+from prosem.types.filter.client_rules import RULES
 from prosem.types.filter.message import row_change, row_draft
+from prosem.types.filter.words import in_words
 from prosem.types.shared import rules
+from prosem.types.shared.replay import Stateless
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Key, Row, Table
 from prosem.values.wire import encode, is_same
 
 Filters = tuple[dict[int, Extent], ...]
+
+
+class FilterReplay(Stateless):
+    """The outbox has only the numbers of the events that were sent; their rows are in the event log."""
+
+    def remake(self, kind: str, table: Table, old: Row | None, new: Row | None) -> Draft:
+        return row_draft(table, old, new, range(len(table.columns)))
+
+
+_REPLAY = FilterReplay()
 
 
 @dataclass(frozen=True)
@@ -49,6 +72,10 @@ class FilterForm:
     @property
     def tables(self) -> tuple[Table, ...]:
         return (self.table,)
+
+    @property
+    def replay(self) -> Replay:
+        return _REPLAY
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)
@@ -100,6 +127,15 @@ class FilterForm:
             for row in told.get(kind, ())
         ]
 
+    def place_in_words(self, bound: Bound) -> JsonObject:
+        names, columns = self.table.names, self.table.columns
+        return {
+            "any": [
+                {names[at]: in_words(extent, columns[at].type) for at, extent in filter.items()}
+                for filter in bound.place or ()
+            ]
+        }
+
     def _identity(self, row: Mapping[str, msgspec.Raw]) -> str:
         return rules.identity(self.table, row)
 
@@ -147,10 +183,11 @@ def _keys(table: Table, rows: Rows, filters: Filters) -> list[Key] | None:
     return [key for key in keys if key in rows]
 
 
-class FilterSpace:
+class FilterSpace(SteppedSpace):
     """Nothing is indexed at the server: every event on the table is one message, matched by the network."""
 
     plans: ClassVar[tuple[str, ...]] = ("match",)
+    storage: ClassVar[Mapping[str, Storage]] = {"row": Storage.EVENT}
     visits = 0
 
     def __init__(self, table: Table, space_id: int) -> None:
@@ -189,7 +226,7 @@ def _columns(bound: Bound) -> list[int]:
     return [at for conjunction in bound.place or () for at in conjunction]
 
 
-class FilterType:
+class FilterType(SubscriptionType):
     name = "filter"
 
     def recognise(
@@ -239,5 +276,5 @@ class FilterType:
             ],
             "update": "add, replace or drop the row with the key of the message's row",
             "transform": "the selected columns of the rows held",
-            "rules": rules.FILTER.document(),
+            "rules": RULES.document(),
         }

@@ -19,15 +19,17 @@ from cn.model.message import Message
 from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Star
-from prosem.types.base import Bound, Rows, Space, SpaceContext
+from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
+from prosem.types.join.client_rules import RULES
 from prosem.types.join.decomposition import first_decomposition
 from prosem.types.join.message import Joined
 from prosem.types.join.raw import JoinTelling
+from prosem.types.join.replay import JoinReplay
 from prosem.types.join.shape import JoinShape, mode_of
 from prosem.types.join.space import JoinSpace
 from prosem.types.join.state import JoinFold, JoinState
-from prosem.types.shared import rules
 from prosem.types.shared.ranges import Ranges
+from prosem.types.shared.words import range_ends
 from prosem.values.errors import LanguageError
 from prosem.values.model import JsonObject, Table
 from prosem.values.wire import decode, encode
@@ -144,6 +146,18 @@ class JoinForm:
         return [] if bound.place is None else self.telling.raw(messages, bound.place, change)
 
     @cached_property
+    def replay(self) -> Replay:
+        return JoinReplay(self.shape)
+
+    def place_in_words(self, bound: Bound) -> JsonObject:
+        ranged = [
+            (table, at, f"{table.name}.{table.names[at]}")
+            for table, some in zip(self.tables, self.shape.ranged, strict=True)
+            for at in some
+        ]
+        return {"equal": {}, "point": range_ends(ranged, bound.place or ())}
+
+    @cached_property
     def telling(self) -> JoinTelling:
         return JoinTelling(self.fold)
 
@@ -161,7 +175,7 @@ class JoinForm:
         return encode({"add": list(map(self._object, added)), "remove": list(map(self._object, removed))})
 
 
-class JoinType:
+class JoinType(SubscriptionType):
     name = "select-join"
 
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> JoinForm | None:
@@ -219,7 +233,7 @@ class JoinType:
             ],
             "update": "hold the rows of each table: upsert replaces a row, drop and lose take rows away",
             "transform": "the natural join of the rows held; a change is its difference before and after",
-            "rules": rules.JOIN.document(),
+            "rules": RULES.document(),
         }
 
 

@@ -1,7 +1,7 @@
 """The messages of a select-join as a raw stream gets them: rows by name, with the values by which they join.
 
-A client holds rows and joins them by the rules of `types/shared/rules.py`. The network brings rows to all whom their region
-holds; whether a subscription's own conditions admit one is decided here, so an `upsert` it does not admit is a `drop`.
+A client holds rows and joins them by the rules of `client_rules.py`. The network brings rows to all subscriptions in their
+region; whether a subscription's own conditions admit one is decided here, so an `upsert` it does not admit is a `drop`.
 """
 
 from __future__ import annotations

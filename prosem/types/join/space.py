@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from cn.model.geometry import Point, Region
 from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
-from prosem.types.base import Bound, Draft, SpaceContext
+from prosem.types.base import Bound, Draft, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.model import Change, JoinModel, Mode
@@ -31,6 +31,9 @@ class JoinSpace(PointSpace):
     the number of subscriptions.
     """
 
+    storage: ClassVar[Mapping[str, Storage]] = dict.fromkeys(
+        ("upsert", "drop", "lose", "joined"), Storage.EVENT
+    )
     sample: ClassVar[int] = 4 * SAMPLE  # events on joins are rarely seen by many: small shares count
 
     def __init__(

@@ -17,12 +17,15 @@ import msgspec
 from cn.model.geometry import BOTTOM, TOP, Box, Interval
 from prosem.language.resolve import column, conjunction
 from prosem.language.syntax import Aggregate, Parameter, Query
-from prosem.types.base import Bound
+from prosem.types.base import Bound, Replay
+from prosem.types.shared.replay import Stateless
+from prosem.types.shared.words import equal_values, range_ends
 from prosem.values.columns import INT64_MAX, INT64_MIN, ColumnType
 from prosem.values.errors import LanguageError
-from prosem.values.model import Row, Table
+from prosem.values.model import JsonObject, Row, Table
 
 _RANGE = {"<", "<=", ">", ">="}
+STATELESS = Stateless()
 Codes = tuple[Any, ...]
 
 
@@ -180,9 +183,21 @@ class RangeForm:
     def tables(self) -> tuple[Table, ...]:
         return (self.shape.table,)
 
+    @property
+    def replay(self) -> Replay:
+        return STATELESS
+
     @cached_property
     def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
         return self.shape.binder(self.query)
+
+    def place_in_words(self, bound: Bound) -> JsonObject:
+        shape, table = self.shape, self.shape.table
+        ranged = [(table, at, table.names[at]) for at in shape.ranged]
+        return {
+            "equal": equal_values(table, shape.equal, bound.topic),
+            "point": range_ends(ranged, bound.place or ()),
+        }
 
 
 _SHIFTS = {

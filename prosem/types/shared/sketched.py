@@ -10,12 +10,13 @@ from cn.match.point_index import PointIndex
 from cn.model.geometry import Region
 from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE, Sketch
+from prosem.types.base import SteppedSpace
 
 _LOOKS = 64  # descriptors between two looks at the number of points
 _RENEWED = 1000  # looks after which the picture of the points is made anew, whatever their number
 
 
-class Sketched:
+class Sketched(SteppedSpace):
     """`points` with a coarse picture of them, made anew when a quarter of them came or went."""
 
     sample: ClassVar[int] = SAMPLE  # points that the picture is made of

@@ -24,8 +24,7 @@ from prosem.index.boxes.kd_tree import SumKdTree
 from prosem.index.ranges.sum_tree import SumTree
 from prosem.language.resolve import column
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext
-from prosem.types.shared import rules
+from prosem.types.base import Bound, Draft, Replay, Rows, Space, SpaceContext, SubscriptionType
 from prosem.types.shared.exact import (
     average_value,
     exact_text,
@@ -37,6 +36,8 @@ from prosem.types.shared.exact import (
 )
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, around, recognise_ranges
+from prosem.types.shared.replay import Undone
+from prosem.types.sums import client_rules
 from prosem.values.columns import ColumnType, column_type
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Row, Table
@@ -123,6 +124,10 @@ class SumForm(RangeForm):
         return numbers, [0 if value is None else units(kind, value) for value in values]
 
     # -- the state at the edge -----------------------------------------------------------------------------------
+    @property
+    def replay(self) -> Replay:
+        return Undone(self)
+
     def state(self, space: Space, bound: Bound) -> SumState:
         return SumState() if bound.place is None else cast(SumSpace, space).total(bound.topic, bound.place)
 
@@ -290,7 +295,7 @@ def _both(one: Box, other: Box) -> Box:
     return tuple(sides)
 
 
-class SumType:
+class SumType(SubscriptionType):
     """`function` is COUNT, SUM or AVG."""
 
     def __init__(self, function: str) -> None:
@@ -326,5 +331,5 @@ class SumType:
             "transform": {"COUNT": "the count", "SUM": "the sum, NULL of nothing", "AVG": "sum / count"}[
                 self.function
             ],
-            "rules": rules.sums(_ANSWERS[self.function]).document(),
+            "rules": client_rules.rules(_ANSWERS[self.function]).document(),
         }

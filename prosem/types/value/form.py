@@ -17,13 +17,16 @@ from typing import Any, cast
 from cn.model.message import Message
 from prosem.language.resolve import column, conjunction
 from prosem.language.syntax import Columns, Parameter, Query
-from prosem.types.base import SENT_ONLY, Bound, Rows, Space, SpaceContext
+from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
 from prosem.types.shared import rules
 from prosem.types.shared.ranges import topic_of
+from prosem.types.shared.replay import Marked
+from prosem.types.shared.words import equal_values
+from prosem.types.value.client_rules import RULES
 from prosem.types.value.items import ItemForm, Items
 from prosem.types.value.many import ManyForm
 from prosem.types.value.measure import FINE, form_and_radius, measure_of
-from prosem.types.value.space import FreeSpace, ValueSpace
+from prosem.types.value.space import RELAXED, FreeSpace, ValueSpace
 from prosem.values.columns import INT64_MAX, INT64_MIN
 from prosem.values.errors import LanguageError
 from prosem.values.model import JsonObject, Table
@@ -97,7 +100,7 @@ class ValueForm(ItemForm):
         message = messages[-1]
         if message.kind == "change":  # a move of the point: the state came with it
             return message.payload, state
-        if message.kind == SENT_ONLY and not self._is_told(state, message.payload):
+        if message.kind == RELAXED and not self._is_told(state, message.payload):
             return None, state
         return b'{"value":%b,"previous":%b}' % (message.payload, state), message.payload
 
@@ -111,12 +114,21 @@ class ValueForm(ItemForm):
         """Whether a relaxed message concerns a subscription that was told this."""
         return self.items.is_told(self.radius, self.items.read(before), self.items.read(now))
 
-    def marked_state(self, told: bytes) -> bytes:
-        return told
+    @property
+    def replay(self) -> Replay:
+        return Marked(self)
+
+    def marked_state(self, notified: bytes) -> bytes:
+        return notified
+
+    def place_in_words(self, bound: Bound) -> JsonObject:
+        table = self.items.table
+        return {"equal": equal_values(table, table.key_positions, bound.topic)}
 
 
-class ValueType:
+class ValueType(SubscriptionType):
     name = "value"
+    takes_notify = True
 
     def recognise(
         self, query: Query, tables: Sequence[Table], notify: JsonObject | None
@@ -190,5 +202,5 @@ class ValueType:
             ],
             "update": "replace the value by the message's",
             "transform": "the value, and the one told before",
-            "rules": rules.VALUE.document(),
+            "rules": RULES.document(),
         }

@@ -16,7 +16,8 @@ from prosem.index.radii.bw_tree import Arcs, Class
 from prosem.index.radii.labels import ORIGIN, Label
 from prosem.language.syntax import Query
 from prosem.types.shared.ranges import topic_of
-from prosem.types.value.measure import FINE, Measure, value_of
+from prosem.types.value.measure import FINE, Measure
+from prosem.values.codes import value_of
 from prosem.values.errors import InputError
 from prosem.values.model import Key, Row, Table
 from prosem.values.wire import decode, is_same

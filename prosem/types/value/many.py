@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from cn.model.message import Message
 from prosem.language.resolve import conjunction
-from prosem.types.base import Bound, Rows, Space, SpaceContext
+from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext
 from prosem.types.shared import rules
-from prosem.types.shared.ranges import topic_of
+from prosem.types.shared.ranges import STATELESS, topic_of
 from prosem.types.value.items import ItemForm
 from prosem.types.value.many_places import Selected
 from prosem.types.value.many_space import ManySpace
@@ -84,6 +84,13 @@ class ManyForm(ItemForm):
 
     def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
         return messages[-1].payload, None
+
+    @property
+    def replay(self) -> Replay:
+        return STATELESS
+
+    def place_in_words(self, bound: Bound) -> JsonObject:
+        return {}
 
     def opening(self, snapshot: bytes, state: None) -> JsonObject:
         return {"message": "state", **rules.fields(snapshot)}

@@ -12,15 +12,16 @@ import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, MayMust, Percent, Radius
 from prosem.language.notify import duration
+from prosem.values.codes import decimal_of, value_of
 from prosem.values.columns import Code, ColumnType, Value
-from prosem.values.errors import InputError, LanguageError, pointer
+from prosem.values.errors import InputError, pointer
 
 MILLION = 10**6  # relative radii of exact columns are counted in millionths
 FINE = "fine "  # before the name of a relative form of an exact column with more decimals than that
@@ -65,7 +66,7 @@ class Measure:
         if self.is_double:
             return number
         if self.kind.digits:
-            return _decimal(number, self.kind.scale)
+            return decimal_of(number, self.kind.scale)
         return value_of(self.kind, number)
 
     # -- radii -------------------------------------------------------------------------------------------------
@@ -177,40 +178,3 @@ def _fraction(name: str, size: Any) -> Fraction:
     except (ArithmeticError, ValueError, TypeError):
         at = pointer("notify", name)
         raise InputError(f"{name} of a column of numbers is a number, not a duration", at) from None
-
-
-# -- values from codes -------------------------------------------------------------------------------------------
-def value_of(kind: ColumnType, code: Any) -> Value:
-    """The value that has this code.
-
-    >>> from prosem.values.columns import column_type
-    >>> [value_of(column_type(name), column_type(name).code(value)) for name, value in (
-    ...     ("text", "é"), ("double precision", -0.5), ("date", date(2024, 2, 29)), ("bytea", b"a"))]
-    ['é', -0.5, datetime.date(2024, 2, 29), b'a']
-    """
-    match kind.name.partition("(")[0]:
-        case "boolean":
-            return bool(code)
-        case "integer" | "bigint":
-            return code
-        case "double precision":
-            bits = code if code >= 0 else -(2**63) - code
-            return struct.unpack("<d", struct.pack("<q", bits))[0]
-        case "numeric":
-            units = int(code) - 10**kind.digits if kind.digits else code
-            return _decimal(units, kind.scale)
-        case "text":
-            return code[:-2]
-        case "bytea":
-            return bytes.fromhex(code[:-2])
-        case "date":
-            return date.fromordinal(code)
-        case "timestamptz":
-            return _EPOCH + timedelta(microseconds=code)
-    raise LanguageError(f"{kind.name} has no codes")
-
-
-def _decimal(units: int, scale: int) -> Decimal:
-    """So many 10⁻ˢ, with all its decimals, whatever the context's precision."""
-    digits = tuple(map(int, str(abs(units))))
-    return Decimal((int(units < 0), digits, -scale))

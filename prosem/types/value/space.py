@@ -7,7 +7,7 @@ fires nobody costs O(1), and one that fires a million subscriptions as many step
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -18,11 +18,14 @@ from prosem.index.radii.b2_tree import B2Tree
 from prosem.index.radii.ba_tree_ends import Radius
 from prosem.index.radii.bw_tree import Class
 from prosem.index.radii.labels import Label
-from prosem.types.base import LOGGED_ONLY, SENT_ONLY, Bound, Draft, Rows
+from prosem.types.base import Bound, Draft, Rows, Storage
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.value.items import Fired, Items, Plain, on_a_copy
 from prosem.values.model import Delta, PlaceMark
 from prosem.values.wire import encode
+
+DECISION = "decision"  # kind of the message that says which subscriptions a relaxed one concerns
+RELAXED = "relaxed"  # kind of one that the edge decides on
 
 
 class Plane(NamedTuple):
@@ -49,6 +52,7 @@ class ValueSpace(PointSpace):
     """
 
     plans: tuple[str, ...] = ("reformulate", "enumerate", "relax")
+    storage: ClassVar[Mapping[str, Storage]] = {DECISION: Storage.STORED_ONLY, RELAXED: Storage.SENT_ONLY}
     looks_back: ClassVar[bool] = True
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
@@ -199,8 +203,8 @@ class ValueSpace(PointSpace):
         (radii, _), payload = region[-1], encode(value)
         everybody = ((Interval(None, radii.high), EVERYTHING),)
         return [
-            Draft(LOGGED_ONLY, topic, region, payload=payload),
-            Draft(SENT_ONLY, topic, everybody, payload=payload),
+            Draft(DECISION, topic, region, payload=payload),
+            Draft(RELAXED, topic, everybody, payload=payload),
         ]
 
     def check(self) -> None:
