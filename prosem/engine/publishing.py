@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from optimizer.choose import Chooser
@@ -24,6 +25,7 @@ SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is
 
 
 Run = tuple[Table, Sequence[Effect]]
+Deltas = dict[int, tuple[Space, list[Delta]]]  # space id → the space, and what it is to take
 
 
 def runs_of(present: EngineMemory, command: c.Publish | c.Transact) -> Sequence[Run]:
@@ -77,18 +79,23 @@ class Publishing:
     def _apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None) -> JsonObject:
         """Events that were found valid, in their order; all of one request."""
         first = self._present.seq + 1
+        deltas: Deltas = {}
         for table, found in runs:
-            self._apply_run(table, found)
+            self._apply_run(table, found, deltas)
+        self._step(deltas)
         answer = {"first_seq": first, "last_seq": self._present.seq, "count": self._present.seq + 1 - first}
         return answer if idempotency is None else self._remember(idempotency, answer)
 
-    def _apply_run(self, table: Table, found: Sequence[Effect]) -> None:
-        """Some events of one table after each other."""
+    def _apply_run(self, table: Table, found: Sequence[Effect], deltas: Deltas) -> None:
+        """Some events of one table after each other: rows and log entries, and what each space is to take."""
         writes = self._present.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
         spaces_of, order = self._groups.spaces_of, self._chooser.order
-        spaces = [(one, order(spaces_of(one))) for one in (table, *table.ancestors)]
+        concerned = [
+            (one, [deltas.setdefault(space.network.id, (space, []))[1] for space in order(spaces_of(one))])
+            for one in (table, *table.ancestors)
+        ]
         size_bytes = 0
         for op, key, old, new in found:
             self._present.seq += 1
@@ -100,43 +107,57 @@ class Publishing:
             if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
             net[key] = new
-            part = 0
-            for one, some in spaces:
+            for one, some in concerned:
                 if some:
-                    part = self._tell(
-                        Delta(self._present.seq, one, key, cut(old, one), cut(new, one)), some, part
-                    )
+                    delta = Delta(self._present.seq, one, key, cut(old, one), cut(new, one))
+                    for taken in some:
+                        taken.append(delta)
         writes.size_bytes += size_bytes
         self._present.batch.weight += len(found)
         self._metrics.events += len(found)
 
-    def _tell(self, delta: Delta, spaces: Sequence[Space], part: int) -> int:
-        """Every space takes the event, and the chosen plan makes its messages; returns the number of the next one."""
+    def _step(self, deltas: Deltas) -> None:
+        """Every space takes all its deltas of the request in one call; messages are put in the order of the events."""
+        batch, parts = self._present.batch, dict[int, int]()
+        frames, messages = len(batch.frames), len(batch.writes.messages)
+        for space, some in deltas.values():
+            if some:
+                self._step_space(space, some, parts)
+        if len(deltas) > 1:
+            batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq", "part"))
+            batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1, 2))
+
+    def _step_space(self, space: Space, deltas: Sequence[Delta], parts: dict[int, int]) -> None:
+        """The chosen plan makes the messages of each delta; `parts` has the number of the next message of each seq."""
         runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._present.clock
-        is_sampled = delta.seq % SAMPLE == 0
-        for space in spaces:
+        described = 0
+
+        def choose(space: Space, description: Any) -> str:
+            nonlocal described
+            described = clock.elapsed_ns()
+            return chooser.choose(space, description)
+
+        outcomes = space.take(deltas, choose)
+        for delta in deltas:
+            is_sampled = delta.seq % SAMPLE == 0
             cpu = clock.cpu_ns() if is_sampled else 0
             start = clock.elapsed_ns()
-            description = space.step(delta)
-            if description is None:
-                plan, drafts, described = "none", [], 0
-            else:
-                described = clock.elapsed_ns()
-                plan = chooser.choose(space, description)
-                drafts = space.messages(description, plan)
+            description, plan, drafts = next(outcomes)
             runs[plan] += 1
             if is_sampled:
                 self._metrics.plan_cpu_ns[plan] += SAMPLE * (clock.cpu_ns() - cpu)
             if description is None:
                 continue
-            size = 0
+            size, part = 0, parts.get(delta.seq, 0)
             for draft in drafts:
                 size += self._present.send(delta.seq, part, space, plan, draft)
                 part += 1
+            parts[delta.seq] = part
             took = clock.elapsed_ns() - start
             if chooser.executed(delta.seq, space.network.id, plan, len(drafts), size, took):
                 self._measure(delta.seq, space, description, plan, (described - start) / 1e3)
-        return part
+        if next(outcomes, None) is not None:  # also lets the space finish
+            raise AssertionError("a space gives one outcome for each delta")
 
     def _measure(self, seq: int, space: Any, description: Any, executed: str, described_us: float) -> None:
         """All plans of a space on the event that it has just taken."""

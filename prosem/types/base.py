@@ -109,7 +109,7 @@ class Space(Protocol):
         """All deltas of one request for this space, in order; an outcome for each, made when it is asked for.
 
         The messages of a delta are made before the next delta is stepped: some types look at their indexes when they make
-        messages. The tables hold the rows as of the end of the request already; see `shared.rewound`.
+        messages. The tables hold the rows as of the end of the request already; see `shared/rewound.py`.
         """
 
     def step(self, delta: Delta) -> Any | None:

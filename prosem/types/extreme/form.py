@@ -22,8 +22,8 @@ from prosem.types.extreme.client_rules import RULES
 from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece, step
 from prosem.types.extreme.several_ranges import BoxesSpace
-from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
+from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Key, Row, Table
@@ -111,12 +111,13 @@ class ExtremeForm(RangeForm):
         return (lambda v: -ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
 
 
-class ExtremeSpace(PointSpace):
+class ExtremeSpace(RowLookingSpace):
     """The trees over the rows, and the points, of one group with at most one range."""
 
     def __init__(self, form: ExtremeForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
-        self._form, self._rows, self._place = form, rows, form.placer()
+        self._form, self._place = form, form.placer()
+        self._rows: Rows = rows
         self._trees: dict[bytes, A2BTree] = {}
         codes = form.shape.flat_codes(rows.values())
         if codes is not None:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, cast
 
 from cn.model.geometry import Box, Region
 from prosem.index.boxes.kd_tree import MinKdTree
-from prosem.types.base import Draft, SpaceContext
+from prosem.types.base import Draft, Rows, SpaceContext
 from prosem.types.extreme.boxes import settle, step
 from prosem.types.extreme.rule import Piece
-from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, around
+from prosem.types.shared.rewound import RowLookingSpace
 from prosem.values.model import Delta, Key
 from prosem.values.wire import encode
 
@@ -34,13 +34,14 @@ class NewExtreme(NamedTuple):
     single: list[tuple[int, Key | None]]
 
 
-class BoxesSpace(PointSpace):
+class BoxesSpace(RowLookingSpace):
     """One k-d tree for each combination of equality values."""
 
     def __init__(self, form: Any, space_id: int, surroundings: SpaceContext) -> None:
         super().__init__(form.shape, space_id)
         rows = surroundings.rows[0]
-        self._form, self._rows, self._place, self._locate = form, rows, form.placer(), surroundings.locate
+        self._form, self._place, self._locate = form, form.placer(), surroundings.locate
+        self._rows: Rows = rows
         self._max_boxes = surroundings.max_boxes
         self._dimensions = len(form.shape.ranged)
         self._trees: dict[bytes, MinKdTree] = {}
