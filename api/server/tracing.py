@@ -15,7 +15,7 @@ from prosem.values.errors import SetupError
 
 
 def tracer(address: str) -> tuple[TraceSink, Callable[[], None]]:
-    """What takes journeys, and what sends the rest at the end; `address` is that of a collector (OTLP over HTTP)."""
+    """What takes command traces, and what sends the rest at the end; `address` is that of a collector (OTLP over HTTP)."""
     try:
         from opentelemetry import trace
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -37,16 +37,18 @@ def tracer(address: str) -> tuple[TraceSink, Callable[[], None]]:
     spans = provider.get_tracer("prosem", VERSION)
     propagator = TraceContextTextMapPropagator()
 
-    def take(journey: CommandTrace) -> None:
-        context = propagator.extract({"traceparent": journey.parent}) if journey.parent else None
-        stages = journey.stages()
-        attributes: dict[str, Any] = {"prosem.weight": journey.weight}
-        whole = spans.start_span(journey.name, context, start_time=journey.arrived, attributes=attributes)
+    def take(command_trace: CommandTrace) -> None:
+        context = propagator.extract({"traceparent": command_trace.parent}) if command_trace.parent else None
+        stages = command_trace.stages()
+        attributes: dict[str, Any] = {"prosem.weight": command_trace.weight}
+        whole = spans.start_span(
+            command_trace.name, context, start_time=command_trace.arrived, attributes=attributes
+        )
         inside = trace.set_span_in_context(whole)
         for name, begin, end in stages:
             spans.start_span(name, inside, start_time=begin).end(end)
-        if journey.error:
-            whole.set_status(trace.Status(trace.StatusCode.ERROR, journey.error))
-        whole.end(stages[-1][2] if stages else journey.arrived)
+        if command_trace.error:
+            whole.set_status(trace.Status(trace.StatusCode.ERROR, command_trace.error))
+        whole.end(stages[-1][2] if stages else command_trace.arrived)
 
     return take, provider.shutdown

@@ -28,7 +28,7 @@ class Entry:
     command: c.Command
     weight: int
     size_bytes: int
-    journey: CommandTrace | None = None
+    command_trace: CommandTrace | None = None
     future: Future[Any] = field(default_factory=Future)
     result: Any = None
     is_suspect: bool = False
@@ -125,10 +125,10 @@ class Backlog:
         return min(entry.weight, max(1, self._max_events // 2)), min(entry.size_bytes, self._max_bytes // 2)
 
 
-def entry_of(command: c.Command, journey: CommandTrace | None = None) -> Entry:
+def entry_of(command: c.Command, command_trace: CommandTrace | None = None) -> Entry:
     weight = weight_of(command)
     size_bytes = command.size_bytes if isinstance(command, c.Publish | c.Transact) else 0
-    return Entry(command, weight, size_bytes or weight * EVENT_BYTES, journey)
+    return Entry(command, weight, size_bytes or weight * EVENT_BYTES, command_trace)
 
 
 def weight_of(command: c.Command) -> int:

@@ -14,4 +14,4 @@ class Batch:
         self.writes = WriteSet()
         self.frames: list[Frame] = []
         self.weight = 0
-        self.journeys: list[CommandTrace] = []
+        self.command_traces: list[CommandTrace] = []

@@ -93,7 +93,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete an ephemeral subscription that nobody listens to any more; it may be gone already."""
+    """Delete an ephemeral subscription without streams; it may be gone already."""
 
     sid: int
 
@@ -119,7 +119,7 @@ class Attach:
     sink: Any
     token: int = 0
     scope: Scope = WHOLE
-    timeline: str | None = None  # that `after` is of; None: the present one
+    timeline: str | None = None  # that `after` is of; None: the current one
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ Command = (
 # -- frames --------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """A stream starts: the subscription stands at this place as of `seq`; `snapshot` is its answer, encoded."""
+    """A stream starts: the place of the subscription as of `seq`; `snapshot` is its answer, encoded."""
 
     sid: int
     id: str

@@ -55,7 +55,7 @@ class Trial:
 
 
 class Committer:
-    """Shares the engine's lock. `idle` is called after each batch; `may_try` tells whether a held batch may be tried now."""
+    """Shares the engine's lock. `idle` is called after each batch; `may_try` says whether a held batch may be tried now."""
 
     def __init__(
         self,
@@ -130,8 +130,8 @@ class Committer:
         if batch.writes.is_empty():
             return self._prove()
         start = self._clock.monotonic()
-        for journey in batch.journeys:
-            journey.commit = self._clock.wall_ns()
+        for command_trace in batch.command_traces:
+            command_trace.commit = self._clock.wall_ns()
         try:
             self.store.write(batch.writes)
         except ResourceError as error:
@@ -139,8 +139,8 @@ class Committer:
         except Exception as error:
             log.error("commit of %d events failed: %s", len(batch.writes.events), error)
             return error
-        for journey in batch.journeys:
-            journey.committed = self._clock.wall_ns()
+        for command_trace in batch.command_traces:
+            command_trace.committed = self._clock.wall_ns()
         self._metrics.commits += 1
         self._metrics.commit_seconds += self._clock.monotonic() - start
         try:

@@ -1,7 +1,7 @@
 """EXPLAIN of an event: every plan of every group it touches, estimated, and measured on request. Nothing stays applied.
 
 The event is rehearsed: the indexes take it and give it back. A space whose memory an event and its opposite would change
-(what was told) offers a rehearsal of its own.
+(the last notified values) offers a rehearsal of its own.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Left(NamedTuple):
 
 
 class Groups:
-    """`locate` tells where a subscription stands; `max_boxes` limits the regions of one event; `plan` as set."""
+    """`locate` returns the place of a subscription; `max_boxes` limits the regions of one event; `plan` as set."""
 
     def __init__(
         self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int, plan: str = "auto"
@@ -188,8 +188,8 @@ class Groups:
             shares = tuple(known[one.id] for one in form.tables if one.id in known)
             if len(shares) < len(form.tables):
                 shares = ()
-            surroundings = SpaceContext(rows, self._locate, self._max_boxes, self._plan, shares)
-            space = self.spaces[group.space] = form.open_space(group.space, surroundings)
+            context = SpaceContext(rows, self._locate, self._max_boxes, self._plan, shares)
+            space = self.spaces[group.space] = form.open_space(group.space, context)
             if isinstance(space, ItemStateSpace):
                 self.keeping[group.space] = space
             for table in form.tables:

@@ -12,7 +12,7 @@ FIRST_S, LONGEST_S = 1.0, 30.0
 
 
 class Hold:
-    """Used under the engine's lock. `writes` is the batch that was refused: a trial of it tells when writing works."""
+    """Used under the engine's lock. `writes` is the batch that was refused: a trial of it shows when writing works."""
 
     def __init__(
         self, cause: ResourceError, writes: WriteSet, clock: Callable[[], float] = time.monotonic

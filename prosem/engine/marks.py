@@ -1,8 +1,8 @@
 """The history of points, and the marks of those whose places a space gives.
 
-A mark says where a subscription stands and what it was told by then; what it was told since stands in the outbox. So
-nothing is written when a million subscriptions are told. The oldest marks are written anew, some with each batch:
-nobody must look back further than `seqs`, or four seqs for each mark.
+A mark holds the place of a subscription and its last notified value; later notifications are in the outbox. So
+nothing is written when a million subscriptions are notified. The oldest marks are written anew, some with each batch:
+no replay looks back further than `seqs`, or four seqs for each mark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Unmarked = tuple[Space, list[int], list[Bound]]
 
 
 class Marks:
-    """Owned by the engine thread, beside the registry. `moves` numbers the history, whose seq may stand still."""
+    """Owned by the engine thread, beside the registry. `moves` numbers the history, whose seq may stay the same."""
 
     def __init__(self, registry: SubscriptionRegistry) -> None:
         self._registry = registry
@@ -54,7 +54,7 @@ class Marks:
             self._marked[sid] = seq
 
     def _mark(self, space: Space, sid: int | None) -> bytes | None:
-        """Where a subscription stands now (None: nowhere) and what it was told, if its space gives places."""
+        """The current place of a subscription (None: nowhere) and its last notified value, if its space gives places."""
         if not isinstance(space, MarkedSpace):
             return None
         return encode(PlaceMark(b"", None) if sid is None else space.mark(sid))
@@ -70,7 +70,7 @@ class Marks:
         self.relabelled(batch, seq, set(sids), form, space)
 
     def relabelled(self, batch: Batch, seq: int, known: Set[int], form: Form, space: MarkedSpace) -> None:
-        """Those who were moved to make room stand elsewhere from here on in the order."""
+        """Subscriptions that were moved to make room have another place from here on in the order."""
         for sid in space.relabelled():
             if sid in known:
                 continue
@@ -79,7 +79,7 @@ class Marks:
             self._again(batch, seq, sid, space)
 
     def renew(self, batch: Batch, seq: int, space_of: Callable[[int], Space]) -> None:
-        """Write the oldest marks anew, so that nobody must look back far for what was told."""
+        """Write the oldest marks anew, so that no replay looks back far for the last notification."""
         latest = seq - max(self.seqs, 4 * len(self._marked))
         for _ in range(MARKS_A_BATCH):
             sid, marked = next(iter(self._marked.items()), (0, seq))
@@ -106,9 +106,9 @@ class Marks:
         all_bounds += bounds
 
     def restore(self, marks: Mapping[int, tuple[int, PlaceMark]]) -> None:
-        """All subscriptions are known: those who wait come to stand where they stood.
+        """All subscriptions are known: those that wait return to their places.
 
-        Each mark comes with the seq from which on it was brought to the present.
+        Each mark comes with the seq from which on it was brought up to date.
         """
         for space, sids, bounds in self._unmarked.values():
             marked = cast(MarkedSpace, space)

@@ -34,7 +34,7 @@ class Results:
     def __init__(self, post: Post, outlet: Outlet, trace: TraceSink | None, clock: Clock) -> None:
         self._post, self._outlet, self._trace, self._clock = post, outlet, trace, clock
 
-    def journey(self, command: c.Command, parent: str) -> CommandTrace | None:
+    def command_trace(self, command: c.Command, parent: str) -> CommandTrace | None:
         """The trace of a command that has just arrived; None if nothing is traced."""
         if self._trace is None:
             return None
@@ -57,13 +57,13 @@ class Results:
         answer([(entry.future, entry.result) for entry in entries])
         self._outlet.release(batch.frames, batch.writes.last_seq)
         if self._trace is not None:
-            for journey in batch.journeys:
-                journey.delivered = self._clock.wall_ns()
-                self._trace(journey)
+            for command_trace in batch.command_traces:
+                command_trace.delivered = self._clock.wall_ns()
+                self._trace(command_trace)
 
     def _fail(self, entries: Sequence[Entry], error: ProsemError, batch: Batch | None) -> None:
         fail(entries, error)
         if self._trace is not None and batch is not None:
-            for journey in batch.journeys:
-                journey.error = journey.error or error.detail
-                self._trace(journey)
+            for command_trace in batch.command_traces:
+                command_trace.error = command_trace.error or error.detail
+                self._trace(command_trace)

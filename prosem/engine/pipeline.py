@@ -46,7 +46,7 @@ AT_ONCE = 64  # commands that are processed in one step
 
 class Pipeline:
     """`recover` makes the state from PostgreSQL; `post` runs a callable on the thread that owns the network side;
-    `idle` is called by the committer after each batch, for housekeeping; `trace` is told of every command's way, on
+    `idle` is called by the committer after each batch, for housekeeping; `trace` is called with every command's trace, on
     the thread of the network side."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Pipeline:
 
         `parent` is the trace that the command belongs to.
         """
-        entry = entry_of(command, self._results.journey(command, parent))
+        entry = entry_of(command, self._results.command_trace(command, parent))
         with self._change:
             if self._closing:
                 raise BusyError("the server is shutting down", retry_after_s=5)
@@ -184,9 +184,9 @@ class Pipeline:
                 entry = self._waiting.take()
             self._open.append(entry)
             self._is_sealed = self._suspects.wants_trial(entry)
-            if entry.journey is not None:
-                entry.journey.started = self._clock.wall_ns()
-                self._memory.batch.journeys.append(entry.journey)
+            if entry.command_trace is not None:
+                entry.command_trace.started = self._clock.wall_ns()
+                self._memory.batch.command_traces.append(entry.command_trace)
             self._attempt(entry, self._begin)
 
     def _attempt(self, entry: Entry, work: Callable[[Entry], None]) -> None:
@@ -194,14 +194,14 @@ class Pipeline:
             work(entry)
         except ProsemError as error:
             entry.result = error
-            if entry.journey is not None:
-                entry.journey.error = error.detail
+            if entry.command_trace is not None:
+                entry.command_trace.error = error.detail
         except Exception as error:
             log.exception("a command failed in a way it should not: %r", type(entry.command).__name__)
             clear_frames(error.__traceback__)  # their locals refer to the state, which must go
             self.committer.failure = Fault(entry, repr(error))  # the state may be half changed: rebuild it
-        if entry.journey is not None:
-            entry.journey.processed = self._clock.wall_ns()
+        if entry.command_trace is not None:
+            entry.command_trace.processed = self._clock.wall_ns()
 
     def _begin(self, entry: Entry) -> None:
         """Carry a command out in the open batch, or have it tried first; all before it is committed then."""

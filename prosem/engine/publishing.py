@@ -1,4 +1,4 @@
-"""Events: applied in their order, told to every space they concern, and explained without being applied."""
+"""Events: applied in their order, passed to every affected space, and explained without being applied."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Run = tuple[Table, Sequence[Effect]]
 Deltas = dict[int, tuple[Space, list[Delta]]]  # space id → the space, and what it is to take
 
 
-def runs_of(present: EngineMemory, command: c.Publish | c.Transact) -> Sequence[Run]:
+def runs_of(memory: EngineMemory, command: c.Publish | c.Transact) -> Sequence[Run]:
     """What the events of a request do, in runs of one table; raises at the first that is wrong. Changes nothing."""
-    store, tables = present.table_store, present.tables(command.scope.tenant)
+    store, tables = memory.table_store, memory.tables(command.scope.tenant)
     if isinstance(command, c.Transact):
         return transaction(store, tables, command.events)
     table = known_table(tables, command.table)
-    return [(table, effects(table, present.rows[table.id], command.events, command.at, store.family(table)))]
+    return [(table, effects(table, memory.rows[table.id], command.events, command.at, store.family(table)))]
 
 
-def trial_of(present: EngineMemory, command: c.Publish | c.Transact) -> WriteSet:
+def trial_of(memory: EngineMemory, command: c.Publish | c.Transact) -> WriteSet:
     """The rows and the log entries that a request would write, to be tried. Changes nothing."""
-    writes = WriteSet(last_seq=present.seq)
-    for table, found in runs_of(present, command):
+    writes = WriteSet(last_seq=memory.seq)
+    for table, found in runs_of(memory, command):
         writes.tables[table.id] = table
         net = writes.rows.setdefault(table.id, {})
         for op, key, old, new in found:
@@ -59,36 +59,36 @@ def _length(text: bytes | None) -> int:
 class Publishing:
     """What publishers ask for. A request is valid as a whole before its first event is applied."""
 
-    def __init__(self, present: EngineMemory) -> None:
-        self._present = present
-        self._groups = present.group_store
-        self._tables = present.table_store
-        self._metrics = present.metrics
+    def __init__(self, memory: EngineMemory) -> None:
+        self._memory = memory
+        self._groups = memory.group_store
+        self._tables = memory.table_store
+        self._metrics = memory.metrics
 
     @property
     def _chooser(self) -> Chooser:
         """The one in force: benches put in their own."""
-        return self._present.chooser
+        return self._memory.chooser
 
     def publish(self, command: c.Publish) -> JsonObject:
-        return self._apply(runs_of(self._present, command), command.idempotency)
+        return self._apply(runs_of(self._memory, command), command.idempotency)
 
     def transact(self, command: c.Transact) -> JsonObject:
-        return self._apply(runs_of(self._present, command), command.idempotency)
+        return self._apply(runs_of(self._memory, command), command.idempotency)
 
     def _apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None) -> JsonObject:
         """Events that were found valid, in their order; all of one request."""
-        first = self._present.seq + 1
+        first = self._memory.seq + 1
         deltas: Deltas = {}
         for table, found in runs:
             self._apply_run(table, found, deltas)
         self._step(deltas)
-        answer = {"first_seq": first, "last_seq": self._present.seq, "count": self._present.seq + 1 - first}
+        answer = {"first_seq": first, "last_seq": self._memory.seq, "count": self._memory.seq + 1 - first}
         return answer if idempotency is None else self._remember(idempotency, answer)
 
     def _apply_run(self, table: Table, found: Sequence[Effect], deltas: Deltas) -> None:
         """Some events of one table after each other: rows and log entries, and what each space is to take."""
-        writes = self._present.batch.writes
+        writes = self._memory.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
         spaces_of, order = self._groups.spaces_of, self._chooser.order
@@ -98,27 +98,27 @@ class Publishing:
         ]
         size_bytes = 0
         for op, key, old, new in found:
-            self._present.seq += 1
+            self._memory.seq += 1
             self._tables.put(table, key, new)
             before = None if old is None else encode(old)
             after = None if new is None else encode(new)
-            writes.events.append((self._present.seq, table.id, op, before, after))
+            writes.events.append((self._memory.seq, table.id, op, before, after))
             size_bytes += _length(before) + 2 * _length(after)
             if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
             net[key] = new
             for one, some in concerned:
                 if some:
-                    delta = Delta(self._present.seq, one, key, cut(old, one), cut(new, one))
+                    delta = Delta(self._memory.seq, one, key, cut(old, one), cut(new, one))
                     for taken in some:
                         taken.append(delta)
         writes.size_bytes += size_bytes
-        self._present.batch.weight += len(found)
+        self._memory.batch.weight += len(found)
         self._metrics.events += len(found)
 
     def _step(self, deltas: Deltas) -> None:
         """Every space takes all its deltas of the request in one call; messages are put in the order of the events."""
-        batch, parts = self._present.batch, dict[int, int]()
+        batch, parts = self._memory.batch, dict[int, int]()
         frames, messages = len(batch.frames), len(batch.writes.messages)
         for space, some in deltas.values():
             if some:
@@ -129,7 +129,7 @@ class Publishing:
 
     def _step_space(self, space: Space, deltas: Sequence[Delta], parts: dict[int, int]) -> None:
         """The chosen plan makes the messages of each delta; `parts` has the number of the next message of each seq."""
-        runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._present.clock
+        runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._memory.clock
         described = 0
 
         def choose(space: Space, description: Any) -> str:
@@ -150,7 +150,7 @@ class Publishing:
                 continue
             size, part = 0, parts.get(delta.seq, 0)
             for draft in drafts:
-                size += self._present.send(delta.seq, part, space, plan, draft)
+                size += self._memory.send(delta.seq, part, space, plan, draft)
                 part += 1
             parts[delta.seq] = part
             took = clock.elapsed_ns() - start
@@ -161,7 +161,7 @@ class Publishing:
 
     def _measure(self, seq: int, space: Any, description: Any, executed: str, described_us: float) -> None:
         """All plans of a space on the event that it has just taken."""
-        clock = self._present.clock
+        clock = self._memory.clock
         start, at = clock.elapsed_ns(), space.network.id
         descriptor, affected = space.descriptor(description), space.affected(description)
         for plan in space.plans:
@@ -169,11 +169,11 @@ class Publishing:
                 self._chooser.extrapolate(at, plan, descriptor, affected)
                 continue
             found = measure(
-                seq, space, description, plan, affected, described_us, self._present.traffic, clock
+                seq, space, description, plan, affected, described_us, self._memory.traffic, clock
             )
             self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
             entry = (seq, self._groups.first_of(at), at, plan, descriptor, *found)
-            self._present.batch.writes.measurements.append(entry)
+            self._memory.batch.writes.measurements.append(entry)
         self._chooser.sampled(at, clock.elapsed_ns() - start)
 
     def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:
@@ -183,24 +183,24 @@ class Publishing:
                 "count": answer["count"] + idempotency.lines_before,
             }
         stored = answer | {"errors": idempotency.errors} if idempotency.errors else answer
-        self._present.batch.writes.idempotency.append(
+        self._memory.batch.writes.idempotency.append(
             (idempotency.key, encode(stored), idempotency.done, answer["count"])
         )
         return answer
 
     def explain(self, command: c.Explain) -> JsonObject:
         """What an event would cost under each plan of each group it touches; nothing stays applied."""
-        table = known_table(self._present.tables(command.scope.tenant), command.table)
+        table = known_table(self._memory.tables(command.scope.tenant), command.table)
         family = self._tables.family(table)
-        _, key, old, new = effect(table, self._present.rows[table.id], command.event, "/event", family)
+        _, key, old, new = effect(table, self._memory.rows[table.id], command.event, "/event", family)
         groups: list[JsonObject] = []
         with ExitStack() as rehearsals:
             self._tables.put(table, key, new)
             try:
                 for one in (table, *table.ancestors) if old != new else ():
-                    delta = Delta(self._present.seq + 1, one, key, cut(old, one), cut(new, one))
+                    delta = Delta(self._memory.seq + 1, one, key, cut(old, one), cut(new, one))
                     for space in self._groups.spaces_of(one):
-                        description, took_us = rehearse(rehearsals, space, delta, self._present.clock)
+                        description, took_us = rehearse(rehearsals, space, delta, self._memory.clock)
                         if description is None:
                             continue
                         plans = explain_space(
@@ -209,8 +209,8 @@ class Publishing:
                             description,
                             took_us,
                             command.analyze,
-                            self._present.traffic,
-                            self._present.clock,
+                            self._memory.traffic,
+                            self._memory.clock,
                         )
                         groups += [
                             {"group": group.name, "type": group.type, "space": group.space, **plans}
@@ -220,7 +220,7 @@ class Publishing:
                 self._tables.put(table, key, old)
         return {
             "table": table.name,
-            "seq": self._present.seq,
+            "seq": self._memory.seq,
             "weights": self._chooser.weights._asdict(),
             "groups": groups,
         }

@@ -30,17 +30,24 @@ class Stored(Protocol):
 
 
 def recover(
-    url: str, state: EngineState, tell: Callable[..., None], *, restart: bool = True, epoch: int | None = None
+    url: str,
+    state: EngineState,
+    report: Callable[..., None],
+    *,
+    restart: bool = True,
+    epoch: int | None = None,
 ) -> int:
-    """Fill an empty state; returns the seq after which everything can be replayed. `tell` is a logger's info."""
+    """Fill an empty state; returns the seq after which everything can be replayed. `report` is a logger's info."""
     start = time.monotonic()
     with load(url, restart=restart, epoch=epoch) as stored:
-        count = fill(state, stored, tell)
-    tell("recovery: done at seq %d with %d subscriptions, %.1f s", state.seq, count, time.monotonic() - start)
+        count = fill(state, stored, report)
+    report(
+        "recovery: done at seq %d with %d subscriptions, %.1f s", state.seq, count, time.monotonic() - start
+    )
     return stored.state.retained_after
 
 
-def fill(state: EngineState, stored: Stored, tell: Callable[..., None]) -> int:
+def fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int:
     """Fill an empty state from what is stored; returns the number of subscriptions."""
     state.seq = stored.state.last_seq
     tables, groups, counters = state.table_store, state.group_store, stored.state.counters
@@ -53,7 +60,7 @@ def fill(state: EngineState, stored: Stored, tell: Callable[..., None]) -> int:
     for table, rows in stored.rows(*stored.tables):
         tables.load(table, rows)
     for table in stored.tables:
-        tell("recovery: table %s has %d rows", table.name, len(tables.rows[table.id]))
+        report("recovery: table %s has %d rows", table.name, len(tables.rows[table.id]))
     for statement in stored.statements:
         groups.add_statement(statement)
     for group in stored.groups:
@@ -68,7 +75,7 @@ def fill(state: EngineState, stored: Stored, tell: Callable[..., None]) -> int:
             raise SetupError(f"a stored subscription cannot be read any more: {error.detail}") from error
         count += len(chunk)
         if count % 100_000 < len(chunk):
-            tell("recovery: %d subscriptions", count)
+            report("recovery: %d subscriptions", count)
     state.marks.restore(stored.marks())
     for space, kept in stored.items().items():
         if space in groups.keeping:

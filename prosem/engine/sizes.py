@@ -21,7 +21,7 @@ def key_bytes(key: Key) -> int:
     """The most that a key takes in its index.
 
     >>> key_bytes((1, "x" * 500)), key_bytes(("é" * 500,))
-    (528, 1016)
+    (520, 1016)
     """
     size = 8
     for value in key:

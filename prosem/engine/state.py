@@ -54,14 +54,14 @@ class EngineState(EngineMemory):
         }
 
     def execute(self, command: c.Command) -> Any:
-        """Carry a command out in the present batch; raises without having changed anything."""
+        """Carry a command out in the current batch; raises without having changed anything."""
         return self._handlers[type(command)](command)
 
     def inspect(self, command: c.Inspect) -> Any:
         return command.look(self)
 
     def begin(self) -> Batch:
-        """Close the present batch and start another."""
+        """Close the current batch and start another."""
         if self.seq - self._looked >= self.look_events:
             self._look()
         if not self.batch.writes.is_empty():  # reads alone write nothing
@@ -90,23 +90,23 @@ class EngineState(EngineMemory):
 
     # -- tables --------------------------------------------------------------------------------------------------
     def create_table(self, command: c.CreateTable) -> c.Created:
-        table, is_new = self.wanted(command)
+        table, is_new = self.requested(command)
         if is_new:
             self.next_table += 1
             self.table_store.add(table)
             self.batch.writes.created = table
         return c.Created(table, is_new)
 
-    def wanted(self, command: c.CreateTable) -> tuple[Table, bool]:
+    def requested(self, command: c.CreateTable) -> tuple[Table, bool]:
         """The table that is to be made, and whether it is new. Changes nothing."""
         tenant = command.scope.tenant
-        wanted = table_definition(command.body, self.next_table, self.tables(tenant), tenant)
-        known = self.tables(tenant).get(wanted.name)
+        requested = table_definition(command.body, self.next_table, self.tables(tenant), tenant)
+        known = self.tables(tenant).get(requested.name)
         if known is None:
-            return wanted, True
-        if known.definition() != wanted.definition():
+            return requested, True
+        if known.definition() != requested.definition():
             raise ConflictError(
-                f"a different table {wanted.name!r} exists; drop it first, or choose another name", "/name"
+                f"a different table {requested.name!r} exists; drop it first, or choose another name", "/name"
             )
         return known, False
 

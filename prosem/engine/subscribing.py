@@ -25,12 +25,12 @@ EXPIRED_AT_ONCE = 1_000  # events wait meanwhile
 class Subscribing:
     """What subscribers ask for. A request is valid as a whole before anything changes."""
 
-    def __init__(self, present: EngineMemory) -> None:
-        self._present = present
-        self._registry = present.registry
-        self._groups = present.group_store
-        self._marks = present.marks
-        self._tables = present.table_store
+    def __init__(self, memory: EngineMemory) -> None:
+        self._memory = memory
+        self._registry = memory.registry
+        self._groups = memory.group_store
+        self._marks = memory.marks
+        self._tables = memory.table_store
 
     def subscribe(self, command: c.Subscribe) -> JsonObject:
         self._check_count(command)
@@ -39,7 +39,7 @@ class Subscribing:
         )
         bounds = self._bind_all(form, command, constants)
         self._check_ids([id for id, _ in command.rows], command.batch, command.scope.tenant)
-        writes = self._present.batch.writes
+        writes = self._memory.batch.writes
         statement, is_new = self._groups.statement(query.sql, command.notify, form)
         if is_new:
             writes.statements.append(statement)
@@ -51,14 +51,14 @@ class Subscribing:
         ids = []
         for sid, (chosen, params) in zip(sids, command.rows, strict=True):
             id, encoded = chosen or self._registry.given_id(sid), encode_exact(params | constants)
-            values = (sid, id, statement.id, group.id, encoded, True, command.durable, self._present.seq)
+            values = (sid, id, statement.id, group.id, encoded, True, command.durable, self._memory.seq)
             self._registry.put(
                 sid,
                 id,
                 group.id,
                 statement.id,
                 encoded,
-                self._present.seq,
+                self._memory.seq,
                 command.durable,
                 None,
                 command.scope,
@@ -66,16 +66,16 @@ class Subscribing:
             writes.subscriptions.append((*values, command.scope.tenant, command.scope.key))
             ids.append(id)
         if not command.durable:
-            self._present.unstreamed.add(sids)
+            self._memory.unstreamed.add(sids)
         space.add(sids, bounds)
         if isinstance(space, MarkedSpace):
-            self._marks.created(self._present.batch, self._present.seq, sids, form, space)
+            self._marks.created(self._memory.batch, self._memory.seq, sids, form, space)
         self._groups.join(group.id, statement.id, len(sids))
-        self._present.batch.weight += len(sids)
+        self._memory.batch.weight += len(sids)
         answer: JsonObject = {"group": group.name, "type": form.type, **self._moment}
         if command.batch:
             return answer | {"ids": ids}
-        return answer | {"id": ids[0], "result": self._present.snapshot(*self._present.place(sids[0]))}
+        return answer | {"id": ids[0], "result": self._memory.snapshot(*self._memory.place(sids[0]))}
 
     def recognise(
         self, query: Query, notify: JsonObject | None, tenant: str, predicates: Predicates
@@ -137,77 +137,77 @@ class Subscribing:
 
     def delete(self, command: c.Delete) -> JsonObject:
         self._delete(self._known(command.id, command.scope))
-        return {"id": command.id, "seq": self._present.seq}
+        return {"id": command.id, "seq": self._memory.seq}
 
     def forget(self, command: c.Forget) -> None:
         if self._registry.exists(command.sid):
             self._delete(command.sid)
 
     def expire(self, command: c.Expire) -> bool:
-        due = self._present.unstreamed.due(EXPIRED_AT_ONCE)
+        due = self._memory.unstreamed.due(EXPIRED_AT_ONCE)
         self.end(due)
         return len(due) == EXPIRED_AT_ONCE
 
     def unstreamed_users(self, table: Table) -> list[int]:
         """Ephemeral subscriptions without a stream that see the table's rows: they do not keep it from being dropped."""
         names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
-        groups = self._present.groups
+        groups = self._memory.groups
         using = {id for id, one in groups.items() if one.tenant == table.tenant and names & {*one.tables}}
-        return [sid for sid in self._present.unstreamed if self._registry.group(sid) in using]
+        return [sid for sid in self._memory.unstreamed if self._registry.group(sid) in using]
 
     def end(self, sids: Sequence[int]) -> None:
         for sid in sids:
             self._delete(sid)
-        self._present.batch.weight += len(sids)
+        self._memory.batch.weight += len(sids)
 
     def _delete(self, sid: int) -> None:
-        self._present.unstreamed.discard(sid)
-        _, space, bound = self._present.place(sid)
+        self._memory.unstreamed.discard(sid)
+        _, space, bound = self._memory.place(sid)
         if self._registry.frozen(sid) is None:
             space.remove(sid, bound)
         statement, group = self._registry.statement(sid), self._registry.group(sid)
-        left = self._groups.leave(group, statement, self._present.seq)
+        left = self._groups.leave(group, statement, self._memory.seq)
         if left.statement:
-            self._present.batch.writes.unused_statements.append(statement)
+            self._memory.batch.writes.unused_statements.append(statement)
         if left.group:
-            self._present.batch.writes.unused_groups.append(group)
+            self._memory.batch.writes.unused_groups.append(group)
         self._marks.forget(sid)
         self._registry.remove(sid)
-        self._present.batch.writes.deleted.append(sid)
-        self._present.batch.frames.append(c.Gone(sid))
+        self._memory.batch.writes.deleted.append(sid)
+        self._memory.batch.frames.append(c.Gone(sid))
 
     def result(self, command: c.Result) -> JsonObject:
         sid = self._known(command.id, command.scope)
-        self._present.unstreamed.renew(sid)
+        self._memory.unstreamed.renew(sid)
         return {
             "id": command.id,
             **self._moment,
-            "result": self._present.snapshot(*self._present.place(sid)),
+            "result": self._memory.snapshot(*self._memory.place(sid)),
         }
 
     @property
     def _moment(self) -> JsonObject:
-        return {"seq": self._present.seq, "timeline": self._present.timelines.current}
+        return {"seq": self._memory.seq, "timeline": self._memory.timelines.current}
 
     def attach(self, command: c.Attach) -> None:
         sid = self._known(command.id, command.scope)
-        timelines = self._present.timelines
+        timelines = self._memory.timelines
         if not timelines.knows(command.timeline, sid) and self._registry.is_reserved(command.id):
             raise NotFoundError(
                 f"there is no subscription {command.id!r} any more: the database was restored"
             )
-        self._present.unstreamed.discard(sid)  # from now on the edge reports when its last stream is gone
-        form, space, bound = self._present.place(sid)
+        self._memory.unstreamed.discard(sid)  # from now on the edge reports when its last stream is gone
+        form, space, bound = self._memory.place(sid)
         frozen = self._registry.frozen(sid)
-        oldest = max(self._registry.created(sid), self._present.retained_after())
-        wanted = (
+        oldest = max(self._registry.created(sid), self._memory.retained_after())
+        needs_snapshot = (
             command.after is None
-            or not oldest <= command.after <= self._present.seq
+            or not oldest <= command.after <= self._memory.seq
             or not timelines.shares(command.timeline, command.after)
         )
-        answer = (frozen or encode(self._present.snapshot(form, space, bound))) if wanted else b""
-        self._present.batch.weight += 1  # the loop takes no more of them at once than of events
-        self._present.batch.frames.append(
+        answer = (frozen or encode(self._memory.snapshot(form, space, bound))) if needs_snapshot else b""
+        self._memory.batch.weight += 1  # the loop takes no more of them at once than of events
+        self._memory.batch.frames.append(
             c.Hosted(
                 sid,
                 command.id,
@@ -215,8 +215,8 @@ class Subscribing:
                 form,
                 space.network,
                 bound if frozen is None else None,
-                self._present.seq,
-                None if wanted else command.after,
+                self._memory.seq,
+                None if needs_snapshot else command.after,
                 self._registry.created(sid),
                 answer,
                 self._registry.is_durable(sid),
@@ -231,8 +231,8 @@ class Subscribing:
     def patch(self, command: c.Patch) -> JsonObject:
         """Move the point, suspend or resume; a change of the answer takes a seq of its own."""
         sid = self._known(command.id, command.scope)
-        self._present.unstreamed.renew(sid)
-        form, space, bound = self._present.place(sid)
+        self._memory.unstreamed.renew(sid)
+        form, space, bound = self._memory.place(sid)
         params, moved = self._registry.params(sid), bound
         if command.params is not None:
             check_given(command.params)
@@ -241,8 +241,8 @@ class Subscribing:
             moved, params = form.bind(given), encode_exact(given)
         frozen = self._registry.frozen(sid)
         was_active, active = frozen is None, frozen is None if command.active is None else command.active
-        before = self._present.snapshot(form, space, bound) if frozen is None else decode(frozen)
-        after = self._present.snapshot(form, space, moved)
+        before = self._memory.snapshot(form, space, bound) if frozen is None else decode(frozen)
+        after = self._memory.snapshot(form, space, moved)
 
         packed = self._packed_state(form, space, bound) if was_active else None
         self._shift(sid, form, space, bound if was_active else None, moved if active else None)
@@ -256,7 +256,7 @@ class Subscribing:
                 None,
                 None,
             )
-            self._present.batch.writes.history.append(created)
+            self._memory.batch.writes.history.append(created)
         self._registry.set_params(sid, params)
         change = form.difference(_plain(before), _plain(after)) if active else None
         if was_active and not active:
@@ -264,18 +264,18 @@ class Subscribing:
         elif active:
             self._registry.freeze(sid, None)
         if change is not None:
-            self._present.seq += 1
-            self._present.send(
-                self._present.seq,
+            self._memory.seq += 1
+            self._memory.send(
+                self._memory.seq,
                 0,
                 space,
                 "address",
                 Draft("change", targets=(sid,), payload=encode(change)),
             )
         kind = "suspended" if not active else "patched" if was_active else "resumed"
-        self._present.batch.writes.updates[sid] = (params, active, self._registry.frozen(sid))
-        self._marks.moved(self._present.batch, self._present.seq, sid, kind, params, packed, space)
-        self._present.batch.weight += 1
+        self._memory.batch.writes.updates[sid] = (params, active, self._registry.frozen(sid))
+        self._marks.moved(self._memory.batch, self._memory.seq, sid, kind, params, packed, space)
+        self._memory.batch.weight += 1
         return {"id": command.id, **self._moment, "result": after, "active": active}
 
     def _packed_state(self, form: Form, space: Space, bound: Bound) -> bytes | None:
@@ -295,9 +295,9 @@ class Subscribing:
         else:
             space.move(sid, before, after)
         if isinstance(space, MarkedSpace):
-            self._marks.relabelled(self._present.batch, self._present.seq, {sid}, form, space)
+            self._marks.relabelled(self._memory.batch, self._memory.seq, {sid}, form, space)
             after = None if after is None else space.locate(sid)
-        self._present.batch.frames.append(
+        self._memory.batch.frames.append(
             c.Moved(sid, after, None if after is None else form.state(space, after))
         )
 
@@ -310,11 +310,11 @@ class Subscribing:
             scope = WHOLE if tenant == DEFAULT_TENANT and not key else Scope(tenant, key)
             self._registry.put(sid, id, group, statement, params, created, durable, kept, scope)
             if not durable:
-                self._present.unstreamed.add([sid])  # streams that there were attach again
+                self._memory.unstreamed.add([sid])  # streams that there were attach again
             self._groups.join(group, statement, 1)
             if active:
                 form = self._groups.form(statement)
-                space = self._groups.space(form, self._present.groups[group])
+                space = self._groups.space(form, self._memory.groups[group])
                 _, sids, bounds = points.setdefault(space.network.id, (space, [], []))
                 sids.append(sid)
                 bounds.append(form.bind(decode_exact(params)))

@@ -8,7 +8,7 @@ in the index of its space.
 Slots of the columns are in the order of sids, which only grow. A slot that was given up is taken out when half of them were:
 deleted subscriptions cost nothing for long, and nothing after a restart.
 
-Ids are those of a tenant: whoever asks for another tenant's finds nothing.
+Ids are those of a tenant: requests for another tenant's find nothing.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def trial_writes(state: EngineState, command: c.Command) -> WriteSet | None:
     if isinstance(command, c.Publish | c.Transact):
         return trial_of(state, command)
     if isinstance(command, c.CreateTable):
-        wanted, is_new = state.wanted(command)
-        return WriteSet(last_seq=state.seq, created=wanted) if is_new else None
+        requested, is_new = state.requested(command)
+        return WriteSet(last_seq=state.seq, created=requested) if is_new else None
     if isinstance(command, c.DropTable):
         return WriteSet(last_seq=state.seq, dropped=state.droppable(command))
     return None

@@ -1,7 +1,7 @@
 """All tables and their rows in memory. A table is found by its tenant and its name: two tenants may have one of a name.
 
 A table that others extend is seen with their rows too, cut to its own columns: `visible` holds them beside its own
-`rows`. While nobody extends a table the two are one dictionary.
+`rows`. While no table extends it the two are one dictionary.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Tables:
             self.visible[ancestor.id].update(zip(keys, (row[:width] for row in rows), strict=True))
 
     def family(self, table: Table) -> Mapping[Key, Row] | None:
-        """The keys of all tables that this one extends or that extend it; None if it stands alone."""
+        """The keys of all tables that this one extends or that extend it; None if there are none."""
         if table.parent is None and self.rows[table.id] is self.visible[table.id]:
             return None
         return self.visible[table.root.id]

@@ -1,4 +1,4 @@
-"""Events of several tables as one request: validated as a whole, told in their order.
+"""Events of several tables as one request: validated as a whole, applied in their order.
 
 What a single table's request cannot say, a database's transaction can: an update may change the key (it becomes a
 deletion and an insertion of the merged row), and `truncate` deletes every row that the table has at that place.

@@ -20,5 +20,5 @@ class Metrics:
         self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below
         self.plan_cpu_ns: dict[str, int] = defaultdict(
             int
-        )  # of events in spaces; "none" when nobody is affected
+        )  # of events in spaces; "none" when no subscription is affected
         self.plan_runs: dict[str, int] = defaultdict(int)

@@ -76,5 +76,5 @@ def test_spans_of_a_publish() -> None:
 def test_a_journey_that_ended_early_has_no_stage_without_an_end(moment: str) -> None:
     names = ["arrived", "started", "processed", "commit", "committed", "delivered"]
     reached = names[: names.index(moment)]
-    journey = CommandTrace("Publish", 1, **{name: at + 1 for at, name in enumerate(reached)})
-    assert len(journey.stages()) == len(reached) - 1
+    command_trace = CommandTrace("Publish", 1, **{name: at + 1 for at, name in enumerate(reached)})
+    assert len(command_trace.stages()) == len(reached) - 1
