@@ -72,21 +72,21 @@ class _Reader:
             yield from self._sizes()
 
     def _sizes(self) -> Iterator[Metric]:
-        state, engine = self._made.state, self._made.engine
+        view, engine = self._made.view, self._made.engine
         yield _gauge("prosem_seq", "last committed seq", engine.committed_seq)
         yield _gauge("prosem_backlog", "events that wait to be processed", engine.backlog)
         yield _gauge("prosem_attached", "subscriptions with a stream", self._made.attached)
         yield _counter(
             "prosem_index_visits",
             "index nodes visited",
-            sum(space.visits for space in list(state.spaces.values())),
+            view.index_visits,
         )
         subscriptions = GaugeMetricFamily("prosem_subscriptions", "subscriptions", labels=["type", "group"])
-        for group in list(state.groups.values()):
-            subscriptions.add_metric([group.type, group.name], state.group_sizes.get(group.id, 0))
+        for group in view.groups.values():
+            subscriptions.add_metric([group.type, group.name], view.size(group))
         rows = GaugeMetricFamily("prosem_rows", "rows", labels=["tenant", "table"])
-        for table in list(state.table_store):
-            rows.add_metric([table.tenant, table.name], len(state.rows[table.id]))
+        for table in (table for tables in view.by_tenant.values() for table in tables.values()):
+            rows.add_metric([table.tenant, table.name], view.row_counts[table.id])
         yield from (subscriptions, rows)
         yield from self._webhooks(engine.committed_seq)
         network = self._made.brokers()

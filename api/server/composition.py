@@ -21,7 +21,7 @@ from api.webhooks.service import WebhookService
 from api.webhooks.targets import Targets
 from api.webhooks.worker import RetryPolicy
 from cn.networks.local import LocalNetwork
-from optimizer.choose import chooser
+from optimizer.choose import Chooser, chooser
 from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from prosem.delivery.edge import Edge
@@ -33,6 +33,7 @@ from prosem.engine.engine import Engine
 from prosem.engine.outlet import Outlet
 from prosem.engine.recovery import recover
 from prosem.engine.state import EngineState
+from prosem.engine.view import EngineView, whole_view
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.trace import TraceSink
 from prosem.store.embedded import EmbeddedPostgres
@@ -241,7 +242,7 @@ class Server:
 
     def _build_state(self, url: str) -> EngineState:
         state = EngineState(
-            chooser(self.settings.plan, self.settings.estimator_entries, self.settings.measure_percent / 100),
+            self._chooser(),
             self.metrics,
             lambda: self._retained_after,
             self.settings.max_boxes,
@@ -257,7 +258,7 @@ class Server:
             url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
         )
         state.chooser.weigh(Weights.of(statistics.weights))
-        state.execute(self._adoption(state, statistics))
+        state.execute(self._adoption(whole_view(state), statistics))
         state.timelines = self._timelines(url)
         return state
 
@@ -268,25 +269,31 @@ class Server:
         self._is_established = True
         return made
 
-    def _adoption(self, state: EngineState, statistics: Statistics) -> c.Adopt:
+    def _chooser(self) -> Chooser:
+        settings = self.settings
+        return chooser(settings.plan, settings.estimator_entries, settings.measure_percent / 100)
+
+    def _adoption(self, view: EngineView, statistics: Statistics) -> c.Adopt:
         """The command that takes statistics over, with all that takes time done before it."""
-        spaces = {group.id: group.space for group in list(state.groups.values())}
         training: dict[int, dict[str, list[Entry]]] = {}
-        for group, plans in statistics.training.items():
-            if group in spaces and not statistics.is_stale(group, state.group_sizes.get(group, 0)):
-                training[spaces[group]] = plans
-        return c.Adopt(statistics.run, state.chooser.prepare(training), statistics.shares)
+        for number, plans in statistics.training.items():
+            group = view.groups.get(number)
+            if group is not None and not statistics.is_stale(number, view.size(group)):
+                training[group.space] = plans
+        return c.Adopt(statistics.run, self._chooser().prepare(training), statistics.shares)
 
     async def _statistics_changed(self) -> None:
         """Take the active run over if it is another one; events go on meanwhile."""
         while not self.is_ready:
             await asyncio.sleep(0.1)
-        store, present = self.store, self.state.statistics
+        store, view = self.store, self.view
         assert store is not None
-        if await asyncio.to_thread(active_run, store.url) == (None if present is None else present["run"]):
+        if await asyncio.to_thread(active_run, store.url) == (
+            None if view.statistics is None else view.statistics["run"]
+        ):
             return
         statistics = await asyncio.to_thread(load_statistics, store.url, 0)
-        await self.call(await asyncio.to_thread(self._adoption, self.state, statistics))
+        await self.call(await asyncio.to_thread(self._adoption, self.view, statistics))
         log.info("statistics: run %s is in force", None if statistics.run is None else statistics.run["run"])
 
     def _revive(self) -> str | None:
@@ -380,12 +387,18 @@ class Server:
 
     @property
     def state(self) -> EngineState:
-        """For reading sizes; answers go through `call`."""
+        """The engine's own memory, for tests that look inside: all else reads `view`, or goes through `call`."""
         self._check_owner()
         state = self.engine.state
         if state is None:
             raise RecoveringError(f"the server does not serve yet: {self.problem}")
         return state
+
+    @property
+    def view(self) -> EngineView:
+        """What is stored, to be read at once; what needs a place in the order goes through `call`."""
+        self._check_owner()
+        return self.engine.view
 
     def submit(self, command: c.Command, parent: str = "") -> Future[Any]:
         self._check_owner()
@@ -436,5 +449,7 @@ class Server:
 
     def _unstreamed(self) -> int:
         """Ephemeral subscriptions that have had no stream yet."""
-        state = None if self._engine is None else self._engine.state
-        return len(state.unstreamed) if state is not None and self.is_ready else 0
+        try:
+            return self.view.unstreamed if self.is_ready else 0
+        except RecoveringError:
+            return 0

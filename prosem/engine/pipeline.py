@@ -26,6 +26,7 @@ from prosem.engine.failures import Fault, reply_to, sort_out
 from prosem.engine.outlet import Outlet, Post, Results
 from prosem.engine.state import EngineState
 from prosem.engine.suspects import Suspects, trial_writes
+from prosem.engine.view import EngineView, next_view, whole_view
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.trace import TraceSink
@@ -80,6 +81,8 @@ class Pipeline:
         self.ready = False
         self.problem = "the indexes are being rebuilt"
         self.state: EngineState | None = None
+        self._view: EngineView | None = None
+        self._next_view = EngineView()  # after the batch that was handed over last
         self.committed_seq = 0
 
     # -- the rim's side ------------------------------------------------------------------------------------------
@@ -88,6 +91,14 @@ class Pipeline:
         """What does not work although the engine is ready."""
         hold = self.committer.hold
         return "" if hold is None else hold.problem
+
+    @property
+    def view(self) -> EngineView:
+        """What is stored, as far as it may be read from any thread; RecoveringError while it is being rebuilt."""
+        view = self._view
+        if view is None:
+            raise RecoveringError(f"the server does not serve yet: {self.problem}")
+        return view
 
     @property
     def backlog(self) -> int:
@@ -240,15 +251,17 @@ class Pipeline:
     # -- committing ----------------------------------------------------------------------------------------------
     def _hand_over(self) -> None:
         batch, entries = self._memory.begin(), self._open
+        view = next_view(self._next_view, self._memory, batch.writes)
         with self._change:
             self._open, self._is_sealed, self._handed = [], False, entries
-            self.committer.give(partial(self._commit_batch, batch, entries))
+            self._next_view = view
+            self.committer.give(partial(self._commit_batch, batch, entries, view))
 
-    def _commit_batch(self, batch: Batch, entries: list[Entry]) -> BaseException | None:
+    def _commit_batch(self, batch: Batch, entries: list[Entry], view: EngineView) -> BaseException | None:
         """The committer's job."""
         failure = self.committer.commit(batch)
         if failure is None:
-            self.committed_seq = batch.writes.last_seq
+            self.committed_seq, self._view = batch.writes.last_seq, view
             self._results.committed(batch, entries)
             with self._change:
                 if self.state is not None and not self._closing:
@@ -282,6 +295,7 @@ class Pipeline:
 
     def _rebuild(self) -> None:
         """The state as PostgreSQL has it; if that fails, it is tried again later."""
+        self._view = None
         self.state = None  # released before the next one is built: there is never memory for two
         try:
             state = self._recover()
@@ -289,6 +303,7 @@ class Pipeline:
             self._recover_later(error)
             return
         self.state = state
+        self._view = self._next_view = whole_view(state)
         self.metrics.rebuilds += self._has_recovered
         self._has_recovered = True
         seq = self.committed_seq = state.seq

@@ -94,12 +94,15 @@ def test_a_change_reaches_a_sink_step_by_step(steps: Steps) -> None:
     assert pipeline.step(), "handed over"
     assert not pipeline.step()
     assert not steps.store.events, "nothing is stored before the commit"
+    before = pipeline.view
     assert committer.step(), "committed"
     assert [seq for seq, *_ in steps.store.events] == [1, 2]
     assert not reply.done()
     assert not sink.take(), "nothing is delivered before its turn"
     steps.deliver()
     assert reply.result(timeout=0)["last_seq"] == 2
+    assert (before.seq, pipeline.view.seq) == (0, 2)
+    assert [*before.row_counts.values(), *pipeline.view.row_counts.values()] == [0, 2]
     got = sink.take()
     assert [(item.kind, item.seq) for item in got] == [("change", 1), ("change", 2), ("progress", 2)]
     assert [decode(item.body)["value"] for item in got[:2]] == [42, 41]

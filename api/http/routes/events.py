@@ -46,7 +46,7 @@ async def publish(request: Request, table: str) -> Response:
             stored = await _stored(made, key)
             if stored is not None and stored[1]:
                 return answer(stored[0])
-            known_table(made.state.tables(caller.tenant), table)
+            known_table(made.view.tables(caller.tenant), table)
             feed = EventReader(made, caller, table, key, stored[0] if stored else None)
             return await _ndjson(feed, request)
     text = await body(request, body_limit(request))

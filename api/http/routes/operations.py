@@ -39,29 +39,29 @@ async def readyz(request: Request) -> Response:
 @router.get("/v1/status", **documented("What the server holds"))
 async def status(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
-    state, engine = made.state, made.engine
+    view = made.view
     by_type: dict[str, int] = {}
-    groups = [group for group in list(state.groups.values()) if group.tenant == caller.tenant]
+    groups = view.groups_of(caller.tenant)
     for group in groups:
-        by_type[group.type] = by_type.get(group.type, 0) + state.group_sizes.get(group.id, 0)
-    tables = list(state.tables(caller.tenant).items())
+        by_type[group.type] = by_type.get(group.type, 0) + view.size(group)
+    tables = view.tables(caller.tenant).items()
     return answer(
         {
             "version": VERSION,
             "ready": made.is_ready,
             "problem": made.notice or None,
-            "seq": engine.committed_seq,
-            "timeline": state.timelines.current,
-            "tables": {name: None if caller.rows else len(state.rows[table.id]) for name, table in tables},
+            "seq": view.seq,
+            "timeline": view.timeline,
+            "tables": {name: None if caller.rows else view.row_counts[table.id] for name, table in tables},
             "subscriptions": {
                 "total": sum(by_type.values()),
                 "by_type": by_type,
                 "attached": made.attached if caller.is_operator else None,
             },
-            "groups": sum(1 for group in groups if state.group_sizes.get(group.id, 0)),
+            "groups": sum(1 for group in groups if view.size(group)),
             "network": made.network,
             "uptime_s": round(time.time() - made.started, 3),
-            "backlog": engine.backlog,
+            "backlog": made.engine.backlog,
             "restarts": made.metrics.restarts if caller.is_operator else None,
         }
     )
@@ -69,7 +69,7 @@ async def status(request: Request) -> Response:
 
 @router.get("/v1/groups", **documented("The groups: subscriptions of one template"))
 async def groups(request: Request) -> Response:
-    state, caller = server(request).state, caller_of(request)
+    view, caller = server(request).view, caller_of(request)
     return answer(
         {
             "groups": [
@@ -78,10 +78,9 @@ async def groups(request: Request) -> Response:
                     "type": group.type,
                     "template": group.label,
                     "example": None if caller.rows else group.sample_sql,
-                    "subscriptions": state.group_sizes.get(group.id, 0),
+                    "subscriptions": view.size(group),
                 }
-                for group in list(state.groups.values())
-                if group.tenant == caller.tenant
+                for group in view.groups_of(caller.tenant)
             ]
         }
     )

@@ -12,8 +12,10 @@ from optimizer.cost import Weights
 from optimizer.explain import decided
 from optimizer.plan import METRICS
 from prosem.engine import commands as c
+from prosem.engine.state import EngineState
 from prosem.values.access import Role
 from prosem.values.errors import InputError, pointer
+from prosem.values.model import JsonObject
 
 router = APIRouter(prefix="/v1", tags=["optimizer"])
 MOST_DECISIONS = 1_000
@@ -42,7 +44,7 @@ async def explain(request: Request) -> Response:
 
 @router.get("/optimizer/weights", **documented("How much each metric of the cost model matters"))
 async def weights(request: Request) -> Response:
-    return answer(server(request).state.chooser.weights._asdict())
+    return answer(server(request).view.weights._asdict())
 
 
 @router.put("/optimizer/weights", **documented("Change weights; those not given stay", WEIGHTS))
@@ -64,14 +66,15 @@ async def weigh(request: Request) -> Response:
 
 @router.get("/optimizer/statistics", **documented("The statistics in force: which run, when, by which job"))
 async def statistics(request: Request) -> Response:
-    state, caller = server(request).state, caller_of(request)
-    shown = state.statistics or dict.fromkeys(("run", "created", "job", "state", "since", "rows"))
-    entries = {
-        group.name: counts
-        for group in list(state.groups.values())
-        if group.tenant == caller.tenant and (counts := state.chooser.entries(group.space))
-    }
-    return answer({**shown, "entries": entries})
+    tenant = caller_of(request).tenant
+
+    def look(state: EngineState) -> JsonObject:
+        shown = state.statistics or dict.fromkeys(("run", "created", "job", "state", "since", "rows"))
+        groups = (group for group in state.groups.values() if group.tenant == tenant)
+        entries = {group.name: counts for group in groups if (counts := state.chooser.entries(group.space))}
+        return {**shown, "entries": entries}
+
+    return answer(await server(request).call(c.Inspect(look)))
 
 
 @router.get(
@@ -80,11 +83,12 @@ async def statistics(request: Request) -> Response:
 async def decisions(request: Request, limit: int = 100, group: str | None = None) -> Response:
     if not 1 <= limit <= MOST_DECISIONS:
         raise InputError(f"expected a number from 1 to {MOST_DECISIONS}", "/limit")
-    state, caller = server(request).state, caller_of(request)
+    made, caller = server(request), caller_of(request)
     caller.check_sees_all()
-    groups = [known for known in list(state.groups.values()) if known.tenant == caller.tenant]
+    groups = made.view.groups_of(caller.tenant)
     spaces = {known.space for known in groups if group is None or known.name == group}
-    found = [one for one in state.chooser.decisions.last(MOST_DECISIONS) if one.space in spaces][:limit]
+    last = await made.call(c.Inspect(lambda state: state.chooser.decisions.last(MOST_DECISIONS)))
+    found = [one for one in last if one.space in spaces][:limit]
     names: dict[int, list[str]] = {}
     for known in groups:
         names.setdefault(known.space, []).append(known.name)

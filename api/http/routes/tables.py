@@ -32,8 +32,8 @@ async def create(request: Request) -> Response:
 
 @router.get("", **documented("All tables"))
 async def index(request: Request) -> Response:
-    tables = server(request).state.tables(caller_of(request).tenant)
-    return answer({"tables": [table.definition() for table in list(tables.values())]})
+    tables = server(request).view.tables(caller_of(request).tenant)
+    return answer({"tables": [table.definition() for table in tables.values()]})
 
 
 @router.get("/{table:path}/rows", include_in_schema=False)
@@ -43,7 +43,7 @@ async def rows(request: Request, table: str) -> Response:
 
 @router.get("/{table:path}", **documented("One table"))
 async def show(request: Request, table: str) -> Response:
-    tables = server(request).state.tables(caller_of(request).tenant)
+    tables = server(request).view.tables(caller_of(request).tenant)
     return answer(known_table(tables, table).definition())
 
 
