@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from prosem.store.retention import Retention
 from tests.support.database import empty_database
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
+from tests.support.waiting import bounded
 
 LONGEST = {
     "test_statistics",
@@ -34,12 +36,21 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("prosem")
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Asynchronous tests run on asyncio alone."""
+    return "asyncio"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="also run the long checks")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = bounded(item.obj)
     if not config.getoption("--stress"):
         skip = pytest.mark.skip(reason="long; run by make stress")
         for item in items:

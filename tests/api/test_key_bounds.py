@@ -215,22 +215,22 @@ def _scope(kind: str, path: str, key: str) -> dict[str, Any]:
     }
 
 
-def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(database: str) -> None:
+async def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(database: str) -> None:
     async def use(made: Server, key: str, end: Ending) -> None:
         sent = await socket_of(made, key, end)
         assert sent[-1]["type"] == "websocket.close"
         assert "snapshot" not in str(sent)
 
-    asyncio.run(with_subscriber(database, use))
+    await with_subscriber(database, use)
 
 
-def test_an_event_stream_whose_key_is_revoked_before_it_is_registered_is_refused(database: str) -> None:
+async def test_an_event_stream_whose_key_is_revoked_before_it_is_registered_is_refused(database: str) -> None:
     async def use(made: Server, key: str, end: Ending) -> None:
         sent = await event_stream_of(made, key, end)
         assert sent[0]["status"] == 401
         assert b"snapshot" not in b"".join(message.get("body", b"") for message in sent)
 
-    asyncio.run(with_subscriber(database, use))
+    await with_subscriber(database, use)
 
 
 class Answering:
@@ -248,50 +248,43 @@ class Answering:
         return SimpleNamespace(status_code=200, json=lambda: {**caller.shown(), "open": self.is_open})
 
 
-def test_a_broker_watches_keys_whose_sockets_were_registered_late(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_watches_keys_whose_sockets_were_registered_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Between authentication and registration a round of the watch passes; then the key is revoked."""
     monkeypatch.setattr("api.broker.remote_keys.HOLDS_S", 0.01)
 
-    async def run() -> None:
-        server = Answering()
-        keys = RemoteKeys(server)  # type: ignore[arg-type]
-        watching = asyncio.create_task(keys.watch())
-        caller, closed = await keys.caller("token"), asyncio.Event()
-        while keys._tokens:  # the watch has found no socket of this key
-            await asyncio.sleep(0.01)
-        with keys.usage.socket(caller, closed.set):
-            await keys.caller("token")
-            server.revoked.add("token")
-            await asyncio.wait_for(closed.wait(), 20)
-        watching.cancel()
-
-    asyncio.run(run())
+    server = Answering()
+    keys = RemoteKeys(server)  # type: ignore[arg-type]
+    watching = asyncio.create_task(keys.watch())
+    caller, closed = await keys.caller("token"), asyncio.Event()
+    while keys._tokens:  # the watch has found no socket of this key
+        await asyncio.sleep(0.01)
+    with keys.usage.socket(caller, closed.set):
+        await keys.caller("token")
+        server.revoked.add("token")
+        await asyncio.wait_for(closed.wait(), 20)
+    watching.cancel()
 
 
-def test_sockets_without_a_key_are_closed_once_there_is_one(
+async def test_sockets_without_a_key_are_closed_once_there_is_one(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, closed = Keyring(), []
     keys.replace([])
 
-    async def server() -> None:
-        with keys.usage.socket(await keys.caller(None), lambda: closed.append("server")):
-            keys.replace([create_key(database, "the first", "default", frozenset({Role.ADMIN}))[1]])
-
-    asyncio.run(server())
+    with keys.usage.socket(await keys.caller(None), lambda: closed.append("server")):
+        keys.replace([create_key(database, "the first", "default", frozenset({Role.ADMIN}))[1]])
     assert closed == ["server"]
     monkeypatch.setattr("api.broker.remote_keys.HOLDS_S", 0.01)
 
-    async def broker() -> None:
-        server, over = Answering(), asyncio.Event()
-        server.is_open = True
-        keys = RemoteKeys(server)  # type: ignore[arg-type]
-        watching = asyncio.create_task(keys.watch())
-        with keys.usage.socket(await keys.caller(None), over.set):
-            server.is_open = False
-            await asyncio.wait_for(over.wait(), 20)
-        with pytest.raises(UnauthorizedError):
-            await keys.caller(None)
-        watching.cancel()
-
-    asyncio.run(broker())
+    server, over = Answering(), asyncio.Event()
+    server.is_open = True
+    remote = RemoteKeys(server)  # type: ignore[arg-type]
+    watching = asyncio.create_task(remote.watch())
+    with remote.usage.socket(await remote.caller(None), over.set):
+        server.is_open = False
+        await asyncio.wait_for(over.wait(), 20)
+    with pytest.raises(UnauthorizedError):
+        await remote.caller(None)
+    watching.cancel()

@@ -14,7 +14,7 @@ from prosem.runtime.supervise import end, supervise
 from tests.support.running import TABLE, publish, running
 
 
-def test_a_task_that_fails_is_started_again_and_counted() -> None:
+async def test_a_task_that_fails_is_started_again_and_counted() -> None:
     restarts: dict[str, int] = {}
     runs: list[int] = []
 
@@ -23,27 +23,21 @@ def test_a_task_that_fails_is_started_again_and_counted() -> None:
         if len(runs) < 4:
             raise OSError("lost")
 
-    async def main() -> None:
-        await supervise("worker", work, restarts, first_wait_s=0.001)
-
-    asyncio.run(main())
+    await supervise("worker", work, restarts, first_wait_s=0.001)
     assert (restarts, len(runs)) == ({"worker": 3}, 4)
 
 
-def test_a_task_is_ended_while_it_waits_to_be_started_again() -> None:
-    async def main() -> None:
-        failed = asyncio.Event()
+async def test_a_task_is_ended_while_it_waits_to_be_started_again() -> None:
+    failed = asyncio.Event()
 
-        async def work() -> None:
-            failed.set()
-            raise OSError("lost")
+    async def work() -> None:
+        failed.set()
+        raise OSError("lost")
 
-        task = supervise("worker", work, {}, first_wait_s=1000)
-        await failed.wait()
-        await end(task, None)
-        assert task.cancelled()
-
-    asyncio.run(main())
+    task = supervise("worker", work, {}, first_wait_s=1000)
+    await failed.wait()
+    await end(task, None)
+    assert task.cancelled()
 
 
 async def _get(made: Server, path: str) -> httpx.Response:
@@ -59,37 +53,31 @@ async def _until(made: Server, path: str, is_there: Any) -> httpx.Response:
     return answer
 
 
-def test_healthz_fails_when_the_committer_has_died(url: str) -> None:
-    async def main() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            assert (await _get(made, "/healthz")).status_code == 200
+async def test_healthz_fails_when_the_committer_has_died(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        assert (await _get(made, "/healthz")).status_code == 200
 
-            def die(writes: object) -> None:
-                raise SystemExit("the committer dies")
+        def die(writes: object) -> None:
+            raise SystemExit("the committer dies")
 
-            made._writer.write = die  # type: ignore[union-attr, method-assign, assignment]
-            made.submit(publish({"op": "insert", "row": {"k": 1, "x": 1, "y": 1}}))
-            answer = await _until(made, "/healthz", lambda answer: answer.status_code != 200)
-            assert answer.status_code == 503
-            assert "restart the server" in answer.text
-            assert "prosem_alive 0.0" in (await _get(made, "/metrics")).text
-
-    asyncio.run(main())
+        made._writer.write = die  # type: ignore[union-attr, method-assign, assignment]
+        made.submit(publish({"op": "insert", "row": {"k": 1, "x": 1, "y": 1}}))
+        answer = await _until(made, "/healthz", lambda answer: answer.status_code != 200)
+        assert answer.status_code == 503
+        assert "restart the server" in answer.text
+        assert "prosem_alive 0.0" in (await _get(made, "/metrics")).text
 
 
-def test_a_watcher_that_dies_is_restarted_and_shown(url: str) -> None:
-    async def main() -> None:
-        async with running(url) as made:
-            assert made._replayer is not None
-            made._replayer._requests = None  # type: ignore[assignment]
-            made._replayer._wake.set()  # it fails on that
-            metrics = await _until(
-                made,
-                "/metrics",
-                lambda answer: 'prosem_task_restarts_total{task="replayer"} 1.0' in answer.text,
-            )
-            assert 'task="prosem_keys"' in metrics.text
-            assert (await _get(made, "/v1/status")).json()["restarts"]["replayer"] == 1
-
-    asyncio.run(main())
+async def test_a_watcher_that_dies_is_restarted_and_shown(url: str) -> None:
+    async with running(url) as made:
+        assert made._replayer is not None
+        made._replayer._requests = None  # type: ignore[assignment]
+        made._replayer._wake.set()  # it fails on that
+        metrics = await _until(
+            made,
+            "/metrics",
+            lambda answer: 'prosem_task_restarts_total{task="replayer"} 1.0' in answer.text,
+        )
+        assert 'task="prosem_keys"' in metrics.text
+        assert (await _get(made, "/v1/status")).json()["restarts"]["replayer"] == 1

@@ -103,71 +103,59 @@ async def until(is_so: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> No
             await asyncio.sleep(0.02)
 
 
-def test_a_receiver_that_was_cut_off_for_longer_than_nats_waits(url: str) -> None:
-    async def run() -> None:
-        async with Pair(url, "cut", inactive_s=0.3) as pair:
-            pair.send(1, 2)
-            await until(lambda: pair.got == [1, 2])
-            await pair.proxy.cut()
-            pair.send(3)
+async def test_a_receiver_that_was_cut_off_for_longer_than_nats_waits(url: str) -> None:
+    async with Pair(url, "cut", inactive_s=0.3) as pair:
+        pair.send(1, 2)
+        await until(lambda: pair.got == [1, 2])
+        await pair.proxy.cut()
+        pair.send(3)
 
-            async def is_removed() -> bool:
-                return not await pair.is_consumed()
+        async def is_removed() -> bool:
+            return not await pair.is_consumed()
 
-            await until(is_removed)
-            pair.send(4)
-            await pair.proxy.mend()
-            pair.send(5)
-            await until(lambda: len(pair.got) == 5)
-            assert pair.got == [1, 2, 3, 4, 5], "each once and in order"
-            assert pair.restored == ["a"]
-            assert not pair.losses
-            assert not pair.failed
-
-    asyncio.run(run())
+        await until(is_removed)
+        pair.send(4)
+        await pair.proxy.mend()
+        pair.send(5)
+        await until(lambda: len(pair.got) == 5)
+        assert pair.got == [1, 2, 3, 4, 5], "each once and in order"
+        assert pair.restored == ["a"]
+        assert not pair.losses
+        assert not pair.failed
 
 
-def test_a_packet_that_fails_is_reported_and_nothing_follows_it(url: str) -> None:
-    async def run() -> None:
-        async with Pair(url, "failing") as pair:
-            pair.send(1)
-            await until(lambda: pair.got == [1])
-            pair.send("bad", 2)
-            await until(lambda: bool(pair.failed))
-            pair.send(3)
-            other = pair.sender.link("another", "failing.a")
-            other.send(msgspec.msgpack.encode(4))
-            await until(lambda: 4 in pair.got)
-            assert pair.got == [1, "bad", 4]
-            assert pair.failed == [("sender", "ValueError('a fault of ours')")]
-
-    asyncio.run(run())
+async def test_a_packet_that_fails_is_reported_and_nothing_follows_it(url: str) -> None:
+    async with Pair(url, "failing") as pair:
+        pair.send(1)
+        await until(lambda: pair.got == [1])
+        pair.send("bad", 2)
+        await until(lambda: bool(pair.failed))
+        pair.send(3)
+        other = pair.sender.link("another", "failing.a")
+        other.send(msgspec.msgpack.encode(4))
+        await until(lambda: 4 in pair.got)
+        assert pair.got == [1, "bad", 4]
+        assert pair.failed == [("sender", "ValueError('a fault of ours')")]
 
 
-def test_a_stream_that_was_restored_lacks_what_it_had_confirmed(url: str) -> None:
-    async def run() -> None:
-        async with Pair(url, "restored") as pair:
-            pair.send(1)
-            await until(lambda: not pair.link.outgoing.backlog_bytes)
-            await pair.sender.check()
-            assert pair.losses == []
-            pair.stream.confirmed(100)  # by the stream before it was restored
-            await until(lambda: bool(pair.losses))
-            assert "100 was confirmed" in pair.losses[0]
-
-    asyncio.run(run())
+async def test_a_stream_that_was_restored_lacks_what_it_had_confirmed(url: str) -> None:
+    async with Pair(url, "restored") as pair:
+        pair.send(1)
+        await until(lambda: not pair.link.outgoing.backlog_bytes)
+        await pair.sender.check()
+        assert pair.losses == []
+        pair.stream.confirmed(100)  # by the stream before it was restored
+        await until(lambda: bool(pair.losses))
+        assert "100 was confirmed" in pair.losses[0]
 
 
-def test_a_consumer_that_delivers_elsewhere_is_made_again(url: str) -> None:
-    async def run() -> None:
-        async with Pair(url, "elsewhere") as pair:
-            client = await nats.connect(url)
-            manager = client.jsm()
-            found = await manager.consumer_info("elsewhere", "a")
-            await manager.delete_consumer("elsewhere", "a")
-            await manager.add_consumer("elsewhere", found.config.evolve(deliver_subject="nowhere"))
-            pair.send(1)
-            await until(lambda: pair.got == [1])
-            await client.close()
-
-    asyncio.run(run())
+async def test_a_consumer_that_delivers_elsewhere_is_made_again(url: str) -> None:
+    async with Pair(url, "elsewhere") as pair:
+        client = await nats.connect(url)
+        manager = client.jsm()
+        found = await manager.consumer_info("elsewhere", "a")
+        await manager.delete_consumer("elsewhere", "a")
+        await manager.add_consumer("elsewhere", found.config.evolve(deliver_subject="nowhere"))
+        pair.send(1)
+        await until(lambda: pair.got == [1])
+        await client.close()

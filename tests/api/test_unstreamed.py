@@ -38,79 +38,67 @@ async def until_stored(url: str, expected: set[str]) -> None:
             await asyncio.sleep(0.02)
 
 
-def test_a_subscription_that_is_never_streamed_ends(url: str) -> None:
-    async def run() -> None:
-        async with running(url, ephemeral_s=0) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(c.Subscribe(LOWEST, None, [("kept", {"lo": 0, "hi": 9})]))
-            await made.call(ephemeral("one"))
-            await made.call(c.Subscribe(ROWS, None, [(None, {"y": n}) for n in range(2_500)], durable=False))
-            await until_stored(url, {"kept"})
-            assert isinstance(await outcome(made, c.Result("one")), NotFoundError)
-            assert await made.call(ephemeral("one")), "its id is free again"
-
-    asyncio.run(run())
+async def test_a_subscription_that_is_never_streamed_ends(url: str) -> None:
+    async with running(url, ephemeral_s=0) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(c.Subscribe(LOWEST, None, [("kept", {"lo": 0, "hi": 9})]))
+        await made.call(ephemeral("one"))
+        await made.call(c.Subscribe(ROWS, None, [(None, {"y": n}) for n in range(2_500)], durable=False))
+        await until_stored(url, {"kept"})
+        assert isinstance(await outcome(made, c.Result("one")), NotFoundError)
+        assert await made.call(ephemeral("one")), "its id is free again"
 
 
-def test_one_with_a_stream_stays_as_long_as_that(url: str) -> None:
-    async def run() -> None:
-        async with running(url, ephemeral_s=1) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(ephemeral("streamed"))
-            listener = await Listener(made, "streamed").attached()
-            await made.call(ephemeral("later"))
-            await until_stored(url, {"streamed"})
-            await made.call(c.Publish("t", [{"op": "insert", "row": {"k": 1, "x": 1, "y": 1}}]))
-            assert (await made.call(c.Result("streamed")))["result"]["value"] == 1
-            with pytest.raises(ConflictError, match="1 subscriptions use"):
-                await made.call(c.DropTable("t"))
-            await listener.close()
-            await until_stored(url, set())
-
-    asyncio.run(run())
-
-
-def test_a_table_is_dropped_with_those_that_were_never_streamed(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(c.Subscribe(LOWEST, None, [("kept", {"lo": 0, "hi": 9})]))
-            for id, query in (("one", LOWEST), ("two", ROWS)):
-                await made.call(ephemeral(id, query))
-            with pytest.raises(ConflictError, match="1 subscriptions use"):
-                await made.call(c.DropTable("t"))
-            assert stored(url) == {"kept", "one", "two"}, "nothing is changed by a refusal"
-            await made.call(c.Delete("kept"))
+async def test_one_with_a_stream_stays_as_long_as_that(url: str) -> None:
+    async with running(url, ephemeral_s=1) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(ephemeral("streamed"))
+        listener = await Listener(made, "streamed").attached()
+        await made.call(ephemeral("later"))
+        await until_stored(url, {"streamed"})
+        await made.call(c.Publish("t", [{"op": "insert", "row": {"k": 1, "x": 1, "y": 1}}]))
+        assert (await made.call(c.Result("streamed")))["result"]["value"] == 1
+        with pytest.raises(ConflictError, match="1 subscriptions use"):
             await made.call(c.DropTable("t"))
-            assert stored(url) == set()
-            await made.call(c.CreateTable(TABLE))
-            await made.call(ephemeral("one"))
-        async with running(url) as made:
-            assert isinstance(await outcome(made, c.Result("one")), NotFoundError)
-
-    asyncio.run(run())
+        await listener.close()
+        await until_stored(url, set())
 
 
-def test_the_end_of_a_stream_is_not_forgotten_by_a_busy_engine(
+async def test_a_table_is_dropped_with_those_that_were_never_streamed(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(c.Subscribe(LOWEST, None, [("kept", {"lo": 0, "hi": 9})]))
+        for id, query in (("one", LOWEST), ("two", ROWS)):
+            await made.call(ephemeral(id, query))
+        with pytest.raises(ConflictError, match="1 subscriptions use"):
+            await made.call(c.DropTable("t"))
+        assert stored(url) == {"kept", "one", "two"}, "nothing is changed by a refusal"
+        await made.call(c.Delete("kept"))
+        await made.call(c.DropTable("t"))
+        assert stored(url) == set()
+        await made.call(c.CreateTable(TABLE))
+        await made.call(ephemeral("one"))
+    async with running(url) as made:
+        assert isinstance(await outcome(made, c.Result("one")), NotFoundError)
+
+
+async def test_the_end_of_a_stream_is_not_forgotten_by_a_busy_engine(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        async with running(url, ephemeral_s=1) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(ephemeral("one"))
-            listener = await Listener(made, "one").attached()
-            submit, refusals = made.submit, 0
+    async with running(url, ephemeral_s=1) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(ephemeral("one"))
+        listener = await Listener(made, "one").attached()
+        submit, refusals = made.submit, 0
 
-            def busy(command: c.Command, parent: str = "") -> Any:
-                nonlocal refusals
-                if isinstance(command, c.Forget) and not refusals:
-                    refusals += 1
-                    raise BusyError("full")
-                return submit(command, parent)
+        def busy(command: c.Command, parent: str = "") -> Any:
+            nonlocal refusals
+            if isinstance(command, c.Forget) and not refusals:
+                refusals += 1
+                raise BusyError("full")
+            return submit(command, parent)
 
-            monkeypatch.setattr(made, "submit", busy)
-            await listener.close()
-            await until_stored(url, set())
-            assert refusals == 1
-
-    asyncio.run(run())
+        monkeypatch.setattr(made, "submit", busy)
+        await listener.close()
+        await until_stored(url, set())
+        assert refusals == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import Future
 from typing import Any
 
@@ -79,18 +78,14 @@ def test_who_is_gone_is_not_attached() -> None:
     assert order.taken == [*(str(at) for at in range(UNDER_WAY)), "1"]
 
 
-async def _busy() -> list[object]:
+async def test_a_busy_engine_refuses() -> None:
     dispatcher, order, member, sent = made()
     order.is_busy = True
     ask(dispatcher, member, 1)
     order.is_busy = False
     ask(dispatcher, member, 2)
     assert order.taken == ["2"]
-    return sent
-
-
-def test_a_busy_engine_refuses() -> None:
-    (refused,) = [frame for frame in asyncio.run(_busy()) if isinstance(frame, Direct)]
+    (refused,) = [frame for frame in sent if isinstance(frame, Direct)]
     notice = control.read_notice(refused.body)
     assert isinstance(notice, control.Refused)
     assert (notice.token, notice.code) == (1, BusyError.code)

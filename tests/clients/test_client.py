@@ -15,7 +15,7 @@ import json
 import pkgutil
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -40,19 +40,6 @@ TABLE = {
     "columns": [{"name": "id", "type": "integer"}, {"name": "per", "type": "numeric(6,2)"}],
     "primary_key": ["id"],
 }
-PATIENCE_S = 10.0
-
-
-def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(PATIENCE_S):
-                await test(*arguments, **named)
-
-        asyncio.run(bounded())
-
-    return run
 
 
 def problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
@@ -241,7 +228,6 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 # -- streams -------------------------------------------------------------------------------------------------
-@asynchronous
 async def test_changes_arrive_in_order_and_are_folded() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(ROWS)
@@ -259,7 +245,6 @@ async def test_changes_arrive_in_order_and_are_folded() -> None:
         assert not any(change.snapshot for change in seen)
 
 
-@asynchronous
 async def test_iterating_without_awaiting_can_start_with_the_answer() -> None:
     async with connected() as (fake, client):
         seen = []
@@ -275,7 +260,6 @@ async def test_iterating_without_awaiting_can_start_with_the_answer() -> None:
 
 
 @pytest.mark.parametrize("overlap", [0, 3])
-@asynchronous
 async def test_nothing_is_lost_or_doubled_over_broken_connections(overlap: int) -> None:
     async with connected() as (fake, client):
         fake.overlap = overlap
@@ -306,7 +290,6 @@ async def test_nothing_is_lost_or_doubled_over_broken_connections(overlap: int) 
         await asyncio.gather(*consumers)
 
 
-@asynchronous
 async def test_a_reconnect_resumes_after_the_progress_mark() -> None:
     async with connected() as (fake, client):
         quiet, busy = await client.subscribe(COUNT), await client.subscribe(COUNT)
@@ -324,7 +307,6 @@ async def test_a_reconnect_resumes_after_the_progress_mark() -> None:
         assert (change.seq, change.snapshot) == (6, False), "what is retained must be enough"
 
 
-@asynchronous
 async def test_a_mark_before_the_attach_is_seen_does_not_count() -> None:
     """A progress mark says nothing of a subscription that the server does not know to be attached yet."""
     async with connected() as (fake, client):
@@ -341,7 +323,6 @@ async def test_a_mark_before_the_attach_is_seen_does_not_count() -> None:
         assert fake.attaches(late.id)[-1] == 0
 
 
-@asynchronous
 async def test_a_fresh_snapshot_replaces_the_answer() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(ROWS)
@@ -358,7 +339,6 @@ async def test_a_fresh_snapshot_replaces_the_answer() -> None:
         assert (await subscription.next()).result == {"rows": []}
 
 
-@asynchronous
 async def test_a_slow_consumer_misses_nothing_and_holds_nobody_up() -> None:
     async with connected(queue_limit=4) as (fake, client):
         slow, quick = await client.subscribe(COUNT), await client.subscribe(COUNT)
@@ -380,7 +360,6 @@ async def test_a_slow_consumer_misses_nothing_and_holds_nobody_up() -> None:
         assert seen == [{"value": value} for value in range(30)]
 
 
-@asynchronous
 async def test_frames_of_an_old_attachment_make_no_gap() -> None:
     """The server acts late on a detach: what it still sends must not be taken for the new attachment's."""
     async with connected(queue_limit=8) as (fake, client):
@@ -405,7 +384,6 @@ async def test_frames_of_an_old_attachment_make_no_gap() -> None:
         await consumer
 
 
-@asynchronous
 async def test_an_id_can_be_attached_again_right_after_it_was_closed() -> None:
     async with connected() as (fake, client):
         first = await client.subscribe(COUNT, id="a")
@@ -421,7 +399,6 @@ async def test_an_id_can_be_attached_again_right_after_it_was_closed() -> None:
         assert again.result == {"value": 8}
 
 
-@asynchronous
 async def test_a_wait_that_is_given_up_loses_nothing() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT)
@@ -432,7 +409,6 @@ async def test_a_wait_that_is_given_up_loses_nothing() -> None:
         assert (await subscription.next(timeout_s=2)).seq == 1
 
 
-@asynchronous
 async def test_a_subscription_that_is_gone_raises_after_what_was_told() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT)
@@ -448,7 +424,6 @@ async def test_a_subscription_that_is_gone_raises_after_what_was_told() -> None:
             assert (caught.value.status, caught.value.code) == (404, "not-found")
 
 
-@asynchronous
 async def test_an_attach_that_is_put_off_is_tried_again() -> None:
     async with connected() as (fake, client):
         fake.busy = 2
@@ -458,7 +433,6 @@ async def test_an_attach_that_is_put_off_is_tried_again() -> None:
         assert len(fake.attaches(subscription.id)) == 3
 
 
-@asynchronous
 async def test_one_that_is_not_durable_is_made_anew() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT, {"lo": 1}, durable=False, id="brief")
@@ -475,7 +449,6 @@ async def test_one_that_is_not_durable_is_made_anew() -> None:
         assert (await subscription.next(timeout_s=2)).result == {"value": 4}
 
 
-@asynchronous
 async def test_a_change_that_does_not_fit_ends_the_subscription() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(ROWS)
@@ -486,7 +459,6 @@ async def test_a_change_that_does_not_fit_ends_the_subscription() -> None:
                 await subscription.next(timeout_s=2)
 
 
-@asynchronous
 async def test_closing_the_client_ends_every_iteration() -> None:
     async with connected() as (_, client):
         subscription = await client.subscribe(COUNT)
@@ -500,7 +472,6 @@ async def test_closing_the_client_ends_every_iteration() -> None:
         assert await consumer == []
 
 
-@asynchronous
 async def test_a_stream_that_is_refused_is_an_error_not_a_loop() -> None:
     async with running() as (fake, url):
         transport = httpx.MockTransport(fake.answer)
@@ -521,7 +492,6 @@ def _refuse(status: int, socket: ServerConnection, request: Any) -> Any:
 
 
 # -- parameters ----------------------------------------------------------------------------------------------
-@asynchronous
 async def test_assignments_of_one_tick_are_one_update_of_all_parameters() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT, {"lo": 1, "hi": 9})
@@ -533,7 +503,6 @@ async def test_assignments_of_one_tick_are_one_update_of_all_parameters() -> Non
         assert fake.patches() == [{"params": {"lo": 3, "hi": 8}}]
 
 
-@asynchronous
 async def test_a_burst_of_assignments_ends_with_the_last_value() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT, {"lo": 0})
@@ -547,7 +516,6 @@ async def test_a_burst_of_assignments_ends_with_the_last_value() -> None:
         assert len(sent) < 30
 
 
-@asynchronous
 async def test_an_assignment_while_it_is_being_opened_is_sent_after() -> None:
     async with connected() as (fake, client):
         subscription = client.subscribe(COUNT, {"lo": 0})
@@ -562,7 +530,6 @@ async def test_an_assignment_while_it_is_being_opened_is_sent_after() -> None:
         assert last == {"lo": 2}
 
 
-@asynchronous
 async def test_a_refused_assignment_is_raised_at_flush() -> None:
     async with connected() as (fake, client):
         fake.refuse_params = {"nonsense"}
@@ -577,7 +544,6 @@ async def test_a_refused_assignment_is_raised_at_flush() -> None:
         assert fake.patches()[-1] == {"params": {"lo": 5}}
 
 
-@asynchronous
 async def test_a_refused_assignment_interrupts_the_iteration_once() -> None:
     async with connected() as (fake, client):
         fake.refuse_params = {"nonsense"}
@@ -591,7 +557,6 @@ async def test_a_refused_assignment_interrupts_the_iteration_once() -> None:
         assert (await subscription.next(timeout_s=2)).seq == 1
 
 
-@asynchronous
 async def test_suspend_resume_and_delete() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT)
@@ -604,7 +569,6 @@ async def test_suspend_resume_and_delete() -> None:
 
 
 # -- calls ---------------------------------------------------------------------------------------------------
-@asynchronous
 async def test_a_publish_is_repeated_with_its_key() -> None:
     async with connected() as (fake, client):
         fake.faults = [
@@ -621,7 +585,6 @@ async def test_a_publish_is_repeated_with_its_key() -> None:
         assert fake.requests[-1].headers["Idempotency-Key"] != keys[0]
 
 
-@asynchronous
 async def test_a_subscription_is_not_made_twice() -> None:
     async with connected() as (fake, client):
         fake.faults = [httpx.ReadError("connection reset")]
@@ -632,7 +595,6 @@ async def test_a_subscription_is_not_made_twice() -> None:
         assert (await client.subscribe(COUNT)).result == {"value": 0}
 
 
-@asynchronous
 async def test_a_recovering_server_is_waited_for_longer_than_a_lost_one() -> None:
     async with connected(patience_s=0.0, busy_s=60.0) as (fake, client):
         fake.faults = [
@@ -648,7 +610,6 @@ async def test_a_recovering_server_is_waited_for_longer_than_a_lost_one() -> Non
         assert len({request.headers["Idempotency-Key"] for request in fake.requests}) == 1
 
 
-@asynchronous
 async def test_patience_ends() -> None:
     async with connected(patience_s=0.2, busy_s=0.2) as (fake, client):
         fake.faults = [httpx.ReadError("connection reset") for _ in range(100)]
@@ -661,7 +622,6 @@ async def test_patience_ends() -> None:
         assert caught.value.code == "busy"
 
 
-@asynchronous
 async def test_a_delete_whose_answer_was_lost_has_succeeded() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT)
@@ -673,7 +633,6 @@ async def test_a_delete_whose_answer_was_lost_has_succeeded() -> None:
             await client.drop_table("stocks")
 
 
-@asynchronous
 async def test_a_refusal_tells_where() -> None:
     async with connected() as (fake, client):
         errors = [{"at": "/events/0/row/per", "detail": "expected a number"}]
@@ -690,7 +649,6 @@ async def test_a_refusal_tells_where() -> None:
         assert caught.value.code == "http-502"
 
 
-@asynchronous
 async def test_an_upload_counts_what_is_committed() -> None:
     async with connected() as (fake, client):
         counts: list[int] = []
@@ -705,7 +663,6 @@ async def test_an_upload_counts_what_is_committed() -> None:
         assert [len(request.content.splitlines()) for request in fake.requests] == [10, 10, 10, 5]
 
 
-@asynchronous
 async def test_an_upload_stops_at_the_first_bad_line() -> None:
     async def lines() -> AsyncIterator[str | bytes]:
         for at in range(25):
@@ -718,7 +675,6 @@ async def test_an_upload_stops_at_the_first_bad_line() -> None:
         assert caught.value.errors == ({"at": "/17/row/x", "detail": "x is bad"},)
 
 
-@asynchronous
 async def test_a_publisher_has_many_requests_under_way() -> None:
     async with connected() as (_, client), client.publisher() as publisher:
         events = [{"op": "delete", "key": {"id": 1}}, {"op": "delete", "key": {"id": 2}}]
@@ -731,7 +687,6 @@ async def test_a_publisher_has_many_requests_under_way() -> None:
         await publisher.drain()
 
 
-@asynchronous
 async def test_a_publisher_whose_connection_breaks_says_what_is_unknown() -> None:
     async with connected() as (_, client), client.publisher(in_flight=3) as publisher:
         lost = [await publisher.send(table, [{}]) for table in ("a", "drop")]
@@ -745,7 +700,6 @@ async def test_a_publisher_whose_connection_breaks_says_what_is_unknown() -> Non
             assert [(await future).count for future in futures] == [1, 1, 1]
 
 
-@asynchronous
 async def test_a_publisher_waits_while_too_many_are_under_way() -> None:
     async with connected() as (_, client):
         publisher = client.publisher(in_flight=2)

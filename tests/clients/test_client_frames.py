@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import uuid
 from datetime import UTC, date, datetime
@@ -98,28 +97,25 @@ def test_the_other_answers(client: Client, table: str) -> None:
     assert of("SELECT d FROM {}", notify={"change": 1}) == [{"k": 1, "value": 0.1}]
 
 
-def test_a_transaction_and_a_join(server: str, client: Client, table: str) -> None:
+async def test_a_transaction_and_a_join(server: str, client: Client, table: str) -> None:
     other = f"{table}_more"
     client.create_table(other, {"id": "text", "k": "integer"}, ["id"])
 
-    async def run() -> None:
-        async with AsyncClient(server) as client:
-            joined = await client.subscribe(f"SELECT * FROM {table} JOIN {other} USING (k)")
-            new = {"table": other, "op": "insert", "row": {"id": "a", "k": 3}}
-            partner = {"table": table, "op": "upsert", "row": ROW | {"k": 3}}
-            made = await client.transact([new, partner], idempotency_key=table)
-            assert made.count == 2
-            assert await client.transact([new, partner], idempotency_key=table) == made, "applied once"
-            assert (await joined.next(10)).seq == made.last_seq
-            frame = await joined.to_pandas()
-            assert frame[f"{other}.id"].tolist() == ["a"]
-            assert frame[f"{table}.n"].tolist() == [Decimal("1.50")]
-            with pytest.raises(ProsemError) as caught:
-                await client.transact([{"table": other, "op": "truncate"}, new, new])
-            assert caught.value.status == 409
-            assert caught.value.errors[0]["at"].startswith("/events/2")
-
-    asyncio.run(run())
+    async with AsyncClient(server) as client:
+        joined = await client.subscribe(f"SELECT * FROM {table} JOIN {other} USING (k)")
+        new = {"table": other, "op": "insert", "row": {"id": "a", "k": 3}}
+        partner = {"table": table, "op": "upsert", "row": ROW | {"k": 3}}
+        made = await client.transact([new, partner], idempotency_key=table)
+        assert made.count == 2
+        assert await client.transact([new, partner], idempotency_key=table) == made, "applied once"
+        assert (await joined.next(10)).seq == made.last_seq
+        frame = await joined.to_pandas()
+        assert frame[f"{other}.id"].tolist() == ["a"]
+        assert frame[f"{table}.n"].tolist() == [Decimal("1.50")]
+        with pytest.raises(ProsemError) as caught:
+            await client.transact([{"table": other, "op": "truncate"}, new, new])
+        assert caught.value.status == 409
+        assert caught.value.errors[0]["at"].startswith("/events/2")
 
 
 @pytest.mark.parametrize(("library", "extra"), [("pandas", "pandas"), ("pyarrow", "arrow")])

@@ -232,23 +232,20 @@ def test_the_server_describes_itself(client: Client) -> None:
     assert client.types()
 
 
-def test_a_broken_socket_loses_nothing(server: str, client: Client, table: str) -> None:
-    async def run() -> None:
-        async with AsyncClient(server) as watcher:
-            subscription = await watcher.subscribe(f"SELECT MAX(x) FROM {table}")
-            seen: list[int] = []
-            for id in range(60):
-                await watcher.publish(table, [insert(id, "1.00", id)])
-                if id % 20 == 10:
-                    await break_socket(watcher)
-            while len(seen) < 60:
-                change = await subscription.next(timeout_s=WAIT_S)
-                assert not change.snapshot
-                seen.append((change.result or {})["value"])
-            assert seen == list(range(60))
-            assert watcher._stream.connects == 4
-
-    asyncio.run(run())
+async def test_a_broken_socket_loses_nothing(server: str, client: Client, table: str) -> None:
+    async with AsyncClient(server) as watcher:
+        subscription = await watcher.subscribe(f"SELECT MAX(x) FROM {table}")
+        seen: list[int] = []
+        for id in range(60):
+            await watcher.publish(table, [insert(id, "1.00", id)])
+            if id % 20 == 10:
+                await break_socket(watcher)
+        while len(seen) < 60:
+            change = await subscription.next(timeout_s=WAIT_S)
+            assert not change.snapshot
+            seen.append((change.result or {})["value"])
+        assert seen == list(range(60))
+        assert watcher._stream.connects == 4
 
 
 async def break_socket(client: AsyncClient) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 import random
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,18 +26,6 @@ from prosem_client import (
 COLUMNS = {"k": "integer", "x": "integer", "price": "numeric(8,2)", "s": "text"}
 WAIT_S = 10.0
 EAGER = UpdateMonitor(frequency_hz=10, window_s=0.4)
-
-
-def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*arguments: Any, **named: Any) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(30):
-                await test(*arguments, **named)
-
-        asyncio.run(bounded())
-
-    return run
 
 
 def row(k: int, x: int | None, price: str | None = "1.00", s: str = "a") -> dict[str, Any]:
@@ -91,7 +78,6 @@ def jump(at: int, dice: random.Random, before: float) -> float:
 
 
 @pytest.mark.parametrize(("path", "share"), [(walk, 0.5), (swing, 0.4), (trend, 0.4), (jump, 1.01)])
-@asynchronous
 async def test_the_answer_is_that_of_a_plain_subscription(server: str, path: Any, share: float) -> None:
     """After every step, with events between them; and with fewer requests where the path can be foretold."""
     dice = random.Random(path.__name__)
@@ -120,7 +106,6 @@ async def test_the_answer_is_that_of_a_plain_subscription(server: str, path: Any
             await monitored.next(timeout_s=0.05)
 
 
-@asynchronous
 async def test_a_burst_ends_where_it_was_let_go(server: str) -> None:
     async with opened(server) as (client, table):
         sql = f"SELECT k, price FROM {table} WHERE price > :lo AND price < :hi AND s = :s"
@@ -144,7 +129,6 @@ async def test_a_burst_ends_where_it_was_let_go(server: str) -> None:
             await monitored.next(timeout_s=0.1)
 
 
-@asynchronous
 async def test_a_range_that_rests_becomes_exact_at_the_server(server: str) -> None:
     async with opened(server) as (client, table):
         sql = f"SELECT * FROM {table} WHERE x >= :lo AND x < :hi"
@@ -172,7 +156,6 @@ async def test_a_range_that_rests_becomes_exact_at_the_server(server: str) -> No
         assert by_key(found.result).keys() == set(range(83))
 
 
-@asynchronous
 async def test_patching_suspending_and_refusals(server: str) -> None:
     async with opened(server) as (client, table):
         sql = f"SELECT * FROM {table} WHERE x BETWEEN :lo AND :hi"
@@ -206,7 +189,6 @@ async def test_patching_suspending_and_refusals(server: str) -> None:
             await client.subscribe(f"SELECT * FROM {table} WHERE s > :lo", {"lo": "a"}, monitor=EAGER)
 
 
-@asynchronous
 async def test_a_broken_socket_loses_nothing(server: str) -> None:
     async with opened(server) as (client, table):
         sql = f"SELECT * FROM {table} WHERE x BETWEEN :lo AND :hi"
@@ -242,7 +224,6 @@ async def test_a_broken_socket_loses_nothing(server: str) -> None:
 
 
 # -- pinned variables ----------------------------------------------------------------------------------------
-@asynchronous
 async def test_a_released_variable_moves_every_use(server: str) -> None:
     async with opened(server) as (client, table):
         near = f"SELECT * FROM {table} WHERE x BETWEEN :pos - :reach AND :pos + :reach"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from collections.abc import Callable
@@ -76,15 +75,12 @@ def test_the_ends_of_a_range(where: str, expected: list[tuple[str, str, bool, bo
         ("SELECT x FROM t WHERE x > :lo", "value notification"),
     ],
 )
-def test_a_query_that_cannot_be_checked_is_refused(sql: str, word: str) -> None:
-    async def run() -> None:
-        async with AsyncClient("http://127.0.0.1:9") as client:
-            with pytest.raises(NotMonitorable, match=word):
-                client.subscribe(sql, monitor=UpdateMonitor())
-            with pytest.raises(NotMonitorable, match="notification"):
-                client.subscribe(SQL, notify={"change": 1}, monitor=UpdateMonitor())
-
-    asyncio.run(run())
+async def test_a_query_that_cannot_be_checked_is_refused(sql: str, word: str) -> None:
+    async with AsyncClient("http://127.0.0.1:9") as client:
+        with pytest.raises(NotMonitorable, match=word):
+            client.subscribe(sql, monitor=UpdateMonitor())
+        with pytest.raises(NotMonitorable, match="notification"):
+            client.subscribe(SQL, notify={"change": 1}, monitor=UpdateMonitor())
 
 
 @pytest.mark.parametrize(

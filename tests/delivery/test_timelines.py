@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import subprocess
@@ -326,7 +325,9 @@ def test_a_copied_data_folder_is_noticed() -> None:
         made.remove()
 
 
-async def _set_back_while_it_runs(database: str) -> None:
+async def test_streams_of_a_server_whose_database_is_set_back_begin_anew(postgres: EmbeddedPostgres) -> None:
+    """As after a failover to a replica that lacks the last commits."""
+    database = new_database(postgres)
     async with running(database) as made:
         await again(made, c.CreateTable(TABLE))
         await again(made, publish(insert(k=1, x=1, y=9)))
@@ -352,11 +353,6 @@ async def _set_back_while_it_runs(database: str) -> None:
             -1
         ].timeline
         await listener.close()
-
-
-def test_streams_of_a_server_whose_database_is_set_back_begin_anew(postgres: EmbeddedPostgres) -> None:
-    """As after a failover to a replica that lacks the last commits."""
-    asyncio.run(_set_back_while_it_runs(new_database(postgres)))
 
 
 # -- brokers -------------------------------------------------------------------------------------------------------

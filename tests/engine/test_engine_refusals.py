@@ -62,118 +62,104 @@ async def together(made: Server, url: str, commands: Sequence[c.Command]) -> lis
 
 
 @pytest.mark.parametrize("max_batch", [2000, 7])
-def test_only_the_culprit_is_refused_and_only_once_the_state_is_rebuilt(url: str, max_batch: int) -> None:
-    async def run() -> None:
-        async with running(url, max_batch=max_batch) as made:
-            await made.call(c.CreateTable(TABLE))
-            id = (await made.call(subscribe(0, 99)))["id"]
-            listener = await Listener(made, id).attached()
-            with refusing(url, "tenant_default.t", "NEW.y = 13"):
-                commands: list[c.Command] = [publish(insert(k=k, x=k, y=50 - k)) for k in range(20)]
-                bad = c.Transact(
-                    [{"table": "t", **insert(k=100, x=1, y=1)}, {"table": "t", **insert(k=101, x=1, y=13)}]
-                )
-                commands.insert(5, bad)
-                commands.insert(
-                    9, publish(insert(k=0, x=1, y=1))
-                )  # a conflict, whatever happens to the others
-                commands += [subscribe(0, 3), c.Result(id)]
-                replies = await together(made, url, commands)
-                refused = replies.pop(5)
-                assert isinstance(refused, RefusedError), refused
-                assert "not this one" in refused.detail
-                assert refused.status == 422
-                assert replies.pop(8).code == "conflict"
-                assert not [reply for reply in replies if isinstance(reply, ProsemError)]
-                assert stored_rows(url) == {(-1, 0, 0)} | {(k, k, 50 - k) for k in range(20)}
-                assert stored_seqs(url) == list(range(1, 22))
-                assert made.metrics.rebuilds == 1
-                for variant in (bad, bad, publish(insert(k=7_000, x=2, y=13)), bad):
-                    assert isinstance(await outcome(made, variant), RefusedError)
-                done = await made.call(publish(insert(k=200, x=0, y=-5)))
-                assert made.metrics.rebuilds == 1, (
-                    "the same request, and others of its table, cost no second one"
-                )
-                assert made.is_ready
-            await made.call(bad.__class__([{"table": "t", **insert(k=101, x=1, y=13)}]))  # its cause is gone
-            await listener.progress(done["last_seq"])
-            assert listener.answers[id]["value"] == -5
-            assert not [item for item in listener.seen if item.kind == "error"]
-            await listener.close()
-
-    asyncio.run(run())
+async def test_only_the_culprit_is_refused_and_only_once_the_state_is_rebuilt(
+    url: str, max_batch: int
+) -> None:
+    async with running(url, max_batch=max_batch) as made:
+        await made.call(c.CreateTable(TABLE))
+        id = (await made.call(subscribe(0, 99)))["id"]
+        listener = await Listener(made, id).attached()
+        with refusing(url, "tenant_default.t", "NEW.y = 13"):
+            commands: list[c.Command] = [publish(insert(k=k, x=k, y=50 - k)) for k in range(20)]
+            bad = c.Transact(
+                [{"table": "t", **insert(k=100, x=1, y=1)}, {"table": "t", **insert(k=101, x=1, y=13)}]
+            )
+            commands.insert(5, bad)
+            commands.insert(9, publish(insert(k=0, x=1, y=1)))  # a conflict, whatever happens to the others
+            commands += [subscribe(0, 3), c.Result(id)]
+            replies = await together(made, url, commands)
+            refused = replies.pop(5)
+            assert isinstance(refused, RefusedError), refused
+            assert "not this one" in refused.detail
+            assert refused.status == 422
+            assert replies.pop(8).code == "conflict"
+            assert not [reply for reply in replies if isinstance(reply, ProsemError)]
+            assert stored_rows(url) == {(-1, 0, 0)} | {(k, k, 50 - k) for k in range(20)}
+            assert stored_seqs(url) == list(range(1, 22))
+            assert made.metrics.rebuilds == 1
+            for variant in (bad, bad, publish(insert(k=7_000, x=2, y=13)), bad):
+                assert isinstance(await outcome(made, variant), RefusedError)
+            done = await made.call(publish(insert(k=200, x=0, y=-5)))
+            assert made.metrics.rebuilds == 1, "the same request, and others of its table, cost no second one"
+            assert made.is_ready
+        await made.call(bad.__class__([{"table": "t", **insert(k=101, x=1, y=13)}]))  # its cause is gone
+        await listener.progress(done["last_seq"])
+        assert listener.answers[id]["value"] == -5
+        assert not [item for item in listener.seen if item.kind == "error"]
+        await listener.close()
 
 
-def test_reads_and_publishers_wait_for_the_rebuild(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            id = (await made.call(subscribe(0, 99)))["id"]
-            during: list[Any] = []
-            loop, engine = asyncio.get_running_loop(), made.engine
-            recover = engine._recover
+async def test_reads_and_publishers_wait_for_the_rebuild(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        id = (await made.call(subscribe(0, 99)))["id"]
+        during: list[Any] = []
+        loop, engine = asyncio.get_running_loop(), made.engine
+        recover = engine._recover
 
-            def watched() -> Any:
-                assert engine.ready, "a load balancer sees nothing"
-                for command in (c.Result(id), publish(insert(k=5, x=5, y=5))):
-                    during.append(asyncio.run_coroutine_threadsafe(made.call(command), loop))
-                while engine.backlog < 2:
-                    time.sleep(0.01)
-                return recover()
+        def watched() -> Any:
+            assert engine.ready, "a load balancer sees nothing"
+            for command in (c.Result(id), publish(insert(k=5, x=5, y=5))):
+                during.append(asyncio.run_coroutine_threadsafe(made.call(command), loop))
+            while engine.backlog < 2:
+                time.sleep(0.01)
+            return recover()
 
-            monkeypatch.setattr(engine, "_recover", watched)
-            with refusing(url, "tenant_default.t", "NEW.y = 13"):
-                assert isinstance(await outcome(made, publish(insert(k=1, x=1, y=13))), RefusedError)
-                async with asyncio.timeout(WAIT_S):
-                    replies = [await asyncio.wrap_future(future) for future in during]
-            assert [reply["seq" if "seq" in reply else "last_seq"] for reply in replies] == [0, 1]
-
-    asyncio.run(run())
+        monkeypatch.setattr(engine, "_recover", watched)
+        with refusing(url, "tenant_default.t", "NEW.y = 13"):
+            assert isinstance(await outcome(made, publish(insert(k=1, x=1, y=13))), RefusedError)
+            async with asyncio.timeout(WAIT_S):
+                replies = [await asyncio.wrap_future(future) for future in during]
+        assert [reply["seq" if "seq" in reply else "last_seq"] for reply in replies] == [0, 1]
 
 
-def test_a_change_of_the_schema_is_tried_before_memory_takes_it(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(publish(insert(k=1, x=1, y=1)))
-            with psycopg.connect(url, autocommit=True) as connection:
-                connection.execute("CREATE VIEW public.mine AS SELECT * FROM tenant_default.t")
-                for _ in range(3):
-                    replies = await together(made, url, [c.DropTable("t"), publish(upsert(k=2, x=1, y=1))])
-                    assert isinstance(replies[0], RefusedError)
-                    assert "mine" in replies[0].detail, "PostgreSQL names what depends on the table"
-                    assert replies[1]["count"] == 1
-                connection.execute("DROP VIEW public.mine")
-                connection.execute("CREATE TABLE tenant_default.u (a integer)")  # not one of ours
-                assert isinstance(await outcome(made, c.CreateTable(TABLE | {"name": "u"})), RefusedError)
-                connection.execute("DROP TABLE tenant_default.u")
-            await made.call(c.CreateTable(TABLE | {"name": "u"}))
-            await made.call(c.DropTable("t"))
-            assert made.metrics.rebuilds == 0
-
-    asyncio.run(run())
+async def test_a_change_of_the_schema_is_tried_before_memory_takes_it(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(publish(insert(k=1, x=1, y=1)))
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE VIEW public.mine AS SELECT * FROM tenant_default.t")
+            for _ in range(3):
+                replies = await together(made, url, [c.DropTable("t"), publish(upsert(k=2, x=1, y=1))])
+                assert isinstance(replies[0], RefusedError)
+                assert "mine" in replies[0].detail, "PostgreSQL names what depends on the table"
+                assert replies[1]["count"] == 1
+            connection.execute("DROP VIEW public.mine")
+            connection.execute("CREATE TABLE tenant_default.u (a integer)")  # not one of ours
+            assert isinstance(await outcome(made, c.CreateTable(TABLE | {"name": "u"})), RefusedError)
+            connection.execute("DROP TABLE tenant_default.u")
+        await made.call(c.CreateTable(TABLE | {"name": "u"}))
+        await made.call(c.DropTable("t"))
+        assert made.metrics.rebuilds == 0
 
 
-def test_what_a_trial_cannot_show_is_remembered(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            with refusing(url, "prosem.subscription", "NEW.id = 'bad'"):
-                commands = [subscribe(0, at, "bad" if at == 3 else f"good{at}") for at in range(8)]
-                replies = await together(made, url, commands)
-                assert isinstance(replies.pop(3), RefusedError)
-                assert not [reply for reply in replies if isinstance(reply, ProsemError)]
-                rebuilds = made.metrics.rebuilds
-                assert rebuilds <= 2
-                for _ in range(3):
-                    assert isinstance(await outcome(made, subscribe(0, 3, "bad")), RefusedError)
-                assert made.metrics.rebuilds == rebuilds
-                assert (await made.call(subscribe(0, 3, "other")))["id"] == "other"
-
-    asyncio.run(run())
+async def test_what_a_trial_cannot_show_is_remembered(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        with refusing(url, "prosem.subscription", "NEW.id = 'bad'"):
+            commands = [subscribe(0, at, "bad" if at == 3 else f"good{at}") for at in range(8)]
+            replies = await together(made, url, commands)
+            assert isinstance(replies.pop(3), RefusedError)
+            assert not [reply for reply in replies if isinstance(reply, ProsemError)]
+            rebuilds = made.metrics.rebuilds
+            assert rebuilds <= 2
+            for _ in range(3):
+                assert isinstance(await outcome(made, subscribe(0, 3, "bad")), RefusedError)
+            assert made.metrics.rebuilds == rebuilds
+            assert (await made.call(subscribe(0, 3, "other")))["id"] == "other"
 
 
-def test_a_fault_of_ours_is_met_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_of_ours_is_met_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Publishing.publish
 
     def broken(self: Publishing, command: c.Publish) -> Any:
@@ -184,104 +170,92 @@ def test_a_fault_of_ours_is_met_once(url: str, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Publishing, "publish", broken)
 
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            commands = [publish(insert(k=k, x=0, y=13 if k == 4 else k)) for k in range(9)]
-            replies = await together(made, url, commands)
-            fault = replies.pop(4)
-            assert (fault.status, fault.code) == (500, "internal"), "no client sends it again"
-            assert not [reply for reply in replies if isinstance(reply, ProsemError)]
-            assert stored_rows(url) == {(-1, 0, 0)} | {(k, 0, k) for k in range(9) if k != 4}
-            for _ in range(3):
-                assert (await outcome(made, commands[4])).code == "internal"
-            assert made.metrics.rebuilds == 1
-
-    asyncio.run(run())
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        commands = [publish(insert(k=k, x=0, y=13 if k == 4 else k)) for k in range(9)]
+        replies = await together(made, url, commands)
+        fault = replies.pop(4)
+        assert (fault.status, fault.code) == (500, "internal"), "no client sends it again"
+        assert not [reply for reply in replies if isinstance(reply, ProsemError)]
+        assert stored_rows(url) == {(-1, 0, 0)} | {(k, 0, k) for k in range(9) if k != 4}
+        for _ in range(3):
+            assert (await outcome(made, commands[4])).code == "internal"
+        assert made.metrics.rebuilds == 1
 
 
 # -- a database that cannot write ------------------------------------------------------------------------------
-def test_a_full_disk_holds_publishing_off_and_reads_go_on(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(publish(insert(k=1, x=1, y=1)))
-            id = (await made.call(subscribe(0, 99)))["id"]
-            with refusing(url, "prosem.event_log", "true", "53100"):
-                replies = [await outcome(made, publish(insert(k=k, x=k, y=k))) for k in range(2, 30)]
-                assert {type(reply) for reply in replies} == {ResourceError}
-                assert all(reply.status == 503 and reply.retry_after_s >= 1 for reply in replies)
-                assert made.is_ready
-                assert "held off" in made.notice
-                assert (await made.call(c.Result(id)))["result"]["value"] == 1, "reads go on"
-                listener = await Listener(made, id).attached()
-                assert isinstance(await outcome(made, subscribe(0, 1)), ResourceError)
-                assert made.metrics.rebuilds == 1
-            async with asyncio.timeout(WAIT_S):
-                while made.notice:
-                    await asyncio.sleep(0.02)
-            done = await made.call(publish(insert(k=2, x=2, y=0)))
-            assert done["first_seq"] == 2
-            await listener.progress(done["last_seq"])
-            assert listener.answers[id]["value"] == 0
+async def test_a_full_disk_holds_publishing_off_and_reads_go_on(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(publish(insert(k=1, x=1, y=1)))
+        id = (await made.call(subscribe(0, 99)))["id"]
+        with refusing(url, "prosem.event_log", "true", "53100"):
+            replies = [await outcome(made, publish(insert(k=k, x=k, y=k))) for k in range(2, 30)]
+            assert {type(reply) for reply in replies} == {ResourceError}
+            assert all(reply.status == 503 and reply.retry_after_s >= 1 for reply in replies)
+            assert made.is_ready
+            assert "held off" in made.notice
+            assert (await made.call(c.Result(id)))["result"]["value"] == 1, "reads go on"
+            listener = await Listener(made, id).attached()
+            assert isinstance(await outcome(made, subscribe(0, 1)), ResourceError)
             assert made.metrics.rebuilds == 1
-            await listener.close()
-
-    asyncio.run(run())
+        async with asyncio.timeout(WAIT_S):
+            while made.notice:
+                await asyncio.sleep(0.02)
+        done = await made.call(publish(insert(k=2, x=2, y=0)))
+        assert done["first_seq"] == 2
+        await listener.progress(done["last_seq"])
+        assert listener.answers[id]["value"] == 0
+        assert made.metrics.rebuilds == 1
+        await listener.close()
 
 
 # -- shutdown --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("max_batch", [2000, 3])
 @pytest.mark.parametrize("is_refused", [True, False])
-def test_a_commit_that_fails_during_a_shutdown(url: str, max_batch: int, is_refused: bool) -> None:
-    async def run() -> None:
-        async with running(url, max_batch=max_batch) as made:
-            await made.call(c.CreateTable(TABLE))
-            assert made._writer is not None
-            with refusing(url, "tenant_default.t", "NEW.y = 13"):
-                with psycopg.connect(url) as blocker:
-                    blocker.execute("LOCK TABLE prosem.event_log IN ACCESS EXCLUSIVE MODE")
-                    waiting = [made.submit(publish(insert(k=0, x=0, y=13 if is_refused else 0)))]
-                    if not is_refused:
-                        made._writer.fail_after = 0
-                    for key in range(30):
-                        event = (
-                            insert(k=key, x=0, y=0)
-                            if key % 2
-                            else {"op": "update", "key": {"k": 0}, "set": {"x": key}}
-                        )
-                        waiting.append(made.submit(publish(event)))
-                    closing = asyncio.create_task(asyncio.to_thread(made.engine.close))
-                    async with asyncio.timeout(WAIT_S):
-                        while not made.engine._closing:
-                            await asyncio.sleep(0.01)
-                    blocker.rollback()
+async def test_a_commit_that_fails_during_a_shutdown(url: str, max_batch: int, is_refused: bool) -> None:
+    async with running(url, max_batch=max_batch) as made:
+        await made.call(c.CreateTable(TABLE))
+        assert made._writer is not None
+        with refusing(url, "tenant_default.t", "NEW.y = 13"):
+            with psycopg.connect(url) as blocker:
+                blocker.execute("LOCK TABLE prosem.event_log IN ACCESS EXCLUSIVE MODE")
+                waiting = [made.submit(publish(insert(k=0, x=0, y=13 if is_refused else 0)))]
+                if not is_refused:
+                    made._writer.fail_after = 0
+                for key in range(30):
+                    event = (
+                        insert(k=key, x=0, y=0)
+                        if key % 2
+                        else {"op": "update", "key": {"k": 0}, "set": {"x": key}}
+                    )
+                    waiting.append(made.submit(publish(event)))
+                closing = asyncio.create_task(asyncio.to_thread(made.engine.close))
                 async with asyncio.timeout(WAIT_S):
-                    replies = [await settled(asyncio.wrap_future(future)) for future in waiting]
-                    await closing
-            acknowledged = {reply["first_seq"] for reply in replies if not isinstance(reply, ProsemError)}
-            assert stored_seqs(url) == sorted(acknowledged), "what was not acknowledged is not there"
-            assert isinstance(replies[0], CommitError | BusyError)
-            assert not acknowledged, "all of it was processed on a state that never was, or not at all"
-
-    asyncio.run(run())
+                    while not made.engine._closing:
+                        await asyncio.sleep(0.01)
+                blocker.rollback()
+            async with asyncio.timeout(WAIT_S):
+                replies = [await settled(asyncio.wrap_future(future)) for future in waiting]
+                await closing
+        acknowledged = {reply["first_seq"] for reply in replies if not isinstance(reply, ProsemError)}
+        assert stored_seqs(url) == sorted(acknowledged), "what was not acknowledged is not there"
+        assert isinstance(replies[0], CommitError | BusyError)
+        assert not acknowledged, "all of it was processed on a state that never was, or not at all"
 
 
 # -- a commit that does not end --------------------------------------------------------------------------------
-def test_a_commit_without_progress_is_broken_off(url: str) -> None:
-    async def run() -> None:
-        async with running(url, commit_timeout_s=1) as made:
-            await made.call(c.CreateTable(TABLE))
-            with psycopg.connect(url) as blocker:
-                blocker.execute("LOCK TABLE tenant_default.t IN ACCESS EXCLUSIVE MODE")
-                waiting = made.submit(publish(insert(k=1, x=1, y=1)))
-                async with asyncio.timeout(WAIT_S):
-                    while made.is_ready:
-                        await asyncio.sleep(0.01)
-                    assert isinstance(await settled(asyncio.wrap_future(waiting)), CommitError)
-                blocker.rollback()
-            await ready(made)
-            await again(made, publish(insert(k=2, x=2, y=2)))
-            assert stored_rows(url) == {(2, 2, 2)}
-
-    asyncio.run(run())
+async def test_a_commit_without_progress_is_broken_off(url: str) -> None:
+    async with running(url, commit_timeout_s=1) as made:
+        await made.call(c.CreateTable(TABLE))
+        with psycopg.connect(url) as blocker:
+            blocker.execute("LOCK TABLE tenant_default.t IN ACCESS EXCLUSIVE MODE")
+            waiting = made.submit(publish(insert(k=1, x=1, y=1)))
+            async with asyncio.timeout(WAIT_S):
+                while made.is_ready:
+                    await asyncio.sleep(0.01)
+                assert isinstance(await settled(asyncio.wrap_future(waiting)), CommitError)
+            blocker.rollback()
+        await ready(made)
+        await again(made, publish(insert(k=2, x=2, y=2)))
+        assert stored_rows(url) == {(2, 2, 2)}

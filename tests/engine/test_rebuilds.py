@@ -46,7 +46,7 @@ def parts(made: Server) -> list[weakref.ref[Any]]:
     return [weakref.ref(one) for one in found]
 
 
-def test_the_state_is_released_before_the_next_one_is_built(
+async def test_the_state_is_released_before_the_next_one_is_built(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old: list[weakref.ref[Any]] = []
@@ -59,43 +59,39 @@ def test_the_state_is_released_before_the_next_one_is_built(
 
     monkeypatch.setattr(wiring, "recover", watched)
 
-    async def run() -> None:
-        async with running(url) as made:
-            listener = await Listener(made, *await subscribe_every_type(made)).attached()
+    async with running(url) as made:
+        listener = await Listener(made, *await subscribe_every_type(made)).attached()
+        await rebuild(made)
+        for number in range(3):
+            await made.call(publish(update(2, y=number)))
+            old[:] = parts(made)
             await rebuild(made)
-            for number in range(3):
-                await made.call(publish(update(2, y=number)))
-                old[:] = parts(made)
-                await rebuild(made)
-            done = await made.call(publish(update(3, y=1000)))
-            await listener.progress(done["last_seq"])
-            await listener.close()
-
-    asyncio.run(run())
+        done = await made.call(publish(update(3, y=1000)))
+        await listener.progress(done["last_seq"])
+        await listener.close()
     assert old, "the test watched nothing"
     assert alive == []
 
 
-def test_ten_rebuilds_leave_no_objects_behind(url: str) -> None:
+async def test_ten_rebuilds_leave_no_objects_behind(url: str) -> None:
     counts: list[int] = []
 
-    async def run() -> None:
-        async with running(url) as made:
-            listener = await Listener(made, *await subscribe_every_type(made, 2_000)).attached()
-            for _ in range(10):
-                await rebuild(made)
-                done = await made.call(publish(update(3, y=1000 + len(counts) % 2)))
-                await listener.progress(done["last_seq"])
-                listener.seen.clear()
-                counts.append(gc.get_freeze_count())
-            await listener.close()
-
-    asyncio.run(run())
+    async with running(url) as made:
+        listener = await Listener(made, *await subscribe_every_type(made, 2_000)).attached()
+        for _ in range(10):
+            await rebuild(made)
+            done = await made.call(publish(update(3, y=1000 + len(counts) % 2)))
+            await listener.progress(done["last_seq"])
+            listener.seen.clear()
+            counts.append(gc.get_freeze_count())
+        await listener.close()
     first, *later = counts[2:]  # what is made once and kept is there by then
     assert (max(later) - first) / len(later) < 500, counts  # a state has 2,500; the log of a test keeps some
 
 
-def test_a_command_that_breaks_the_state_does_not_keep_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_breaks_the_state_does_not_keep_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The traceback of the error refers to the frames of the command, and so to the state."""
     old: list[weakref.ref[Any]] = []
     alive: list[str] = []
@@ -110,43 +106,37 @@ def test_a_command_that_breaks_the_state_does_not_keep_it(url: str, monkeypatch:
     def broken(state: Any) -> None:
         raise ZeroDivisionError("a fault of ours")
 
-    async def run() -> None:
-        async with running(url) as made:
-            await subscribe_every_type(made)
-            old[:] = parts(made)
-            with pytest.raises(ProsemError, match="a fault of ours"):
-                await made.call(c.Inspect(broken))
-            await rebuilt(made, old[0])
-            assert (await made.call(publish(update(3, y=4))))["count"] == 1
-
-    asyncio.run(run())
+    async with running(url) as made:
+        await subscribe_every_type(made)
+        old[:] = parts(made)
+        with pytest.raises(ProsemError, match="a fault of ours"):
+            await made.call(c.Inspect(broken))
+        await rebuilt(made, old[0])
+        assert (await made.call(publish(update(3, y=4))))["count"] == 1
     assert alive == []
 
 
-def test_reads_are_refused_while_the_state_is_built(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reads_are_refused_while_the_state_is_built(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[Exception] = []
     recover = wiring.recover
 
-    async def run() -> None:
-        async with running(url) as made:
-            await subscribe_every_type(made)
+    async with running(url) as made:
+        await subscribe_every_type(made)
 
-            def watched(*arguments: Any, **options: Any) -> Any:
-                assert not made.is_ready
-                with pytest.raises(RecoveringError) as caught:
-                    _ = made.state
-                refused.append(caught.value)
-                return recover(*arguments, **options)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            assert not made.is_ready
+            with pytest.raises(RecoveringError) as caught:
+                _ = made.state
+            refused.append(caught.value)
+            return recover(*arguments, **options)
 
-            monkeypatch.setattr(wiring, "recover", watched)
-            await rebuild(made)
-            assert made.state.seq
-
-    asyncio.run(run())
+        monkeypatch.setattr(wiring, "recover", watched)
+        await rebuild(made)
+        assert made.state.seq
     assert [type(error) for error in refused] == [RecoveringError]
 
 
-def test_a_database_that_is_gone_during_a_rebuild_is_waited_for(
+async def test_a_database_that_is_gone_during_a_rebuild_is_waited_for(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rebuild that cannot read the database is tried again, also when it says that the setup is wrong."""
@@ -159,12 +149,9 @@ def test_a_database_that_is_gone_during_a_rebuild_is_waited_for(
             raise wiring.SetupError("the database cannot be reached")
         return recover(*arguments, **options)
 
-    async def run() -> None:
-        async with running(url) as made:
-            ids = await subscribe_every_type(made)
-            monkeypatch.setattr(wiring, "recover", failing)
-            await rebuild(made)
-            assert (await made.call(c.Result(ids[0])))["seq"] == made.state.seq
-
-    asyncio.run(run())
+    async with running(url) as made:
+        ids = await subscribe_every_type(made)
+        monkeypatch.setattr(wiring, "recover", failing)
+        await rebuild(made)
+        assert (await made.call(c.Result(ids[0])))["seq"] == made.state.seq
     assert attempts == [False, False, False]

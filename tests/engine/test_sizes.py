@@ -43,18 +43,15 @@ def row(values: list[Any]) -> dict[str, Any]:
         (table("numeric(1000,0)", 6, 6), [int("1" + "7" * 999)] * 6),
     ],
 )
-def test_what_postgresql_cannot_hold_is_refused_before_anything_changes(
+async def test_what_postgresql_cannot_hold_is_refused_before_anything_changes(
     url: str, definition: dict[str, Any], values: list[Any]
 ) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(definition))
-            refused = await outcome(made, c.Publish("wide", [row(values)]))
-            assert type(refused) is InputError, refused
-            assert (refused.at or "").startswith("/events/0/row")
-            assert made.metrics.rebuilds == 0
-
-    asyncio.run(run())
+    async with running(url) as made:
+        await made.call(c.CreateTable(definition))
+        refused = await outcome(made, c.Publish("wide", [row(values)]))
+        assert type(refused) is InputError, refused
+        assert (refused.at or "").startswith("/events/0/row")
+        assert made.metrics.rebuilds == 0
 
 
 @pytest.mark.parametrize(
@@ -67,34 +64,28 @@ def test_what_postgresql_cannot_hold_is_refused_before_anything_changes(
         (table("text", 380, 1), [noise(20)] * 380),
     ],
 )
-def test_what_fits_is_taken(url: str, definition: dict[str, Any], values: list[Any]) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(definition))
-            assert (await made.call(c.Publish("wide", [row(values)])))["count"] == 1
-            assert made.metrics.rebuilds == 0
-
-    asyncio.run(run())
+async def test_what_fits_is_taken(url: str, definition: dict[str, Any], values: list[Any]) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(definition))
+        assert (await made.call(c.Publish("wide", [row(values)])))["count"] == 1
+        assert made.metrics.rebuilds == 0
 
 
-def test_an_update_cannot_make_a_key_or_a_row_that_does_not_fit(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(table("text", 399, 1)))
-            await made.call(c.Publish("wide", [insert(c0="a")]))
-            moved = {"table": "wide", "op": "update", "key": {"c0": "a"}, "set": {"c0": noise(5_000)}}
-            refused = await outcome(made, c.Transact([moved]))
-            assert (type(refused), refused.at) == (InputError, "/events/0/set/c0")
-            filled = {
-                "op": "update",
-                "key": {"c0": "a"},
-                "set": {f"c{at}": noise(20) for at in range(1, 399)},
-            }
-            refused = await outcome(made, c.Publish("wide", [filled]))
-            assert (type(refused), refused.at) == (InputError, "/events/0/set")
-            assert made.metrics.rebuilds == 0
-
-    asyncio.run(run())
+async def test_an_update_cannot_make_a_key_or_a_row_that_does_not_fit(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(table("text", 399, 1)))
+        await made.call(c.Publish("wide", [insert(c0="a")]))
+        moved = {"table": "wide", "op": "update", "key": {"c0": "a"}, "set": {"c0": noise(5_000)}}
+        refused = await outcome(made, c.Transact([moved]))
+        assert (type(refused), refused.at) == (InputError, "/events/0/set/c0")
+        filled = {
+            "op": "update",
+            "key": {"c0": "a"},
+            "set": {f"c{at}": noise(20) for at in range(1, 399)},
+        }
+        refused = await outcome(made, c.Publish("wide", [filled]))
+        assert (type(refused), refused.at) == (InputError, "/events/0/set")
+        assert made.metrics.rebuilds == 0
 
 
 def test_a_decimal_is_counted_by_its_digits() -> None:
@@ -102,17 +93,14 @@ def test_a_decimal_is_counted_by_its_digits() -> None:
     assert 500 < key_bytes((Decimal("7" * 1000),)) < 530 < MAX_KEY_BYTES
 
 
-def test_a_large_request_is_applied_and_one_beyond_the_limit_is_named(url: str) -> None:
-    async def run() -> None:
-        async with running(url, max_request_events=30_000, max_backlog=1_000) as made:
-            await made.call(c.CreateTable(TABLE))
-            large = made.submit(c.Transact([{"table": "t", **upsert(k=k, x=k, y=k)} for k in range(20_000)]))
-            others = [made.submit(publish(insert(k=-k, x=0, y=0))) for k in range(1, 100)]
-            assert (await asyncio.wrap_future(large))["count"] == 20_000
-            for other in others:  # delayed, and not refused
-                assert (await asyncio.wrap_future(other))["first_seq"] > 20_000
-            with pytest.raises(TooLargeError, match=r"at most 30000.*--max-request-events") as caught:
-                made.submit(publish(*[upsert(k=1, x=1, y=1)] * 30_001))
-            assert caught.value.status == 413
-
-    asyncio.run(run())
+async def test_a_large_request_is_applied_and_one_beyond_the_limit_is_named(url: str) -> None:
+    async with running(url, max_request_events=30_000, max_backlog=1_000) as made:
+        await made.call(c.CreateTable(TABLE))
+        large = made.submit(c.Transact([{"table": "t", **upsert(k=k, x=k, y=k)} for k in range(20_000)]))
+        others = [made.submit(publish(insert(k=-k, x=0, y=0))) for k in range(1, 100)]
+        assert (await asyncio.wrap_future(large))["count"] == 20_000
+        for other in others:  # delayed, and not refused
+            assert (await asyncio.wrap_future(other))["first_seq"] > 20_000
+        with pytest.raises(TooLargeError, match=r"at most 30000.*--max-request-events") as caught:
+            made.submit(publish(*[upsert(k=1, x=1, y=1)] * 30_001))
+        assert caught.value.status == 413

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import json
 import random
 import threading
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import httpx
@@ -27,16 +25,6 @@ from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, runn
 
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
 DEAR, CHEAP = (500.0, 500.0, 9_000.0, 0.0, 5.0), (1.0, 1.0, 10.0, 0.0, 5.0)
-
-
-def asynchronous(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that runs a loop of its own."""
-
-    @functools.wraps(test)
-    def run_it(**fixtures: Any) -> None:
-        asyncio.run(test(**fixtures))
-
-    return run_it
 
 
 async def prepared(made: Server) -> None:
@@ -95,7 +83,6 @@ async def in_force(made: Server, number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@asynchronous
 async def test_weights_survive_a_restart(url: str) -> None:
     async with running(url) as made:
         assert made.state.chooser.weights == Weights()
@@ -105,7 +92,6 @@ async def test_weights_survive_a_restart(url: str) -> None:
         assert made.state.chooser.weights == Weights(bandwidth=7.5, server_time=0.0)
 
 
-@asynchronous
 async def test_two_changes_of_different_weights_at_once_both_take_effect(url: str) -> None:
     """Both requests wait in the engine's order before either is carried out."""
     given = {"bandwidth": 7.5}, {"server_time": 0.25}
@@ -130,7 +116,6 @@ async def test_two_changes_of_different_weights_at_once_both_take_effect(url: st
         assert made.state.chooser.weights._asdict() == shown
 
 
-@asynchronous
 async def test_a_run_is_taken_over_under_load_and_switched_back(url: str) -> None:
     """Runs that want opposite plans alternate while events flow: no change is wrong, missing or doubled."""
     async with running(url, measure_percent=0) as made:
@@ -174,7 +159,6 @@ async def test_a_run_is_taken_over_under_load_and_switched_back(url: str) -> Non
         assert (made.state.statistics or {})["run"] == two, "a restart takes the active run"
 
 
-@asynchronous
 async def test_what_was_measured_when_a_group_was_another_is_not_used(url: str) -> None:
     """A run that knows of five times as many subscriptions is stale: decisions fall back to the histogram."""
     async with running(url, measure_percent=0) as made:
@@ -206,7 +190,6 @@ def descriptor_of(state: Any) -> tuple[float, ...]:
 
 
 @pytest.mark.parametrize("plan", ["auto", "random:3", "enumerate"])
-@asynchronous
 async def test_decisions_agree_with_the_outbox(url: str, plan: str) -> None:
     async with running(url, plan=plan) as made:
         await prepared(made)
@@ -243,7 +226,6 @@ async def test_decisions_agree_with_the_outbox(url: str, plan: str) -> None:
         assert (send >= 0, size >= 0, affected >= 0, length, group) == (True, True, True, 7, 1)
 
 
-@asynchronous
 async def test_measurements_survive_a_restart(url: str) -> None:
     async with running(url, measure_percent=100_000) as made:  # so every event is measured
         await prepared(made)

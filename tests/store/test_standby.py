@@ -88,38 +88,35 @@ def _status(url: str) -> int | None:
 
 
 # -- a session that is lost --------------------------------------------------------------------------------------
-def test_a_server_that_lost_its_session_refuses_until_it_owns_the_database_again(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            id = (await made.call(subscribe(0, 9)))["id"]
-            await made.call(publish(insert(k=1, x=1, y=10)))
-            state = made.state
-            assert made._writer is not None
-            session = made._writer.session
-            async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
-                lock = asyncio.create_task(other.execute("SELECT pg_advisory_lock(%s)", [schema.ENGINE_LOCK]))
-                with psycopg.connect(url, autocommit=True) as looking:
-                    waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-                    while not looking.execute(waiting).fetchall():
-                        await asyncio.sleep(0.01)
-                    pid = session.require().info.backend_pid
-                    looking.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
-                await lock
-                async with asyncio.timeout(WAIT_S):
-                    while made.is_ready:
-                        await asyncio.sleep(0.01)
-                assert isinstance(await _refused(made, c.Result(id)), RecoveringError)
-                with pytest.raises(RecoveringError, match="lost"):
-                    _ = made.state
-                with pytest.raises(RecoveringError):
-                    made.submit(publish(insert(k=2, x=2, y=2)))
-            await ready(made)
-            assert (await made.call(c.Result(id)))["result"]["value"] == 10
-            await made.call(publish(insert(k=2, x=2, y=2)))
-            assert made.state is state, "nothing was rebuilt: no other server had the database"
-
-    asyncio.run(run())
+async def test_a_server_that_lost_its_session_refuses_until_it_owns_the_database_again(url: str) -> None:
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        id = (await made.call(subscribe(0, 9)))["id"]
+        await made.call(publish(insert(k=1, x=1, y=10)))
+        state = made.state
+        assert made._writer is not None
+        session = made._writer.session
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+            lock = asyncio.create_task(other.execute("SELECT pg_advisory_lock(%s)", [schema.ENGINE_LOCK]))
+            with psycopg.connect(url, autocommit=True) as looking:
+                waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                while not looking.execute(waiting).fetchall():
+                    await asyncio.sleep(0.01)
+                pid = session.require().info.backend_pid
+                looking.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+            await lock
+            async with asyncio.timeout(WAIT_S):
+                while made.is_ready:
+                    await asyncio.sleep(0.01)
+            assert isinstance(await _refused(made, c.Result(id)), RecoveringError)
+            with pytest.raises(RecoveringError, match="lost"):
+                _ = made.state
+            with pytest.raises(RecoveringError):
+                made.submit(publish(insert(k=2, x=2, y=2)))
+        await ready(made)
+        assert (await made.call(c.Result(id)))["result"]["value"] == 10
+        await made.call(publish(insert(k=2, x=2, y=2)))
+        assert made.state is state, "nothing was rebuilt: no other server had the database"
 
 
 async def _refused(made: Server, command: c.Command) -> object:
@@ -230,35 +227,29 @@ def _publish(api: Api, way: str) -> None:
 
 
 # -- locks of other sessions -------------------------------------------------------------------------------------
-def test_a_table_that_another_session_reads_is_not_dropped_and_nothing_waits(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made, asyncio.timeout(WAIT_S):
-            await made.call(c.CreateTable(TABLE))
-            await made.call(c.CreateTable({**TABLE, "name": "u"}))
-            state = made.state
-            with psycopg.connect(url, application_name="a report") as reader:
-                reader.execute("SELECT * FROM tenant_default.u")
-                refused = await outcome(made, c.DropTable("u"))
-                assert isinstance(refused, ConflictError)
-                for text in (f"process {reader.info.backend_pid}", "a report", "idle in transaction"):
-                    assert text in refused.detail
-                await made.call(publish(insert(k=1, x=1, y=1)))
-                assert made.state is state, "nothing was rebuilt"
-                assert "u" in made.state.tables()
-            await made.call(c.DropTable("u"))
-            await made.call(publish(insert(k=2, x=2, y=2)))
-            assert stored_rows(url) == {(1, 1, 1), (2, 2, 2)}
-            assert "u" not in made.state.tables()
-
-    asyncio.run(run())
+async def test_a_table_that_another_session_reads_is_not_dropped_and_nothing_waits(url: str) -> None:
+    async with running(url) as made, asyncio.timeout(WAIT_S):
+        await made.call(c.CreateTable(TABLE))
+        await made.call(c.CreateTable({**TABLE, "name": "u"}))
+        state = made.state
+        with psycopg.connect(url, application_name="a report") as reader:
+            reader.execute("SELECT * FROM tenant_default.u")
+            refused = await outcome(made, c.DropTable("u"))
+            assert isinstance(refused, ConflictError)
+            for text in (f"process {reader.info.backend_pid}", "a report", "idle in transaction"):
+                assert text in refused.detail
+            await made.call(publish(insert(k=1, x=1, y=1)))
+            assert made.state is state, "nothing was rebuilt"
+            assert "u" in made.state.tables()
+        await made.call(c.DropTable("u"))
+        await made.call(publish(insert(k=2, x=2, y=2)))
+        assert stored_rows(url) == {(1, 1, 1), (2, 2, 2)}
+        assert "u" not in made.state.tables()
 
 
-def test_a_drop_that_is_refused_holds_no_lock(url: str) -> None:
-    async def run() -> None:
-        async with running(url) as made, asyncio.timeout(WAIT_S):
-            await made.call(c.CreateTable(TABLE))
-            await made.call(subscribe(0, 9))
-            assert isinstance(await outcome(made, c.DropTable("t")), ConflictError)
-            assert stored_rows(url) == set()
-
-    asyncio.run(run())
+async def test_a_drop_that_is_refused_holds_no_lock(url: str) -> None:
+    async with running(url) as made, asyncio.timeout(WAIT_S):
+        await made.call(c.CreateTable(TABLE))
+        await made.call(subscribe(0, 9))
+        assert isinstance(await outcome(made, c.DropTable("t")), ConflictError)
+        assert stored_rows(url) == set()

@@ -22,53 +22,49 @@ async def _flat(chunks: AsyncIterator[list[Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 1000])
-def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, chunk: int) -> None:
+async def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, chunk: int) -> None:
     batch = events(*range(1, 130))
     batch.messages += [(7, 50, part, "k", "p", None) for part in (1, 2, 3)] + [(8, 51, 0, "k", "p", b"other")]
     batch.events[60] = (61, 2, "delete", b"[61]", None)
     writer.write(batch)
 
-    async def main() -> None:
-        replay = ReplayStore(url)
-        try:
-            messages = await _flat(replay.messages(7, 48, 52, chunk))
-            assert [row[:2] for row in messages] == [
-                (49, 0), (50, 0), (50, 1), (50, 2), (50, 3), (51, 0), (52, 0),
-            ]  # fmt: skip
-            assert messages[0] == (49, 0, "range-min", b"m49")
-            assert len(await _flat(replay.messages(7, 0, 10**6, 50))) == 132
-            assert await _flat(replay.messages(9, 0, 129, chunk)) == []
-        finally:
-            await replay.close()
-
-    asyncio.run(main())
+    replay = ReplayStore(url)
+    try:
+        messages = await _flat(replay.messages(7, 48, 52, chunk))
+        assert [row[:2] for row in messages] == [
+            (49, 0), (50, 0), (50, 1), (50, 2), (50, 3), (51, 0), (52, 0),
+        ]  # fmt: skip
+        assert messages[0] == (49, 0, "range-min", b"m49")
+        assert len(await _flat(replay.messages(7, 0, 10**6, 50))) == 132
+        assert await _flat(replay.messages(9, 0, 129, chunk)) == []
+    finally:
+        await replay.close()
 
 
-def test_a_reader_that_retention_overtakes_is_told(url: str, writer: Writer, retention: Retention) -> None:
+async def test_a_reader_that_retention_overtakes_is_told(
+    url: str, writer: Writer, retention: Retention
+) -> None:
     writer.write(events(*range(1, 150)))
     writer.write(events(*range(150, 350)))
 
-    async def main() -> None:
-        replay = ReplayStore(url)
-        try:
-            reading = replay.messages(7, 0, 350, chunk=10)
-            assert len(await anext(reading)) == 10
-            assert await replay.retained_after() == 0
-            await asyncio.to_thread(retention.retire, 340)
-            after = await replay.retained_after()
-            assert after >= 100
-            with pytest.raises(NotRetainedError):
-                await anext(reading)
-            assert (await _flat(replay.messages(7, after, 350)))[0][0] == after + 1
-            with pytest.raises(NotRetainedError):
-                await _flat(replay.messages(7, after - 1, 350))
-        finally:
-            await replay.close()
-
-    asyncio.run(main())
+    replay = ReplayStore(url)
+    try:
+        reading = replay.messages(7, 0, 350, chunk=10)
+        assert len(await anext(reading)) == 10
+        assert await replay.retained_after() == 0
+        await asyncio.to_thread(retention.retire, 340)
+        after = await replay.retained_after()
+        assert after >= 100
+        with pytest.raises(NotRetainedError):
+            await anext(reading)
+        assert (await _flat(replay.messages(7, after, 350)))[0][0] == after + 1
+        with pytest.raises(NotRetainedError):
+            await _flat(replay.messages(7, after - 1, 350))
+    finally:
+        await replay.close()
 
 
-def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
+async def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
     groups = [Group(n, f"g{n}", kind, f"l{n}", n, ("t",), "") for n, kind in ((1, "a"), (2, "a"), (3, "b"))]
     batch = WriteSet(last_seq=3, groups=groups, statements=[Statement(1, "S", {"change": 2})])
     ids = {f"{'xyz'[n % 3]}{n:02}": n for n in range(1, 31)}
@@ -83,56 +79,50 @@ def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
     batch.idempotency = [("k", b'{"count":  1}', True, 1)]
     writer.write(batch)
 
-    async def main() -> None:
-        replay = ReplayStore(url)
-        try:
-            for group, kind in itertools.product((None, "g1", "g2", "none"), (None, "a", "b")):
-                wanted = [
-                    name for name, n in sorted(ids.items())
-                    if group in (None, f"g{n % 3 + 1}") and kind in (None, "b" if n % 3 == 2 else "a")
-                ]  # fmt: skip
-                found: list[str] = []
-                while page := await replay.page(group, kind, limit=4, after=found[-1] if found else None):
-                    found += [line.id for line in page]
-                assert found == wanted
-            (line,) = await replay.page(after="y30", limit=1)
-            assert line == ("z02", 2, "g3", "b", "S", b'{"change":2}', b'{"n":2}', True, True, 3)
-            assert await replay.history([2, 1, 9]) == {
-                1: [(3, 0, "created", b"{}", None, None), (3, 1, "patched", b'{"n": 1}', b"[2]", None)],
-                2: [(3, 0, "created", None, None, b'["",null,7]')],
-                9: [],
-            }  # fmt: skip
-            assert await replay.idempotency("k") == (b'{"count":  1}', True, 1)
-            assert await replay.idempotency("k", age_s=-1) is None
-            assert await replay.idempotency("nothing") is None
-        finally:
-            await replay.close()
-
-    asyncio.run(main())
+    replay = ReplayStore(url)
+    try:
+        for group, kind in itertools.product((None, "g1", "g2", "none"), (None, "a", "b")):
+            wanted = [
+                name for name, n in sorted(ids.items())
+                if group in (None, f"g{n % 3 + 1}") and kind in (None, "b" if n % 3 == 2 else "a")
+            ]  # fmt: skip
+            found: list[str] = []
+            while page := await replay.page(group, kind, limit=4, after=found[-1] if found else None):
+                found += [line.id for line in page]
+            assert found == wanted
+        (line,) = await replay.page(after="y30", limit=1)
+        assert line == ("z02", 2, "g3", "b", "S", b'{"change":2}', b'{"n":2}', True, True, 3)
+        assert await replay.history([2, 1, 9]) == {
+            1: [(3, 0, "created", b"{}", None, None), (3, 1, "patched", b'{"n": 1}', b"[2]", None)],
+            2: [(3, 0, "created", None, None, b'["",null,7]')],
+            9: [],
+        }  # fmt: skip
+        assert await replay.idempotency("k") == (b'{"count":  1}', True, 1)
+        assert await replay.idempotency("k", age_s=-1) is None
+        assert await replay.idempotency("nothing") is None
+    finally:
+        await replay.close()
 
 
-def test_readers_reconnect_and_survive_a_cancellation(url: str, writer: Writer) -> None:
+async def test_readers_reconnect_and_survive_a_cancellation(url: str, writer: Writer) -> None:
     writer.write(events(*range(1, 60)))
 
-    async def main() -> None:
-        replay = ReplayStore(url)
-        try:
-            pages = await asyncio.gather(*[_flat(replay.messages(7, 0, 60, 7)) for _ in range(8)])
-            assert [len(page) for page in pages] == [59] * 8
-            with psycopg.connect(url) as connection:
-                connection.execute(
-                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                    " WHERE application_name = 'prosem replay' AND datname = current_database()"
-                )
-            assert len(await _flat(replay.messages(7, 0, 60))) == 59
-            task = asyncio.create_task(replay._fetch(("SELECT pg_sleep(30)", [])))
-            await asyncio.sleep(0.1)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            pages = await asyncio.gather(*[_flat(replay.messages(7, 0, 60)) for _ in range(4)])
-            assert [len(page) for page in pages] == [59] * 4
-        finally:
-            await replay.close()
-
-    asyncio.run(main())
+    replay = ReplayStore(url)
+    try:
+        pages = await asyncio.gather(*[_flat(replay.messages(7, 0, 60, 7)) for _ in range(8)])
+        assert [len(page) for page in pages] == [59] * 8
+        with psycopg.connect(url) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE application_name = 'prosem replay' AND datname = current_database()"
+            )
+        assert len(await _flat(replay.messages(7, 0, 60))) == 59
+        task = asyncio.create_task(replay._fetch(("SELECT pg_sleep(30)", [])))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        pages = await asyncio.gather(*[_flat(replay.messages(7, 0, 60)) for _ in range(4)])
+        assert [len(page) for page in pages] == [59] * 4
+    finally:
+        await replay.close()

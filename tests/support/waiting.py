@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 WAIT_S = 60.0
+HANGS_S = 600.0
 POLL_S = 0.02
 
 
@@ -36,6 +39,17 @@ async def until_async(
         if time.monotonic() >= deadline:
             raise AssertionError(_missing(wait_s, what))
         await asyncio.sleep(POLL_S)
+
+
+def bounded(test: Callable[P, Awaitable[None]]) -> Callable[P, Awaitable[None]]:
+    """The asynchronous test, ended by a TimeoutError if it hangs."""
+
+    @functools.wraps(test)
+    async def run(*arguments: P.args, **named: P.kwargs) -> None:
+        async with asyncio.timeout(HANGS_S):
+            await test(*arguments, **named)
+
+    return run
 
 
 def _missing(wait_s: float, what: str | Callable[[], str]) -> str:

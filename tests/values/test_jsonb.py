@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from typing import Any
 
@@ -40,7 +39,7 @@ WRITTEN = [
 ]
 
 
-def test_an_equal_upsert_after_a_restart_is_no_change(postgres: EmbeddedPostgres) -> None:
+async def test_an_equal_upsert_after_a_restart_is_no_change(postgres: EmbeddedPostgres) -> None:
     url = empty_database(postgres)
     migrate(url)
 
@@ -48,23 +47,20 @@ def test_an_equal_upsert_after_a_restart_is_no_change(postgres: EmbeddedPostgres
         rows = [{"k": k, "doc": decode_exact(text)} for k, text in enumerate(WRITTEN)]
         return c.Publish("t", [{"op": "upsert", "row": row} for row in rows])
 
-    async def run() -> None:
-        async with running(url) as made:
-            await made.call(c.CreateTable(TABLE))
-            await made.call(upserts())
-            await made.call(c.Subscribe(parse("SELECT * FROM t"), None, [("q", {})]))
-            before = await made.call(c.Result("q"))
-        async with running(url) as made:
-            after = await made.call(c.Result("q"))
-            ordered = lambda answer: sorted(map(encode, answer["result"]["rows"]))
-            assert ordered(before) == ordered(after)
-            listener = await Listener(made, "q").attached()
-            done = await made.call(upserts())
-            await listener.progress(done["last_seq"])
-            assert listener.seqs["q"] == []
-            await listener.close()
-
-    asyncio.run(run())
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(upserts())
+        await made.call(c.Subscribe(parse("SELECT * FROM t"), None, [("q", {})]))
+        before = await made.call(c.Result("q"))
+    async with running(url) as made:
+        after = await made.call(c.Result("q"))
+        ordered = lambda answer: sorted(map(encode, answer["result"]["rows"]))
+        assert ordered(before) == ordered(after)
+        listener = await Listener(made, "q").attached()
+        done = await made.call(upserts())
+        await listener.progress(done["last_seq"])
+        assert listener.seqs["q"] == []
+        await listener.close()
 
 
 NUMBERS = (

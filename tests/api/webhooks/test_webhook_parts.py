@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import socket
@@ -33,10 +32,10 @@ SECRET = "a-secret-of-these-tests"
 
 
 # -- addresses -----------------------------------------------------------------------------------------------------
-def reached(host: str, allowed: str = "", is_local: bool = False) -> bool:
+async def reached(host: str, allowed: str = "", is_local: bool = False) -> bool:
     targets = Targets(allowed, lambda: is_local)
     try:
-        asyncio.run(targets.resolve(host, 80))
+        await targets.resolve(host, 80)
     except UnreachableError:
         return False
     finally:
@@ -70,34 +69,34 @@ FAR = ["93.184.215.14", "2606:4700:4700::1111", "::ffff:93.184.215.14", "64:ff9b
 
 
 @pytest.mark.parametrize("host", NEAR)
-def test_near_addresses_are_for_servers_of_this_machine_alone(host: str) -> None:
-    assert not reached(host)
-    assert reached(host, is_local=True)
-    assert not reached(host, "public", is_local=True), "a setting counts as it is written"
+async def test_near_addresses_are_for_servers_of_this_machine_alone(host: str) -> None:
+    assert not await reached(host)
+    assert await reached(host, is_local=True)
+    assert not await reached(host, "public", is_local=True), "a setting counts as it is written"
 
 
 @pytest.mark.parametrize("host", [*NEVER, *TRICKY])
-def test_some_addresses_are_never_reached_by_default(host: str) -> None:
-    assert not reached(host)
-    assert not reached(host, is_local=True)
+async def test_some_addresses_are_never_reached_by_default(host: str) -> None:
+    assert not await reached(host)
+    assert not await reached(host, is_local=True)
 
 
 @pytest.mark.parametrize("host", WRITTEN)
-def test_other_notations_of_an_address_are_checked_like_it(host: str) -> None:
-    assert not reached(host)
+async def test_other_notations_of_an_address_are_checked_like_it(host: str) -> None:
+    assert not await reached(host)
 
 
 @pytest.mark.parametrize("host", FAR)
-def test_public_addresses_are_reached_unless_others_are_named(host: str) -> None:
-    assert reached(host)
-    assert reached(host, "public,10.0.0.0/8")
-    assert not reached(host, "10.0.0.0/8")
+async def test_public_addresses_are_reached_unless_others_are_named(host: str) -> None:
+    assert await reached(host)
+    assert await reached(host, "public,10.0.0.0/8")
+    assert not await reached(host, "10.0.0.0/8")
 
 
-def test_networks_and_names_are_allowed_by_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reached("10.1.2.3", "10.0.0.0/8")
-    assert not reached("11.1.2.3", "10.0.0.0/8")
-    assert reached("::ffff:10.1.2.3", "10.0.0.0/8")
+async def test_networks_and_names_are_allowed_by_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await reached("10.1.2.3", "10.0.0.0/8")
+    assert not await reached("11.1.2.3", "10.0.0.0/8")
+    assert await reached("::ffff:10.1.2.3", "10.0.0.0/8")
     found = {
         "in.example.org": ["10.0.0.1"],
         "example.org": ["10.0.0.1"],
@@ -105,11 +104,11 @@ def test_networks_and_names_are_allowed_by_the_setting(monkeypatch: pytest.Monke
     }
     look = lambda host, port, type: [(0, 0, 0, "", (each, port)) for each in found[host]]
     monkeypatch.setattr(socket, "getaddrinfo", look)
-    assert not reached("in.example.org")
-    assert reached("in.example.org", "*.example.org")
-    assert reached("IN.example.org".lower(), "IN.Example.org")
-    assert not reached("example.org", "*.example.org")
-    assert not reached("both.org"), "one of its addresses is private"
+    assert not await reached("in.example.org")
+    assert await reached("in.example.org", "*.example.org")
+    assert await reached("IN.example.org".lower(), "IN.Example.org")
+    assert not await reached("example.org", "*.example.org")
+    assert not await reached("both.org"), "one of its addresses is private"
 
 
 @pytest.mark.parametrize("allowed", ["10.0.0.0/99", "http://x", "a*b", "10.0.0.1/8"])
@@ -119,7 +118,9 @@ def test_a_setting_that_means_nothing_is_refused(allowed: str) -> None:
 
 
 # -- one attempt ---------------------------------------------------------------------------------------------------
-def attempted(url: str, tls: ssl.SSLContext | None = None, allowed: str = "127.0.0.0/8, ::1") -> str | None:
+async def attempted(
+    url: str, tls: ssl.SSLContext | None = None, allowed: str = "127.0.0.0/8, ::1"
+) -> str | None:
     """What went wrong with one attempt, None if nothing did."""
     now = datetime.now(UTC)
     webhook, delivery = (
@@ -127,19 +128,16 @@ def attempted(url: str, tls: ssl.SSLContext | None = None, allowed: str = "127.0
         Delivery("id", 1, 1, 1, b"{}", 0, None, now, None),
     )
 
-    async def attempt() -> str | None:
-        targets = Targets(allowed, lambda: False)
-        sender = Sender(targets, webhook, 5.0, tls or ssl.create_default_context())
-        try:
-            return (await sender.attempt(delivery)).error
-        finally:
-            await sender.close()
-            targets.close()
-
-    return asyncio.run(attempt())
+    targets = Targets(allowed, lambda: False)
+    sender = Sender(targets, webhook, 5.0, tls or ssl.create_default_context())
+    try:
+        return (await sender.attempt(delivery)).error
+    finally:
+        await sender.close()
+        targets.close()
 
 
-def test_the_certificate_must_be_for_the_name_and_trusted(tmp_path: Path) -> None:
+async def test_the_certificate_must_be_for_the_name_and_trusted(tmp_path: Path) -> None:
     """The connection goes to an address that was checked, but the certificate is checked against the name."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl command to make a certificate with")
@@ -157,22 +155,22 @@ def test_the_certificate_must_be_for_the_name_and_trusted(tmp_path: Path) -> Non
 
     serving, trusting = made("localhost")
     with Receiver(SECRET, tls=serving) as receiver:
-        assert attempted(receiver.url, trusting) is None
+        assert await attempted(receiver.url, trusting) is None
         assert receiver.requests[0].headers["host"] == receiver.url.removeprefix("https://")
-        assert "CERTIFICATE_VERIFY_FAILED" in str(attempted(receiver.url)), "nobody has signed it"
-        assert "mismatch" in str(attempted(receiver.url.replace("localhost", "127.0.0.1"), trusting))
+        assert "CERTIFICATE_VERIFY_FAILED" in str(await attempted(receiver.url)), "nobody has signed it"
+        assert "mismatch" in str(await attempted(receiver.url.replace("localhost", "127.0.0.1"), trusting))
     other, trusting_other = made("other.example")
     with Receiver(SECRET, tls=other) as receiver:
-        assert "mismatch" in str(attempted(receiver.url, trusting_other))
+        assert "mismatch" in str(await attempted(receiver.url, trusting_other))
         assert receiver.requests == []
 
 
-def test_an_attempt_that_fails_says_why() -> None:
+async def test_an_attempt_that_fails_says_why() -> None:
     with Receiver(SECRET) as receiver:
-        assert attempted(receiver.url) is None
-        assert "--webhook-hosts" in str(attempted(receiver.url, allowed="public"))
+        assert await attempted(receiver.url) is None
+        assert "--webhook-hosts" in str(await attempted(receiver.url, allowed="public"))
         assert receiver.requests[1:] == []
-    assert "ConnectError" in str(attempted(receiver.url)), "nobody listens any more"
+    assert "ConnectError" in str(await attempted(receiver.url)), "nobody listens any more"
 
 
 # -- bodies --------------------------------------------------------------------------------------------------------
