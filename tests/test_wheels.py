@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import sysconfig
 import venv
 import zipfile
@@ -23,10 +22,26 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[1]
 CLIENT = ROOT / "clients" / "python"
+ASYNCIO_ALONE = """
+import pytest
+
+@pytest.fixture(scope="session")
+def anyio_backend():
+    return "asyncio"
+"""
 pytestmark = pytest.mark.slow
 
 
-def built(folder: Path, into: Path) -> Path:
+@pytest.fixture(scope="module")
+def pip() -> Iterator[Path]:
+    """A Python that has pip: the environment of the tests need not have it (one made by uv has not)."""
+    folder = open_folder("prosem-pip-")
+    venv.create(folder / "venv", with_pip=True)
+    yield folder / "venv" / "bin" / "python"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def built(pip: Path, folder: Path, into: Path) -> Path:
     """The wheel of a project, made from a copy: building leaves files behind."""
     into = into / f"wheel-of-{folder.name}"
     copy = into / "source"
@@ -34,9 +49,13 @@ def built(folder: Path, into: Path) -> Path:
         ".git", ".venv", "build", "*.egg-info", "__pycache__", "node_modules", ".*_cache"
     )
     shutil.copytree(folder, copy, ignore=ignored)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    command = [str(pip), "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     done = subprocess.run(
-        [*command, "--wheel-dir", str(into), str(copy)], capture_output=True, text=True, timeout=300
+        [*command, "--wheel-dir", str(into), str(copy)],
+        env=os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")},  # setuptools is lent
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     (wheel,) = into.glob("*.whl")
@@ -46,8 +65,9 @@ def built(folder: Path, into: Path) -> Path:
 class Installed:
     """A virtual environment with some wheels in it; what they need is lent by the environment of the tests."""
 
-    def __init__(self, folder: Path, *wheels: Path) -> None:
+    def __init__(self, pip: Path, folder: Path, *wheels: Path) -> None:
         self.folder = folder
+        self._pip = pip
         venv.create(folder / "venv", with_pip=False)
         self.bin = folder / "venv" / "bin"
         self.variables = {
@@ -56,7 +76,7 @@ class Installed:
         self.pip("install", "--no-deps", "--no-index", *map(str, wheels))
 
     def pip(self, *words: str) -> None:
-        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "--quiet"]
+        pip = [str(self._pip), "-m", "pip", "--python", str(self.bin / "python"), "--quiet"]
         done = subprocess.run([*pip, *words], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
 
@@ -83,13 +103,13 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def test_one_wheel_is_uninstalled_and_the_other_still_works(folder: Path) -> None:
-    server, client = built(ROOT, folder), built(CLIENT, folder)
+def test_one_wheel_is_uninstalled_and_the_other_still_works(pip: Path, folder: Path) -> None:
+    server, client = built(pip, ROOT, folder), built(pip, CLIENT, folder)
     packages = [{name.partition("/")[0] for name in names_of(wheel)} for wheel in (server, client)]
     assert {name for name in packages[0] & packages[1] if not name.endswith(".dist-info")} == set()
     (metadata,) = [name for name in names_of(server) if name.endswith("METADATA")]
     assert "Requires-Dist: prosem-client" in zipfile.ZipFile(server).read(metadata).decode()
-    installed = Installed(folder, server, client)
+    installed = Installed(pip, folder, server, client)
     assert installed.where("prosem_client")
     assert installed.where("api.commands.cli")
     installed.pip("uninstall", "--yes", "prosem")
@@ -107,13 +127,13 @@ def names_of(wheel: Path) -> list[str]:
     return zipfile.ZipFile(wheel).namelist()
 
 
-def test_the_server_runs_from_its_wheel(folder: Path) -> None:
-    wheel = built(ROOT, folder)
+def test_the_server_runs_from_its_wheel(pip: Path, folder: Path) -> None:
+    wheel = built(pip, ROOT, folder)
     names = names_of(wheel)
     migrations = {path.name for path in (ROOT / "migrations" / "versions").glob("*.py")}
     assert {f"migrations/versions/{name}" for name in migrations} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "clients", "docs", "prosem_client"))]
-    installed = Installed(folder, wheel, built(CLIENT, folder))
+    installed = Installed(pip, folder, wheel, built(pip, CLIENT, folder))
     where = installed.run(
         "python", "-c", "import api, prosem_client; print(api.__file__, prosem_client.__file__)"
     )
@@ -166,16 +186,21 @@ def _is_ready(http: httpx.Client) -> bool:
         return False
 
 
-def test_the_client_passes_its_tests_from_its_wheel(folder: Path) -> None:
-    wheel = built(CLIENT, folder)
+def test_the_client_passes_its_tests_from_its_wheel(pip: Path, folder: Path) -> None:
+    wheel = built(pip, CLIENT, folder)
     names = set(names_of(wheel))
     assert "prosem_client/py.typed" in names
     sources = (ROOT / "clients" / "python" / "prosem_client").iterdir()
     assert {f"prosem_client/{path.name}" for path in sources if path.is_file()} <= names
-    installed = Installed(folder, wheel)
-    shutil.copy(ROOT / "tests" / "test_client.py", folder)
-    done = installed.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_client.py")
+    installed = Installed(pip, folder, wheel)
+    for file in ("clients/test_client.py", "support/waiting.py"):
+        (folder / "tests" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "tests" / file, folder / "tests" / file)
+    (folder / "conftest.py").write_text(ASYNCIO_ALONE)
+    tests = "tests/clients/test_client.py"
+    options = ("-q", "-p", "no:cacheprovider", "--import-mode", "importlib", "--anyio-mode", "auto")
+    done = installed.run("python", "-m", "pytest", *options, tests)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    assert "import prosem_client" in (folder / "test_client.py").read_text()
+    assert "import prosem_client" in (folder / tests).read_text()
     where = installed.run("python", "-c", "import prosem_client; print(prosem_client.__file__)")
     assert where.stdout.startswith(str(folder))
