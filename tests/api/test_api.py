@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import httpx
@@ -15,7 +14,8 @@ from api import VERSION
 from prosem.store.embedded import EmbeddedPostgres
 from tests.support.database import empty_database
 from tests.support.live import Api, Refused, insert
-from tests.support.processes import ServerProcess
+from tests.support.processes import BOOT_S, ServerProcess
+from tests.support.waiting import until
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "double precision"}
 
@@ -190,19 +190,22 @@ def test_the_life_of_a_server(own_server: ServerProcess) -> None:
     """503 while it starts, one a folder, 0 at the end."""
     own_server.start(wait=False)
     answers: list[httpx.Response] = []
-    deadline = time.monotonic() + 90
-    while (not answers or answers[-1].status_code != 200) and time.monotonic() < deadline:
+
+    def is_ready() -> bool:
         try:
             answers.append(httpx.get(own_server.url + "/readyz", trust_env=False))
-            if answers[-1].status_code == 503 and len(answers) == 1:
-                refused = httpx.get(own_server.url + "/v1/subscriptions/x/result", trust_env=False)
-                assert refused.status_code == 503
-                assert int(refused.headers["retry-after"]) >= 1
-                assert refused.json()["type"] == "urn:prosem:error:recovering"
-                assert httpx.get(own_server.url + "/healthz", trust_env=False).status_code == 200
-                assert httpx.get(own_server.url + "/metrics", trust_env=False).status_code == 200
         except httpx.TransportError:
-            time.sleep(0.01)
+            return False
+        if answers[-1].status_code == 503 and len(answers) == 1:
+            refused = httpx.get(own_server.url + "/v1/subscriptions/x/result", trust_env=False)
+            assert refused.status_code == 503
+            assert int(refused.headers["retry-after"]) >= 1
+            assert refused.json()["type"] == "urn:prosem:error:recovering"
+            assert httpx.get(own_server.url + "/healthz", trust_env=False).status_code == 200
+            assert httpx.get(own_server.url + "/metrics", trust_env=False).status_code == 200
+        return answers[-1].status_code == 200
+
+    until(is_ready, BOOT_S)
     starting = [answer for answer in answers if answer.status_code == 503]
     assert starting, "readiness was never refused"
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in starting)

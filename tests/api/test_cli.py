@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from tests.support.live import Api, insert, update
 from tests.support.processes import open_folder
+from tests.support.waiting import until
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 COMMANDS = ("serve", "demo", "subscribe", "publish", "explain", "stats", "bench", "migrate", "doctor")
@@ -146,12 +146,8 @@ def test_subscribe_prints_the_answer_and_its_changes(api: Api, table: str) -> No
     values = [(frame.get("snapshot") or frame["change"])["value"] for frame in frames]
     assert values == list(range(values[0], values[0] - 4, -1))
     assert [frame["seq"] for frame in frames] == sorted({frame["seq"] for frame in frames})
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:  # it was not durable: nothing stays behind
-        if api.http.get(f"/v1/subscriptions/{frames[0]['id']}").status_code == 404:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the subscription stays")
+    path = f"/v1/subscriptions/{frames[0]['id']}"
+    until(lambda: api.http.get(path).status_code == 404, what="it was not durable: nothing stays behind")
 
 
 def test_subscribe_errors_are_readable(api: Api, table: str) -> None:

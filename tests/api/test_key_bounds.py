@@ -26,6 +26,7 @@ from tests.support.database import empty_database
 from tests.support.processes import ServerProcess
 from tests.support.running import TABLE, running
 from tests.support.secured import Keyed, refused, start_secured
+from tests.support.waiting import until_async
 
 METRICS_KEY, BROKER_KEY = "a-metrics-key-of-these-tests", "a-broker-key-of-these-tests"
 
@@ -133,8 +134,7 @@ async def with_subscriber(url: str, use: Callable[[Server, str, Ending], Awaitab
 
         async def end() -> None:
             revoke_key(url, stored.caller.key)
-            while not made.keys.is_revoked(stored.caller.key):
-                await asyncio.sleep(0.01)
+            await until_async(lambda: made.keys.is_revoked(stored.caller.key))
 
         await use(made, secret, end)
 
@@ -258,8 +258,7 @@ async def test_a_broker_watches_keys_whose_sockets_were_registered_late(
     keys = RemoteKeys(server)  # type: ignore[arg-type]
     watching = asyncio.create_task(keys.watch())
     caller, closed = await keys.caller("token"), asyncio.Event()
-    while keys._tokens:  # the watch has found no socket of this key
-        await asyncio.sleep(0.01)
+    await until_async(lambda: not keys._tokens)  # the watch has found no socket of this key
     with keys.usage.socket(caller, closed.set):
         await keys.caller("token")
         server.revoked.add("token")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
 import httpx
 
@@ -12,6 +12,7 @@ from api.server.composition import Server
 from prosem.engine import commands as c
 from prosem.runtime.supervise import end, supervise
 from tests.support.running import TABLE, publish, running
+from tests.support.waiting import until_async
 
 
 async def test_a_task_that_fails_is_started_again_and_counted() -> None:
@@ -46,11 +47,14 @@ async def _get(made: Server, path: str) -> httpx.Response:
         return await http.get(path)
 
 
-async def _until(made: Server, path: str, is_there: Any) -> httpx.Response:
-    async with asyncio.timeout(30):
-        while not is_there(answer := await _get(made, path)):
-            await asyncio.sleep(0.01)
-    return answer
+async def _until(made: Server, path: str, is_there: Callable[[httpx.Response], bool]) -> httpx.Response:
+    """The first such response, which is given in a list: a response with an error status counts as false."""
+
+    async def found() -> list[httpx.Response]:
+        answer = await _get(made, path)
+        return [answer] if is_there(answer) else []
+
+    return (await until_async(found))[0]
 
 
 async def test_healthz_fails_when_the_committer_has_died(url: str) -> None:

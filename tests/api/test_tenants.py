@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from api.server.composition import Server
 from api.server.settings import Settings
 from tests.support.processes import ServerProcess
 from tests.support.secured import ADMIN_KEY, Keyed, frames, refused, start_secured, stock
+from tests.support.waiting import until
 
 ROWS = "SELECT * FROM stocks WHERE risk < :risk"
 ALL = {"risk": 100}
@@ -370,15 +370,10 @@ def test_the_first_key_closes_an_open_server_at_once(own_server: ServerProcess) 
     folder = str(own_server.folder / "data")
     made = run("keys", "create", "the first", "--role", "admin", "--data-dir", folder)
     key = made.stdout.strip()
-    deadline = time.monotonic() + 20
-    while Keyed(url).status("GET", "/v1/tables") != 401:
-        assert time.monotonic() < deadline, "the server does not take the key over"
-        time.sleep(0.05)
+    until(lambda: Keyed(url).status("GET", "/v1/tables") == 401, what="the server does not load the key")
     admin = Keyed(url, key)
     assert [one["name"] for one in admin.call("GET", "/v1/keys")["keys"]] == ["the first"]
     assert "the first" in run("keys", "list", "--data-dir", folder).stdout
     run("keys", "revoke", "1", "--data-dir", folder)
-    while admin.status("GET", "/v1/tables") != 401:
-        assert time.monotonic() < deadline + 20
-        time.sleep(0.05)
+    until(lambda: admin.status("GET", "/v1/tables") == 401)
     assert Keyed(url).status("GET", "/v1/tables") == 401, "a server that had a key is never open again"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+
+from tests.support.waiting import until_async
 
 pytest.importorskip("nats")
 
@@ -94,30 +95,21 @@ class Pair:
         return True
 
 
-async def until(is_so: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            found = is_so()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.02)
-
-
 async def test_a_receiver_that_was_cut_off_for_longer_than_nats_waits(url: str) -> None:
     async with Pair(url, "cut", inactive_s=0.3) as pair:
         pair.send(1, 2)
-        await until(lambda: pair.got == [1, 2])
+        await until_async(lambda: pair.got == [1, 2])
         await pair.proxy.cut()
         pair.send(3)
 
         async def is_removed() -> bool:
             return not await pair.is_consumed()
 
-        await until(is_removed)
+        await until_async(is_removed)
         pair.send(4)
         await pair.proxy.mend()
         pair.send(5)
-        await until(lambda: len(pair.got) == 5)
+        await until_async(lambda: len(pair.got) == 5)
         assert pair.got == [1, 2, 3, 4, 5], "each once and in order"
         assert pair.restored == ["a"]
         assert not pair.losses
@@ -127,13 +119,13 @@ async def test_a_receiver_that_was_cut_off_for_longer_than_nats_waits(url: str) 
 async def test_a_packet_that_fails_is_reported_and_nothing_follows_it(url: str) -> None:
     async with Pair(url, "failing") as pair:
         pair.send(1)
-        await until(lambda: pair.got == [1])
+        await until_async(lambda: pair.got == [1])
         pair.send("bad", 2)
-        await until(lambda: bool(pair.failed))
+        await until_async(lambda: bool(pair.failed))
         pair.send(3)
         other = pair.sender.link("another", "failing.a")
         other.send(msgspec.msgpack.encode(4))
-        await until(lambda: 4 in pair.got)
+        await until_async(lambda: 4 in pair.got)
         assert pair.got == [1, "bad", 4]
         assert pair.failed == [("sender", "ValueError('a fault of ours')")]
 
@@ -141,11 +133,11 @@ async def test_a_packet_that_fails_is_reported_and_nothing_follows_it(url: str) 
 async def test_a_stream_that_was_restored_lacks_what_it_had_confirmed(url: str) -> None:
     async with Pair(url, "restored") as pair:
         pair.send(1)
-        await until(lambda: not pair.link.outgoing.backlog_bytes)
+        await until_async(lambda: not pair.link.outgoing.backlog_bytes)
         await pair.sender.check()
         assert pair.losses == []
         pair.stream.confirmed(100)  # by the stream before it was restored
-        await until(lambda: bool(pair.losses))
+        await until_async(lambda: bool(pair.losses))
         assert "100 was confirmed" in pair.losses[0]
 
 
@@ -157,5 +149,5 @@ async def test_a_consumer_that_delivers_elsewhere_is_made_again(url: str) -> Non
         await manager.delete_consumer("elsewhere", "a")
         await manager.add_consumer("elsewhere", found.config.evolve(deliver_subject="nowhere"))
         pair.send(1)
-        await until(lambda: pair.got == [1])
+        await until_async(lambda: pair.got == [1])
         await client.close()

@@ -12,7 +12,8 @@ from prosem.engine import commands as c
 from prosem.store.schema import migrate
 from prosem.values.errors import BusyError, ConflictError, NotFoundError
 from tests.support.database import EmbeddedPostgres, empty_database
-from tests.support.running import LOWEST, ROWS, TABLE, WAIT_S, Listener, outcome, running
+from tests.support.running import LOWEST, ROWS, TABLE, Listener, outcome, running
+from tests.support.waiting import until_async
 
 
 @pytest.fixture
@@ -33,9 +34,10 @@ def stored(url: str) -> set[str]:
 
 
 async def until_stored(url: str, expected: set[str]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while await asyncio.to_thread(stored, url) != expected:
-            await asyncio.sleep(0.02)
+    async def is_stored() -> bool:
+        return await asyncio.to_thread(stored, url) == expected
+
+    await until_async(is_stored)
 
 
 async def test_a_subscription_that_is_never_streamed_ends(url: str) -> None:

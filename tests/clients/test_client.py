@@ -15,7 +15,7 @@ import json
 import pkgutil
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +32,8 @@ from prosem_client.folding import Rows, Values
 from prosem_client.query import Outline, Shape, outline
 from prosem_client.sync import Portal
 from websockets.asyncio.server import Server, ServerConnection, serve
+
+from tests.support.waiting import until_async
 
 COUNT = "SELECT COUNT(*) FROM stocks"
 ROWS = "SELECT * FROM stocks WHERE per > 0"
@@ -222,11 +224,6 @@ async def connected(**options: Any) -> AsyncIterator[tuple[Fake, AsyncClient]]:
             yield fake, client
 
 
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
-
-
 # -- streams -------------------------------------------------------------------------------------------------
 async def test_changes_arrive_in_order_and_are_folded() -> None:
     async with connected() as (fake, client):
@@ -282,8 +279,9 @@ async def test_nothing_is_lost_or_doubled_over_broken_connections(overlap: int) 
                 fake.drop()
             if dice.random() < 0.2:
                 await asyncio.sleep(0.01)
-        await until(lambda: all(len(seen[id]) >= len(expected[id]) for id in seen))
-        await asyncio.sleep(0.05)
+        for id in expected:  # the last change of each: one that came twice would come before it
+            expected[id].append((await fake.count(id, 200), 200))
+        await until_async(lambda: all(seen[id] and seen[id][-1] == expected[id][-1] for id in expected))
         assert seen == expected
         assert client._stream.connects > 2
         await client.close()
@@ -293,14 +291,14 @@ async def test_nothing_is_lost_or_doubled_over_broken_connections(overlap: int) 
 async def test_a_reconnect_resumes_after_the_progress_mark() -> None:
     async with connected() as (fake, client):
         quiet, busy = await client.subscribe(COUNT), await client.subscribe(COUNT)
-        await until(lambda: client._stream._confirmed.keys() >= {quiet.id, busy.id})
+        await until_async(lambda: client._stream._confirmed.keys() >= {quiet.id, busy.id})
         for value in range(1, 6):
             await fake.count(busy.id, value)
         await fake.progress()
-        await until(lambda: client._stream.progress == 5)
+        await until_async(lambda: client._stream.progress == 5)
         fake.retained_from = 3
         fake.drop()
-        await until(lambda: len(fake.attaches(quiet.id)) == 2)
+        await until_async(lambda: len(fake.attaches(quiet.id)) == 2)
         assert fake.attaches(quiet.id) == [0, 5]
         await fake.count(quiet.id, 9)
         change = await quiet.next(timeout_s=2)
@@ -311,15 +309,15 @@ async def test_a_mark_before_the_attach_is_seen_does_not_count() -> None:
     """A progress mark says nothing of a subscription that the server does not know to be attached yet."""
     async with connected() as (fake, client):
         first = await client.subscribe(COUNT)
-        await until(lambda: first.id in client._stream._confirmed)
+        await until_async(lambda: first.id in client._stream._confirmed)
         late = await client.subscribe(COUNT)
         fake.delay_s = 0.2  # its attach is on the way
         fake.seq += 5
         await fake.progress()
-        await until(lambda: client._stream.progress == 5)
+        await until_async(lambda: client._stream.progress == 5)
         fake.drop()
         fake.delay_s = 0
-        await until(lambda: fake.attaches(late.id) and fake.attaches(first.id)[1:])
+        await until_async(lambda: fake.attaches(late.id) and fake.attaches(first.id)[1:])
         assert fake.attaches(late.id)[-1] == 0
 
 
@@ -342,7 +340,7 @@ async def test_a_fresh_snapshot_replaces_the_answer() -> None:
 async def test_a_slow_consumer_misses_nothing_and_holds_nobody_up() -> None:
     async with connected(queue_limit=4) as (fake, client):
         slow, quick = await client.subscribe(COUNT), await client.subscribe(COUNT)
-        await until(lambda: len(client._stream._confirmed) == 2)
+        await until_async(lambda: len(client._stream._confirmed) == 2)
         for value in range(30):
             await fake.count(slow.id, value)
             await fake.count(quick.id, value)
@@ -350,7 +348,7 @@ async def test_a_slow_consumer_misses_nothing_and_holds_nobody_up() -> None:
         feed = slow._feed
         assert feed is not None
         assert len(feed) == 4
-        await until(lambda: {"op": "detach", "id": slow.id} in fake.frames)
+        await until_async(lambda: {"op": "detach", "id": slow.id} in fake.frames)
         seen: list[Any] = []
         while len(seen) < 30:
             change = await slow.next(timeout_s=2)
@@ -364,7 +362,7 @@ async def test_frames_of_an_old_attachment_make_no_gap() -> None:
     """The server acts late on a detach: what it still sends must not be taken for the new attachment's."""
     async with connected(queue_limit=8) as (fake, client):
         subscription = await client.subscribe(COUNT)
-        await until(lambda: client._stream._confirmed)
+        await until_async(lambda: client._stream._confirmed)
         fake.delay_s = 0.02
         seen: list[Any] = []
 
@@ -377,7 +375,7 @@ async def test_frames_of_an_old_attachment_make_no_gap() -> None:
         for value in range(1, 121):
             await fake.count(subscription.id, value)
             await asyncio.sleep(0.006 if value % 10 == 0 else 0)
-        await until(lambda: seen and seen[-1][0] == 120)
+        await until_async(lambda: seen and seen[-1][0] == 120)
         assert seen == [(value, {"value": value}) for value in range(1, 121)]
         assert len(fake.attaches(subscription.id)) > 2, "the queue never overflowed"
         await subscription.close()
@@ -412,9 +410,9 @@ async def test_a_wait_that_is_given_up_loses_nothing() -> None:
 async def test_a_subscription_that_is_gone_raises_after_what_was_told() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT)
-        await until(lambda: client._stream._confirmed)
+        await until_async(lambda: client._stream._confirmed)
         await fake.count(subscription.id, 1)
-        await asyncio.sleep(0.02)
+        await until_async(lambda: len(subscription._feed))
         del fake.results[subscription.id]
         fake.drop()
         assert (await subscription.next()).seq == 1
@@ -437,7 +435,7 @@ async def test_one_that_is_not_durable_is_made_anew() -> None:
     async with connected() as (fake, client):
         subscription = await client.subscribe(COUNT, {"lo": 1}, durable=False, id="brief")
         await subscription.patch(lo=2)
-        await until(lambda: client._stream._confirmed)
+        await until_async(lambda: client._stream._confirmed)
         del fake.results["brief"]
         fake.seq = 9
         fake.drop()
@@ -467,7 +465,7 @@ async def test_closing_the_client_ends_every_iteration() -> None:
             return [change async for change in subscription]
 
         consumer = asyncio.create_task(consume())
-        await asyncio.sleep(0.02)
+        await until_async(lambda: client._stream._confirmed)
         await client.close()
         assert await consumer == []
 
@@ -549,7 +547,7 @@ async def test_a_refused_assignment_interrupts_the_iteration_once() -> None:
         fake.refuse_params = {"nonsense"}
         subscription = await client.subscribe(COUNT)
         waiting = asyncio.create_task(subscription.next(timeout_s=3))
-        await asyncio.sleep(0.01)
+        await until_async(lambda: client._stream._confirmed)
         subscription.params.nonsense = 2
         with pytest.raises(ProsemError, match="no parameter"):
             await waiting

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import uuid
 from decimal import Decimal
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 from prosem_client import AsyncClient, Client, PartlyPublished, ProsemError, SyncSubscription
+
+from tests.support.waiting import until_async
 
 COLUMNS = {"id": "integer", "sector": "text", "per": "numeric(8,2)", "x": "integer"}
 WAIT_S = 10.0
@@ -252,5 +253,4 @@ async def break_socket(client: AsyncClient) -> None:
     connects = client._stream.connects
     assert client._stream.socket is not None
     client._stream.socket.transport.abort()
-    while client._stream.connects == connects:
-        await asyncio.sleep(0.01)
+    await until_async(lambda: client._stream.connects != connects)

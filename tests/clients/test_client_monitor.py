@@ -23,6 +23,8 @@ from prosem_client import (
     release,
 )
 
+from tests.support.waiting import until_async
+
 COLUMNS = {"k": "integer", "x": "integer", "price": "numeric(8,2)", "s": "text"}
 WAIT_S = 10.0
 EAGER = UpdateMonitor(frequency_hz=10, window_s=0.4)
@@ -141,8 +143,11 @@ async def test_a_range_that_rests_becomes_exact_at_the_server(server: str) -> No
         held = by_key((await client.result(monitored.id)).result)
         await catch_up(monitored, {k: held[k] for k in range(44)})
         assert len(held) > 44, "the server has more than the user sees"
-        await asyncio.sleep(0.6)
-        assert by_key((await client.result(monitored.id)).result).keys() == set(range(44))
+
+        async def is_exact() -> bool:
+            return by_key((await client.result(monitored.id)).result).keys() == set(range(44))
+
+        await until_async(is_exact)
         with pytest.raises(TimeoutError):
             await monitored.next(timeout_s=0.05)
         for at in range(40):
@@ -216,9 +221,12 @@ async def test_a_broken_socket_loses_nothing(server: str) -> None:
         await catch_up(kept, expected)
         monitored.params.lo, monitored.params.hi = 59, 69  # while it was gone, assignments were refused
         await monitored.flush()
-        while by_key(monitored.result) != expected:
+
+        def is_caught_up() -> bool:
             assert not consuming.done()
-            await asyncio.sleep(0.01)
+            return by_key(monitored.result) == expected
+
+        await until_async(is_caught_up)
         await monitored.close()
         assert await consuming >= 3, "it was made anew each time"
 

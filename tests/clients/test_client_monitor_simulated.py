@@ -366,12 +366,13 @@ async def test_a_slow_request_does_not_hold_up_what_is_covered() -> None:
     await subscription.flush()
     is_answered = asyncio.Event()
     pause, simulation.pause = simulation.pause, is_answered.wait  # type: ignore[assignment,method-assign]
+    sent = len(simulation.patches)
     patching = asyncio.create_task(subscription.patch(hi=46))
-    await asyncio.sleep(0.01)
+    await until_async(lambda: len(simulation.patches) > sent)
     before = watcher.items
     for at in range(10):
         subscription.params.hi = 45 - at
-        await asyncio.sleep(0.005)
+        await until_async(lambda at=at: watcher.items - before > at)  # type: ignore[misc]
     assert not patching.done()
     assert watcher.items - before == 10, "each assignment was seen at once"
     assert by_key(subscription.result).keys() == set(range(37))
@@ -379,7 +380,7 @@ async def test_a_slow_request_does_not_hold_up_what_is_covered() -> None:
     is_answered.set()
     await patching
     await subscription.flush()
-    await asyncio.sleep(0.05)
+    await until_async(lambda: not simulation.sent)
     assert by_key(subscription.result).keys() == set(range(37)), "the answer of the request is an older one"
     await subscription.close()
     tasks[0].cancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -24,6 +23,7 @@ from prosem.values.wire import decode, encode
 from tests.support.deployed import Deployed
 from tests.support.live import Api, Json, Refused, Socket
 from tests.support.processes import ServerProcess
+from tests.support.waiting import until
 
 COLUMNS = {
     "k": "integer",
@@ -197,8 +197,8 @@ def run(api: Api, url: str, seed: int, steps: int) -> dict[str, Both]:
                 except Refused:
                     continue  # nothing to delete
             for socket in (folded, raw):
-                while socket.pong() < seq:  # through a broker it may come later
-                    time.sleep(0.01)
+                # through a broker it may come later
+                until(lambda socket=socket, seq=seq: socket.pong() >= seq)  # type: ignore[misc]
                 for frame in socket.frames:
                     if "id" in frame:
                         held[frame["id"]].take(frame)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.live import LOWEST, Api, delete, in_any_order, insert, lowest, update, upsert
 from tests.support.processes import ServerProcess
+from tests.support.waiting import until
 
 QUEUE = 40
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "note": "text"}
@@ -119,12 +120,8 @@ def test_bursts_to_many_streams_of_one_lazy_socket(api: Api, table: str, seed: i
 
 # -- the end of a stream -----------------------------------------------------------------------------------
 def wait_gone(api: Api, id: str) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if api.http.get(f"/v1/subscriptions/{id}/result").status_code == 404:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{id} is still there")
+    path = f"/v1/subscriptions/{id}/result"
+    until(lambda: api.http.get(path).status_code == 404, what=f"{id} is still there")
 
 
 def test_an_ephemeral_subscription_ends_with_its_last_stream(api: Api, table: str) -> None:

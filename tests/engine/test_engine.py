@@ -25,7 +25,6 @@ from tests.support.processes import open_folder
 from tests.support.running import (
     ROWS,
     TABLE,
-    WAIT_S,
     Listener,
     again,
     outcome,
@@ -38,6 +37,7 @@ from tests.support.running import (
     stored_seqs,
     subscribe,
 )
+from tests.support.waiting import until_async
 
 
 # -- batches that fail -------------------------------------------------------------------------------------
@@ -279,16 +279,14 @@ async def test_the_database_is_killed_under_load_and_comes_back() -> None:
                         acknowledged.add(row)
 
             publishers = [asyncio.create_task(load(number)) for number in range(4)]
-            await asyncio.sleep(0.4)
+            await until_async(lambda: len(acknowledged) >= 20)
             before = len(acknowledged)
             assert postgres.pid is not None
             os.kill(postgres.pid, signal.SIGKILL)
             assert postgres._process is not None
             postgres._process.wait()
             await asyncio.to_thread(postgres.start)
-            async with asyncio.timeout(WAIT_S):
-                while len(acknowledged) < before + 20:
-                    await asyncio.sleep(0.05)
+            await until_async(lambda: len(acknowledged) >= before + 20)
             stop.set()
             await asyncio.gather(*publishers)
             assert acknowledged <= stored_rows(address), "an acknowledged event is lost"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.support.running import (
     stored_seqs,
     subscribe,
 )
+from tests.support.waiting import until, until_async
 
 
 @contextlib.contextmanager
@@ -111,8 +111,7 @@ async def test_reads_and_publishers_wait_for_the_rebuild(url: str, monkeypatch: 
             assert engine.ready, "a load balancer sees nothing"
             for command in (c.Result(id), publish(insert(k=5, x=5, y=5))):
                 during.append(asyncio.run_coroutine_threadsafe(made.call(command), loop))
-            while engine.backlog < 2:
-                time.sleep(0.01)
+            until(lambda: engine.backlog >= 2)
             return recover()
 
         monkeypatch.setattr(engine, "_recover", watched)
@@ -199,9 +198,7 @@ async def test_a_full_disk_holds_publishing_off_and_reads_go_on(url: str) -> Non
             listener = await Listener(made, id).attached()
             assert isinstance(await outcome(made, subscribe(0, 1)), ResourceError)
             assert made.metrics.rebuilds == 1
-        async with asyncio.timeout(WAIT_S):
-            while made.notice:
-                await asyncio.sleep(0.02)
+        await until_async(lambda: not made.notice)
         done = await made.call(publish(insert(k=2, x=2, y=0)))
         assert done["first_seq"] == 2
         await listener.progress(done["last_seq"])
@@ -231,9 +228,7 @@ async def test_a_commit_that_fails_during_a_shutdown(url: str, max_batch: int, i
                     )
                     waiting.append(made.submit(publish(event)))
                 closing = asyncio.create_task(asyncio.to_thread(made.engine.close))
-                async with asyncio.timeout(WAIT_S):
-                    while not made.engine._closing:
-                        await asyncio.sleep(0.01)
+                await until_async(lambda: made.engine._closing)
                 blocker.rollback()
             async with asyncio.timeout(WAIT_S):
                 replies = [await settled(asyncio.wrap_future(future)) for future in waiting]
@@ -251,9 +246,8 @@ async def test_a_commit_without_progress_is_broken_off(url: str) -> None:
         with psycopg.connect(url) as blocker:
             blocker.execute("LOCK TABLE tenant_default.t IN ACCESS EXCLUSIVE MODE")
             waiting = made.submit(publish(insert(k=1, x=1, y=1)))
+            await until_async(lambda: not made.is_ready)
             async with asyncio.timeout(WAIT_S):
-                while made.is_ready:
-                    await asyncio.sleep(0.01)
                 assert isinstance(await settled(asyncio.wrap_future(waiting)), CommitError)
             blocker.rollback()
         await ready(made)

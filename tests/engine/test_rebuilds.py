@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
 from typing import Any
@@ -16,7 +15,8 @@ from prosem.engine.state import EngineState
 from prosem.values.errors import CommitError, ProsemError, RecoveringError
 from tests.support.every_type import subscribe_every_type
 from tests.support.live import update
-from tests.support.running import WAIT_S, Listener, publish, running
+from tests.support.running import Listener, publish, running
+from tests.support.waiting import until_async
 
 
 async def rebuild(made: Server) -> None:
@@ -32,9 +32,7 @@ async def rebuild(made: Server) -> None:
 async def rebuilt(made: Server, before: weakref.ref[EngineState]) -> None:
     """Wait until another state than this one is served."""
     assert made._engine is not None
-    async with asyncio.timeout(WAIT_S):
-        while not made.is_ready or made._engine.state in (None, before()):
-            await asyncio.sleep(0.01)
+    await until_async(lambda: made.is_ready and made._engine.state not in (None, before()))
 
 
 def parts(made: Server) -> list[weakref.ref[Any]]:

@@ -22,6 +22,7 @@ from prosem.store.retention import Retention
 from tests.api.test_cli import run
 from tests.support.live import Api, Refused, upsert
 from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running
+from tests.support.waiting import until_async
 
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
 DEAR, CHEAP = (500.0, 500.0, 9_000.0, 0.0, 5.0), (1.0, 1.0, 10.0, 0.0, 5.0)
@@ -78,9 +79,7 @@ def use_run(url: str, number: int) -> None:
 
 
 async def in_force(made: Server, number: int) -> None:
-    async with asyncio.timeout(30):
-        while (made.state.statistics or {}).get("run") != number:
-            await asyncio.sleep(0.01)
+    await until_async(lambda: (made.state.statistics or {}).get("run") == number)
 
 
 async def test_weights_survive_a_restart(url: str) -> None:
@@ -103,9 +102,7 @@ async def test_two_changes_of_different_weights_at_once_both_take_effect(url: st
             await asyncio.to_thread(is_held.wait, WAIT_S)
             puts = [asyncio.create_task(http.put("/v1/optimizer/weights", json=one)) for one in given]
             try:
-                async with asyncio.timeout(WAIT_S):
-                    while made.engine.backlog < len(given):
-                        await asyncio.sleep(0.01)
+                await until_async(lambda: made.engine.backlog >= len(given))
             finally:
                 go_on.set()
             replies = [(await put).json() for put in puts]

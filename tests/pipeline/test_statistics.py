@@ -6,14 +6,12 @@ fails and says what to install.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -43,6 +41,7 @@ from tests.pipeline.test_statistics_parts import check_histogram
 from tests.support.database import empty_database
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TYPES = {
@@ -400,16 +399,16 @@ def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) 
         )
         try:
             waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'prosem.statistics_training'::regclass"
-            deadline = time.monotonic() + 300
-            while world.ask(waiting) == [(0,)]:
+
+            def is_waiting() -> bool:
                 assert job.poll() is None, output.read_text()
-                assert time.monotonic() < deadline, output.read_text()
-                time.sleep(0.2)
+                return bool(world.ask(waiting) != [(0,)])
+
+            until(is_waiting, 300, output.read_text)
         finally:
             os.killpg(job.pid, signal.SIGKILL)
             job.wait()
-    for _ in itertools.takewhile(lambda _: world.ask(waiting) != [(0,)], range(100)):
-        time.sleep(0.1)  # PostgreSQL notices that its client is gone
+    until(lambda: world.ask(waiting) == [(0,)])  # PostgreSQL notices that its client is gone
     assert world.ask("SELECT id, active FROM prosem.statistics_run ORDER BY id") == before
     for table in ("column", "join", "semijoin", "point", "training"):
         assert world.ask(f"SELECT count(*) FROM prosem.statistics_{table} WHERE run > %s", before[-1][0]) == [

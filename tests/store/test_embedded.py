@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from prosem.store import postmaster
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.installation import _copy, _folders, account, default_data_dir
 from prosem.values.errors import SetupError
+from tests.support.waiting import until
 
 FAST = {"fsync": "off"}  # in these tests only processes die, never the machine
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the user")
@@ -87,10 +87,7 @@ def test_a_crashed_postgres_is_noticed_and_started_again(server: EmbeddedPostgre
     assert server.pid is not None
     first = server.pid
     os.kill(first, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while server.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not server.is_alive(), "an unreaped child counts as dead"
+    until(lambda: not server.is_alive(), what="an unreaped child counts as dead")
     with psycopg.connect(server.start()) as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
     assert server.pid != first
@@ -127,10 +124,7 @@ def test_an_adopted_postgres_that_dies_is_replaced(server: EmbeddedPostgres) -> 
     orphan = _killed_server(server.data_dir)
     server.start()
     os.kill(orphan, signal.SIGKILL)
-    deadline = time.monotonic() + 5
-    while server.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not server.is_alive()
+    until(lambda: not server.is_alive())
     server.start()
     assert not server.adopted
     assert server.pid != orphan

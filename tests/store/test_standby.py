@@ -29,6 +29,7 @@ from tests.support.database import empty_database
 from tests.support.live import Api, insert, lowest, upsert
 from tests.support.processes import BOOT_S, ServerProcess
 from tests.support.running import TABLE, WAIT_S, outcome, publish, ready, running, stored_rows, subscribe
+from tests.support.waiting import until_async
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 
@@ -100,14 +101,11 @@ async def test_a_server_that_lost_its_session_refuses_until_it_owns_the_database
             lock = asyncio.create_task(other.execute("SELECT pg_advisory_lock(%s)", [schema.ENGINE_LOCK]))
             with psycopg.connect(url, autocommit=True) as looking:
                 waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-                while not looking.execute(waiting).fetchall():
-                    await asyncio.sleep(0.01)
+                await until_async(lambda: looking.execute(waiting).fetchall())
                 pid = session.require().info.backend_pid
                 looking.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
             await lock
-            async with asyncio.timeout(WAIT_S):
-                while made.is_ready:
-                    await asyncio.sleep(0.01)
+            await until_async(lambda: not made.is_ready)
             assert isinstance(await _refused(made, c.Result(id)), RecoveringError)
             with pytest.raises(RecoveringError, match="lost"):
                 _ = made.state

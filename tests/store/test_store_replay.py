@@ -15,6 +15,7 @@ from prosem.store.replay import NotRetainedError, ReplayStore
 from prosem.store.retention import Retention
 from prosem.values.model import Group, Statement
 from tests.support.database import events
+from tests.support.waiting import until_async
 
 
 async def _flat(chunks: AsyncIterator[list[Any]]) -> list[Any]:
@@ -118,7 +119,12 @@ async def test_readers_reconnect_and_survive_a_cancellation(url: str, writer: Wr
             )
         assert len(await _flat(replay.messages(7, 0, 60))) == 59
         task = asyncio.create_task(replay._fetch(("SELECT pg_sleep(30)", [])))
-        await asyncio.sleep(0.1)
+        with psycopg.connect(url, autocommit=True) as connection:
+            running = (
+                "SELECT FROM pg_stat_activity WHERE application_name = 'prosem replay'"
+                " AND state = 'active' AND query LIKE '%pg_sleep%'"
+            )
+            await until_async(lambda: connection.execute(running).fetchall())
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

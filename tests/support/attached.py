@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from api.attach.slot import connect
 from prosem.values.columns import column_type
 from prosem.values.wire import decode_exact
 from tests.support.processes import CommandProcess
+from tests.support.waiting import until
 
 WAIT_S = 60.0
 
@@ -30,13 +30,6 @@ def slot_name() -> str:
 def execute(source: str, text: str) -> None:
     with psycopg.connect(source, autocommit=True) as connection:
         connection.execute(text)  # type: ignore[call-overload]
-
-
-def wait_for(is_there: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_there():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
 
 
 def complaint(source: str, server: str, *options: str) -> str:
@@ -65,13 +58,15 @@ class Attacher(CommandProcess):
 
     def begin(self) -> None:
         """Start it and wait until it has copied what it must, and follows."""
-        times, deadline = self.said.count("following"), time.monotonic() + WAIT_S
+        times = self.said.count("following")
         self.start()
-        while self.said.count("following") == times:
+
+        def is_following() -> bool:
             assert self.process is not None
             assert self.process.poll() is None, self.said[-3000:]
-            assert time.monotonic() < deadline, self.said[-3000:]
-            time.sleep(0.05)
+            return self.said.count("following") > times
+
+        until(is_following, WAIT_S, lambda: self.said[-3000:])
 
     def ended(self) -> str:
         """Wait until it has ended by an error; what it has said."""
@@ -164,10 +159,8 @@ class Load:
             connection.execute("DELETE FROM moves WHERE delta = 0")
 
     def wait(self, more: int) -> None:
-        goal, deadline = self.count + more, time.monotonic() + WAIT_S
-        while self.count < goal:
-            assert time.monotonic() < deadline, "the load does not go on"
-            time.sleep(0.02)
+        goal = self.count + more
+        until(lambda: self.count >= goal, WAIT_S, "the load does not go on")
 
     def end(self) -> None:
         self._ended.set()

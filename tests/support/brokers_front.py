@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 
 from api.commands.process import BOOT_S, free_port
+from tests.support.waiting import until_async
 
 HOST = "127.0.0.1"
 
@@ -48,12 +49,15 @@ class Front:
         self.processes.append(await asyncio.create_subprocess_exec(sys.executable, *arguments))
 
     async def _ready(self, port: int) -> None:
-        async with asyncio.timeout(BOOT_S), httpx.AsyncClient(trust_env=False) as client:
-            while True:
-                with contextlib.suppress(httpx.HTTPError):
-                    if (await client.get(f"http://{HOST}:{port}/readyz")).status_code == 200:
-                        return
-                await asyncio.sleep(0.05)
+        async with httpx.AsyncClient(trust_env=False) as client:
+
+            async def is_ready() -> bool:
+                try:
+                    return (await client.get(f"http://{HOST}:{port}/readyz")).status_code == 200
+                except httpx.HTTPError:
+                    return False
+
+            await until_async(is_ready, BOOT_S)
 
     async def stop(self) -> None:
         for process in reversed(self.processes):

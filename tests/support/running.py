@@ -17,6 +17,7 @@ from prosem.language.parse import parse
 from prosem.values.errors import BusyError, ProsemError
 from prosem.values.wire import decode, encode
 from tests.support.live import fold
+from tests.support.waiting import until_async
 
 TABLE = {
     "name": "t",
@@ -41,10 +42,11 @@ async def running(url: str, **settings: Any) -> AsyncIterator[Server]:
 
 
 async def ready(made: Server) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not made.is_ready:
-            assert made.failure is None, made.failure
-            await asyncio.sleep(0.01)
+    def is_ready() -> bool:
+        assert made.failure is None, made.failure
+        return made.is_ready
+
+    await until_async(is_ready)
 
 
 class Listener:
@@ -98,9 +100,12 @@ class Listener:
 
 async def again(made: Server, command: c.Command) -> Any:
     """The answer of a command, sent again while the server says that it is busy."""
-    async with asyncio.timeout(WAIT_S):
-        while isinstance(reply := await outcome(made, command), BusyError):
-            await asyncio.sleep(0.02)
+
+    async def taken() -> list[Any]:
+        reply = await outcome(made, command)
+        return [] if isinstance(reply, BusyError) else [reply]
+
+    (reply,) = await until_async(taken)
     assert not isinstance(reply, ProsemError), reply
     return reply
 

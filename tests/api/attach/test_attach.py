@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -32,9 +31,9 @@ from tests.support.attached import (
     rows_here,
     rows_there,
     slot_name,
-    wait_for,
 )
 from tests.support.processes import ServerProcess, open_folder
+from tests.support.waiting import until
 
 KINDS = """
     CREATE TYPE mood AS ENUM ('sad', 'glad');
@@ -96,7 +95,7 @@ def test_writes_during_the_copy_and_kills_of_the_follower(
     try:
         load.wait(20)
         attacher.start()
-        wait_for(lambda: answer_or(url, "accounts", 0) > 0, lambda: attacher.said[-3000:])
+        until(lambda: answer_or(url, "accounts", 0) > 0, what=lambda: attacher.said[-3000:])
         attacher.kill()  # most likely during the copy, which begins anew
         execute(source, "DELETE FROM accounts WHERE id = 1500")
         attacher.begin()
@@ -149,10 +148,10 @@ def test_the_source_is_killed_and_the_lag_is_shown(server: str, tmp_path: Path) 
         )
         attacher.start()
         load = Load(made.url)
-        wait_for(lambda: answer_or(server, "killed_moves", 0) > 30, lambda: attacher.said[-3000:])
+        until(lambda: answer_or(server, "killed_moves", 0) > 30, what=lambda: attacher.said[-3000:])
         assert made.pid is not None
         os.kill(made.pid, signal.SIGKILL)
-        wait_for(lambda: "waiting" in attacher.said, lambda: attacher.said[-3000:])
+        until(lambda: "waiting" in attacher.said, what=lambda: attacher.said[-3000:])
         made.start()
         load.wait(30)
         load.end()
@@ -206,7 +205,7 @@ def test_pgbench_runs_on_the_source(source: str, own_server: ServerProcess, tmp_
         [binaries / "pgbench", "-c", "2", "-T", "20", "-R", "100", source], stdout=subprocess.DEVNULL
     )
     try:
-        time.sleep(8)
+        until(lambda: len(rows_here(source, "pgbench_history")) >= 500)  # under load, and long before its end
         attacher.kill()
         attacher.start()
         assert bench.wait(WAIT_S) == 0

@@ -24,9 +24,9 @@ from tests.support.attached import (
     rows_here,
     rows_there,
     slot_name,
-    wait_for,
 )
 from tests.support.processes import ServerProcess, open_folder
+from tests.support.waiting import until
 
 ITEMS = "CREATE TABLE items (id integer PRIMARY KEY, version integer, note text)"
 FILL = "INSERT INTO items SELECT n, 0, repeat(md5(n::text), 3) FROM generate_series(1, {}) n"
@@ -63,13 +63,13 @@ def test_the_source_hears_of_us_and_the_lag_is_shown_while_a_request_waits(
         for number in range(300):
             execute(impatient.url, f"INSERT INTO items VALUES ({number}, 0, repeat('x', 100))")
         # Three times as long as the source waits for a word from us.
-        wait_for(lambda: (metric(port, "slot_lag_seconds") or 0) > 3.0, lambda: attacher.said[-3000:])
+        until(lambda: (metric(port, "slot_lag_seconds") or 0) > 3.0, what=lambda: attacher.said[-3000:])
         assert (metric(port, "slot_lag_bytes") or 0) > 300 * 100
         assert metric(port, "source_losses_total") == 0
     finally:
         os.killpg(own_server.process.pid, signal.SIGCONT)
-    wait_for(lambda: metric(port, "transactions_total") == 300, lambda: attacher.said[-3000:])
-    wait_for(lambda: metric(port, "slot_lag_seconds") == 0, lambda: attacher.said[-3000:])
+    until(lambda: metric(port, "transactions_total") == 300, what=lambda: attacher.said[-3000:])
+    until(lambda: metric(port, "slot_lag_seconds") == 0, what=lambda: attacher.said[-3000:])
     assert attacher.stop() == 0
     assert rows_there(url, "items") == rows_here(impatient.url, "items")
 
@@ -82,7 +82,7 @@ def test_it_waits_for_a_server_that_is_down_at_the_start(
     url = f"http://127.0.0.1:{own_server.port}"
     attacher = Attacher(source, url, "items", tmp_path / "log", "--slot", slot_name())
     attacher.start("--once")
-    wait_for(lambda: f"waiting for the server at {url}" in attacher.said, lambda: attacher.said[-3000:])
+    until(lambda: f"waiting for the server at {url}" in attacher.said, what=lambda: attacher.said[-3000:])
     own_server.start()
     assert attacher.process is not None
     assert attacher.process.wait(WAIT_S) == 0, attacher.said[-3000:]
@@ -122,7 +122,7 @@ def test_a_large_transaction_is_applied_once_whoever_is_killed(
     execute(source, "UPDATE items SET version = version + 1")
     execute(source, "UPDATE items SET version = version + 10 WHERE id = 1")
     attacher.start()
-    wait_for(lambda: "following" in attacher.said.rpartition("starting")[2], lambda: attacher.said[-3000:])
+    until(lambda: "following" in attacher.said.rpartition("starting")[2], what=lambda: attacher.said[-3000:])
     attacher.kill()
     attacher.start("--once")
     assert attacher.process is not None
@@ -207,7 +207,7 @@ def test_a_slot_that_is_lost_is_said(impatient: EmbeddedPostgres, server: str, t
             found = connection.execute("SELECT wal_status FROM pg_replication_slots").fetchone()
         return found == ("lost",)
 
-    wait_for(is_lost, lambda: "the slot is not lost")
+    until(is_lost, what="the slot is not lost")
     said = complaint(impatient.url, server, *options)
     assert "max_slot_wal_keep_size" in said
     assert "--again" in said

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +28,7 @@ from api.poll.source import FileSource, HttpSource, Source, SourceVersion
 from api.poll.state import StateFile, Stored
 from prosem.values.errors import SetupError
 from tests.support.live import WAIT_S, Api
+from tests.support.waiting import until
 
 COLUMNS = {"symbol": "text", "risk": "integer", "per": "double precision"}
 RSS = b"""<?xml version="1.0"?>
@@ -409,11 +409,11 @@ def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Si
     )
     process = subprocess.Popen(command(site.url, *options, *mapped), stderr=subprocess.PIPE, text=True)
     try:
-        wait_for(lambda: site.asked)
+        until(lambda: site.asked)
         content = b"Ticker Symbol,Risk,P/E\nA,1,1.5\nB,2,\n"
-        wait_for(lambda: desk.rows() == {"A": (1, 1.5), "B": (2, None)})
+        until(lambda: desk.rows() == {"A": (1, 1.5), "B": (2, None)})
         content = b"Ticker Symbol,Risk,P/E\nB,3,2.5\n"
-        wait_for(lambda: desk.rows() == {"B": (3, 2.5)})
+        until(lambda: desk.rows() == {"B": (3, 2.5)})
     finally:
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=WAIT_S)
@@ -421,13 +421,6 @@ def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Si
     assert "answers 503" in said
     assert "1 deleted" in said
     assert "hidden" not in said
-
-
-def wait_for(is_true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 3 * WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_the_command_says_what_is_wrong(desk: Desk, tmp_path: Path) -> None:

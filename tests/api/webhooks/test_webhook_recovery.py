@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import httpx
 import psycopg
@@ -20,6 +18,7 @@ from prosem.values.access import EVERYBODY
 from tests.support.live import upsert
 from tests.support.receiver import Receiver, Request
 from tests.support.running import TABLE, WAIT_S, again, publish, running, subscribe
+from tests.support.waiting import until_async
 
 SECRET = "a-secret-of-these-tests"
 
@@ -35,12 +34,6 @@ async def hook(made: Server, receiver: Receiver, *ids: str) -> str:
     return str((await made.webhooks.create(EVERYBODY, wanted))["id"])
 
 
-async def until(is_true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not is_true():
-            await asyncio.sleep(0.02)
-
-
 async def lower(made: Server, values: range) -> list[int]:
     """Each event makes the minimum another; their seqs."""
     return [(await again(made, publish(upsert(k=1, x=1, y=y))))["last_seq"] for y in values]
@@ -53,12 +46,12 @@ async def test_nothing_is_lost_while_the_connection_is_cut_again_and_again(url: 
         async with running(url, webhook_wait_ms=5, webhook_attempts=50) as made:
             await prepared(made, "one", "two")
             await hook(made, receiver, "one", "two")
-            await until(lambda: len(receiver.frames) == 2)
+            await until_async(lambda: len(receiver.frames) == 2)
             seqs = []
             for round in range(6):
                 seqs += await lower(made, range(90 - 10 * round, 80 - 10 * round, -1))
                 await asyncio.to_thread(_cut, url)
-            await until(lambda: receiver.seqs("one")[1:] == seqs and receiver.seqs("two")[1:] == seqs)
+            await until_async(lambda: receiver.seqs("one")[1:] == seqs and receiver.seqs("two")[1:] == seqs)
         bodies: dict[str, bytes] = {}
         for request in receiver.requests:
             assert bodies.setdefault(request.delivery["delivery"], request.body) == request.body
@@ -83,13 +76,13 @@ async def test_a_receiver_slower_than_the_queue_is_caught_up_from_the_outbox(url
         async with running(url, queue=5, webhook_timeout_s=60) as made:
             await prepared(made, "one")
             await hook(made, receiver, "one")
-            await until(lambda: receiver.frames)
+            await until_async(lambda: receiver.frames)
             seqs = await lower(made, range(99, 39, -1))
             assert made.metrics.lagging > 0
             assert made.webhooks.lag(made.edge.seq) > 0
             free.set()
-            await until(lambda: receiver.seqs("one")[1:] == seqs)
-            await until(lambda: made.webhooks.lag(made.edge.seq) == 0)
+            await until_async(lambda: receiver.seqs("one")[1:] == seqs)
+            await until_async(lambda: made.webhooks.lag(made.edge.seq) == 0)
 
 
 async def test_a_webhook_with_a_full_list_of_dead_letters_stands_still_and_goes_on(
@@ -101,7 +94,7 @@ async def test_a_webhook_with_a_full_list_of_dead_letters_stands_still_and_goes_
         async with running(url, webhook_wait_ms=1, webhook_attempts=2) as made:
             await prepared(made, "one")
             id = await hook(made, receiver, "one")
-            await until(lambda: receiver.frames)
+            await until_async(lambda: receiver.frames)
             is_down.set()
             seqs = []
             for y in (9, 8):
@@ -114,15 +107,16 @@ async def test_a_webhook_with_a_full_list_of_dead_letters_stands_still_and_goes_
             assert len(receiver.requests) == tried, "nothing is sent while it stands still"
             is_down.clear()
             assert await made.webhooks.redeliver(EVERYBODY, id, None) == 2
-            await until(lambda: receiver.seqs("one")[1:] == seqs)
+            await until_async(lambda: receiver.seqs("one")[1:] == seqs)
             shown = await made.webhooks.show(EVERYBODY, id)
             assert (shown["problem"], shown["dead_letters"]) == (None, 0)
 
 
 async def _dead(made: Server, id: str, count: int) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while len(await made.webhooks.dead_letters(EVERYBODY, id)) < count:
-            await asyncio.sleep(0.02)
+    async def are_there() -> bool:
+        return len(await made.webhooks.dead_letters(EVERYBODY, id)) >= count
+
+    await until_async(are_there)
 
 
 async def test_after_an_orderly_end_nothing_is_sent_twice(url: str) -> None:
@@ -133,10 +127,10 @@ async def test_after_an_orderly_end_nothing_is_sent_twice(url: str) -> None:
                 if not seqs:
                     await prepared(made, "one")
                     await hook(made, receiver, "one")
-                    await until(lambda: receiver.frames)
+                    await until_async(lambda: receiver.frames)
                 seqs.extend(await lower(made, values))
-                await until(lambda: receiver.seqs("one")[1:] == seqs)
-                await until(lambda made=made: made.webhooks.lag(made.edge.seq) == 0)  # type: ignore[misc]
+                await until_async(lambda: receiver.seqs("one")[1:] == seqs)
+                await until_async(lambda made=made: made.webhooks.lag(made.edge.seq) == 0)  # type: ignore[misc]
         sent = [request.delivery["delivery"] for request in receiver.requests]
         assert len(sent) == len(set(sent))
         assert len([frame for request in receiver.requests for frame in request.delivery["frames"]]) == 16
@@ -148,13 +142,13 @@ async def test_a_subscription_under_the_id_of_a_deleted_one_is_another(url: str)
         async with running(url) as made:
             await prepared(made, "one")
             await hook(made, receiver, "one")
-            await until(lambda: receiver.frames)
+            await until_async(lambda: receiver.frames)
             await lower(made, range(9, 7, -1))
-            await until(lambda: len(receiver.frames) == 3)
+            await until_async(lambda: len(receiver.frames) == 3)
         async with running(url) as made:
             await made.call(c.Delete("one"))
-            await until(lambda: "error" in receiver.frames[-1])
+            await until_async(lambda: "error" in receiver.frames[-1])
             await made.call(subscribe(0, 100, "one"))
             await lower(made, range(5, 4, -1))
-            await until(lambda: made.webhooks.lag(made.edge.seq) == 0)
+            await until_async(lambda: made.webhooks.lag(made.edge.seq) == 0)
             assert receiver.frames[-1]["error"]["status"] == 404

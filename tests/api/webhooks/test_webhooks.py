@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from tests.support.live import WAIT_S, Api, Json, Refused, lowest, upsert
 from tests.support.processes import ServerProcess
 from tests.support.receiver import Receiver, Request
 from tests.support.secured import refused
+from tests.support.waiting import until
 
 SECRET = "a-secret-of-these-tests"
 QUICK = ("--webhook-attempts", "3", "--webhook-wait-ms", "30", "--webhook-timeout-s", "1")
@@ -49,13 +49,6 @@ def hook(api: Api, receiver: Receiver, *ids: str, secret: str | None = SECRET) -
     made: Json = api.call("POST", "/v1/webhooks", json=body | ({"secret": secret} if secret else {}))
     receiver.secret = secret or made["secret"]
     return made
-
-
-def eventually(is_true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def letters(api: Api, id: str) -> list[Json]:
@@ -132,9 +125,9 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_can_be_delivered_again(ap
         receiver.until(lambda: receiver.deliveries)
         is_down.set()
         seqs = [api.publish(table, [upsert(k=1, x=1, y=9)])["last_seq"]]
-        eventually(lambda: len(letters(api, made["id"])) == 1)
+        until(lambda: len(letters(api, made["id"])) == 1)
         seqs.append(api.publish(table, [upsert(k=1, x=1, y=8)])["last_seq"])
-        eventually(lambda: len(letters(api, made["id"])) == 2)
+        until(lambda: len(letters(api, made["id"])) == 2)
         first, second = letters(api, made["id"])
         assert (first["first_seq"], second["last_seq"]) == (seqs[0], seqs[1])
         assert (first["attempts"], first["error"]) == (3, "the answer was 503")
@@ -149,7 +142,7 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_can_be_delivered_again(ap
         assert refused(api.call, "DELETE", f"{path}/{second['delivery']}").status == 404
         assert api.call("POST", f"{path}/redeliver", json={})["count"] == 1
         receiver.until(lambda: first["delivery"] in receiver.deliveries)
-        eventually(lambda: letters(api, made["id"]) == [])
+        until(lambda: letters(api, made["id"]) == [])
         assert receiver.seqs(id)[1:] == seqs[:1]
         seqs.append(api.publish(table, [upsert(k=1, x=1, y=7)])["last_seq"])
         receiver.until(lambda: receiver.seqs(id)[1:] == [seqs[0], seqs[2]])
@@ -248,7 +241,7 @@ def test_a_killed_server_loses_nothing(own_server: ServerProcess) -> None:
             sent = [request.headers["x-prosem-delivery"] for request in receiver.requests]
             assert sent.count(cut) >= 2, "it was sent again under the same id"
             assert len(receiver.seqs(id)) == len(set(receiver.seqs(id))) == 12
-            eventually(lambda: not again.call("GET", f"/v1/webhooks/{made['id']}")["pending"])
+            until(lambda: not again.call("GET", f"/v1/webhooks/{made['id']}")["pending"])
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------
