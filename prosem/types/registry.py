@@ -1,18 +1,17 @@
 """The subscription types. A new type is one package and one line here.
 
-A package offers its types as `TYPES`. The variable `PROSEM_TYPES` adds packages by their names, separated by commas: they
-come through the same door, after those that are built in. A server and its brokers need the same ones.
+A package offers its types as `TYPES`. Nothing else names a type: the engine, the edges and the replayer use the protocols of
+`base.py`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from prosem.language.syntax import Aggregate, Columns, Distinct, Query
 from prosem.types.base import Form, SubscriptionType
-from prosem.values.errors import InputError, LanguageError, SetupError
+from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import JsonObject, Table
 
 PACKAGES = (
@@ -27,20 +26,10 @@ PACKAGES = (
 
 def load(packages: Iterable[str]) -> tuple[SubscriptionType, ...]:
     """The types of these packages."""
-    found: list[SubscriptionType] = []
-    for name in packages:
-        try:
-            found += import_module(name).TYPES
-        except (ImportError, AttributeError) as error:
-            raise SetupError(f"{name} is no package with subscription types (TYPES): {error}") from error
-    return tuple(found)
+    return tuple(kind for name in packages for kind in import_module(name).TYPES)
 
 
-def _added() -> list[str]:
-    return [name.strip() for name in os.environ.get("PROSEM_TYPES", "").split(",") if name.strip()]
-
-
-TYPES = load([*PACKAGES, *_added()])
+TYPES = load(PACKAGES)
 
 
 def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form:
