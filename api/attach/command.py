@@ -1,4 +1,4 @@
-"""`prosem attach`: set up, follow, begin again when the source was lost, and tell how it stands."""
+"""`prosem attach`: set up, follow, begin again when the source was lost, and report progress."""
 
 from __future__ import annotations
 
@@ -109,15 +109,15 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
 
 
 def _tables(source: Source, options: Options) -> list[SourceTable]:
-    wanted = parse_tables(options.tables)
+    requested = parse_tables(options.tables)
     left_out: dict[str, set[str]] = {}
     for item in options.leave_out:
         table, dot, column = item.rpartition(".")
-        if not dot or table not in {target for _, _, target in wanted}:
+        if not dot or table not in {target for _, _, target in requested}:
             raise SetupError(f"--leave-out {item}: expected table.column of a table in --tables")
         left_out.setdefault(table, set()).add(column)
     return [
-        source.table(schema, name, target, left_out.get(target, set())) for schema, name, target in wanted
+        source.table(schema, name, target, left_out.get(target, set())) for schema, name, target in requested
     ]
 
 
@@ -132,7 +132,7 @@ def detach(options: Options) -> int:
     return 0
 
 
-# -- how it stands -----------------------------------------------------------------------------------------------
+# -- progress ---------------------------------------------------------------------------------------------------
 def line(progress: Progress) -> str:
     """One line for people.
 

@@ -113,7 +113,7 @@ class Follower:
 
     # -- the copy ------------------------------------------------------------------------------------------------
     def _copy(self) -> None:
-        """Bring the tables to one moment of the source: rows that differ are told, equal ones affect nothing."""
+        """Bring the tables to one moment of the source: rows that differ are published, equal ones affect nothing."""
         progress = self._progress
         progress.state, progress.rows = "copying", 0
         slot = self._source.slot()

@@ -76,7 +76,7 @@ class Data(NamedTuple):
 
 
 class Alive(NamedTuple):
-    """A sign of life; everything of the published tables before `end` has been sent."""
+    """A keepalive; everything of the published tables before `end` has been sent."""
 
     end: int
     wants_reply: bool
@@ -93,8 +93,8 @@ def frame(data: bytes) -> Data | Alive:
     raise ValueError(f"unknown frame {data[:1]!r} in the replication stream")
 
 
-def standing(position: int, now: datetime) -> bytes:
-    """The frame that tells the source what is safe here; it may forget the log before that."""
+def status_update(position: int, now: datetime) -> bytes:
+    """The frame that reports to the source what is safe here; it may forget the log before that."""
     clock = (now - _EPOCH) // timedelta(microseconds=1)
     return b"r" + struct.pack("!QQQqB", position, position, position, clock, 0)
 

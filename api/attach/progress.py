@@ -1,4 +1,4 @@
-"""How a follower stands: for the terminal and for the metrics."""
+"""The progress of a follower: for the terminal and for the metrics."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Sender:
     def __init__(self, target: Target, progress: Progress) -> None:
         self._target, self._progress = target, progress
         self.waiting: deque[Transaction] = deque()  # not acknowledged, in order
-        self._under_way = 0  # of these, how many were sent on the present stream
+        self._under_way = 0  # of these, how many were sent on the current stream
         self._bytes = self._bytes_under_way = 0
         self._changed = asyncio.Event()
         self._room = asyncio.Event()

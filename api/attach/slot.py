@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
-from api.attach.pgoutput import Alive, Data, frame, lsn, standing, written
+from api.attach.pgoutput import Alive, Data, frame, lsn, status_update, written
 from prosem.values.errors import SetupError
 
 # How values are written, in every session with the source.
@@ -98,7 +98,7 @@ class Slot:
 
     def confirm(self, position: int) -> None:
         """Everything up to this position is safe here. The source ends a stream that it hears nothing of for long."""
-        self._link.put_copy_data(standing(position, datetime.now(UTC)))
+        self._link.put_copy_data(status_update(position, datetime.now(UTC)))
         self._link.flush()
 
     @property
@@ -112,7 +112,7 @@ class Slot:
         return result
 
     def _failure(self, result: PGresult | None) -> Exception:
-        """OperationalError if another attempt may help, SetupError if somebody must do something."""
+        """OperationalError if another attempt may help, SetupError if the operator must act."""
         code = None if result is None else result.error_field(DiagnosticField.SQLSTATE)
         text = self._link.get_error_message().strip() or "the source has ended the replication"
         if (

@@ -231,7 +231,7 @@ class Source:
         return lsn(end)
 
     def lag(self) -> Lag | None:
-        """How the slot stands; None if it is gone."""
+        """The state of the slot; None if it is gone."""
         for end, clock, kept, safe, status in self._all(
             "SELECT pg_current_wal_lsn()::text, clock_timestamp(),"
             " coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, safe_wal_size,"

@@ -156,7 +156,7 @@ class Stream:
         if is_due and not self._sender.waiting and self._arriving is None and self._seen > self._sender.tail:
             self._put(Transaction(self._sender.tail, self._seen))
 
-    # -- how it stands -------------------------------------------------------------------------------------------
+    # -- progress -----------------------------------------------------------------------------------------------
     async def _watch(self) -> None:
         while True:
             await asyncio.to_thread(self._look)

@@ -40,7 +40,7 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 class DivergedError(SetupError):
-    """The server refuses what the source has done: the table was changed there by somebody else."""
+    """The server refuses what the source has done: the table was changed there by another client."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-# format_type() of the source without what stands in parentheses → type of the server
+# format_type() of the source without what is in parentheses → type of the server
 _TYPES = {
     "boolean": "boolean",
     "smallint": "integer",

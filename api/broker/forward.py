@@ -1,6 +1,6 @@
 """A broker passes on to the server whatever it does not answer itself, bodies of any size in both directions.
 
-An answer of 5xx promises that nothing was applied. So when the server is lost after a request was sent to it, and nobody
+An answer of 5xx promises that nothing was applied. So when the server is lost after a request was sent to it, and nothing
 knows what became of it, the connection to the client is broken off instead of answered.
 """
 
@@ -76,7 +76,7 @@ class Forwarder:
     async def socket(self, socket: WebSocket) -> None:
         """A WebSocket, frame by frame in both directions."""
         uri = "ws" + self.url.removeprefix("http") + socket.url.path
-        token: str | None = socket.state.token  # whoever comes without one says it in the first frame
+        token: str | None = socket.state.token  # a socket without one sends it in the first frame
         headers = None if token is None else {"Authorization": f"Bearer {token}"}
         try:
             opening = await connect(

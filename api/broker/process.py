@@ -60,7 +60,7 @@ class Broker:
         self._task: asyncio.Task[None] | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- session -------------------------------------------------------------------------------------------------
     def start(self) -> None:
         self._task = supervise("broker", self._run, self.metrics.restarts)
         self._watching = supervise("keys", self.keys.watch, self.metrics.restarts)
@@ -244,7 +244,7 @@ class Broker:
             yield CounterMetricFamily(name, help, value=value)
         gauges = (
             ("prosem_ready", "1 while what the server commits arrives", int(self.is_ready)),
-            ("prosem_seq", "last seq that everybody here was told of", self.feed.edge.seq),
+            ("prosem_seq", "last seq delivered to all streams here", self.feed.edge.seq),
             ("prosem_attached", "subscriptions with a stream", self.feed.edge.hosted),
         )
         for name, help, value in gauges:

@@ -14,9 +14,9 @@ RENEWALS = 5  # within one lease
 
 
 class Renewal:
-    """Tells the server again and again that the broker is alive, until it is closed.
+    """Renews the lease of the broker at the server until it is closed.
 
-    `report` says what is told, `answered` is called with the status and the answer; both in the thread. The status is 0
+    `report` returns the body, `answered` is called with the status and the answer; both in the thread. The status is 0
     when the server did not answer, and the answer then says why.
     """
 

@@ -13,12 +13,12 @@ from prosem.brokers.report import Carried
 
 
 class Standstill:
-    """Whether a number stands still behind the one that is wanted, for longer than two leases.
+    """Whether a number has stopped behind its target, for longer than two leases.
 
     When a broker above is lost the server notices within one lease, and finds another way.
 
     >>> watched = Standstill(lease_s=2.0)
-    >>> [watched.is_stuck(now, value, wanted=7) for now, value in ((0.0, 5), (3.0, 6), (6.0, 6), (8.0, 6), (9.0, 7))]
+    >>> [watched.is_stuck(now, value, target=7) for now, value in ((0.0, 5), (3.0, 6), (6.0, 6), (8.0, 6), (9.0, 7))]
     [False, False, False, True, False]
     """
 
@@ -26,8 +26,8 @@ class Standstill:
         self._lease_s = lease_s
         self._moved: tuple[float, int] | None = None  # when the number last changed, and to what
 
-    def is_stuck(self, now: float, value: int, wanted: int) -> bool:
-        if self._moved is None or value != self._moved[1] or value >= wanted:
+    def is_stuck(self, now: float, value: int, target: int) -> bool:
+        if self._moved is None or value != self._moved[1] or value >= target:
             self._moved = now, value
         return now - self._moved[0] > 2 * self._lease_s
 

@@ -17,15 +17,15 @@ from prosem.values.errors import ProsemError
 
 app = typer.Typer(
     name="prosem",
-    help="Live SQL subscriptions by the million: every subscriber is told exactly the changes of its own answer.",
+    help="Live SQL subscriptions by the million: every subscriber gets exactly the changes of its own answer.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"prosem {VERSION}")
         raise typer.Exit
 
@@ -134,7 +134,7 @@ def health(
 @app.command()
 @with_settings
 def doctor(settings: Settings) -> None:
-    """Tell what is wrong with this installation."""
+    """Report what is wrong with this installation."""
     from api.commands.doctor import doctor as run
 
     raise typer.Exit(run(settings))
@@ -168,10 +168,10 @@ def subscribe(
             raise typer.BadParameter(f"{item!r} is not of the form name=value", param_hint="--param")
         params[name] = _value(text)
     try:
-        wanted = json.loads(notify) if notify else None
+        requested = json.loads(notify) if notify else None
     except ValueError as error:
         raise typer.BadParameter(f"not JSON: {error}", param_hint="--notify") from None
-    raise typer.Exit(run(url, api_key, sql, params, wanted, limit, json_lines))
+    raise typer.Exit(run(url, api_key, sql, params, requested, limit, json_lines))
 
 
 def _value(text: str) -> object:
@@ -210,7 +210,7 @@ def attach_command(
         str, typer.Option(help="name of the publication (default: that of the slot)")
     ] = "",
     metrics_port: Annotated[int, typer.Option(help="serve metrics for Prometheus on this port (0: no)")] = 0,
-    report: Annotated[float, typer.Option(help="seconds between two lines about how it stands")] = 10.0,
+    report: Annotated[float, typer.Option(help="seconds between two lines about progress")] = 10.0,
     again: Annotated[bool, typer.Option("--again", help="copy the tables anew")] = False,
     once: Annotated[
         bool, typer.Option("--once", help="end when everything that was there at the start is applied")

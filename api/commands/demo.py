@@ -30,7 +30,7 @@ COLUMNS = {
 REVIEWS = {"id": "integer", "symbol": "text", "author": "text", "stars": "integer"}
 AUTHORS = ("ada", "bo", "cleo", "dan", "eve")
 STOCKS, OPINIONS = 300, 400
-# query, parameters, and when to be told
+# query, parameters, and when to notify
 SHOWN: list[tuple[Any, ...]] = [
     ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN 20 AND 40", None),
     ("SELECT MAX(price) FROM stocks WHERE risk <= 15", None),
@@ -45,7 +45,7 @@ SHOWN: list[tuple[Any, ...]] = [
     ("SELECT price FROM stocks WHERE symbol = 'VS'", None, {"percent": 3}),
     ("SELECT * FROM stocks JOIN reviews USING (symbol) WHERE stars = 5 AND price > 150", None),
 ]  # fmt: skip
-CROWD = 1000  # subscriptions that nobody watches here: they cost an event nothing
+CROWD = 1000  # subscriptions without a watcher: they cost an event nothing
 
 
 @dataclass
@@ -167,7 +167,7 @@ class Market:
         return [self._chance.randint(0, 85) for _ in range(count)]
 
     def review(self, number: int) -> dict[str, Any]:
-        """Somebody's opinion of a stock, the first or another one."""
+        """A rating of a stock, the first or another one."""
         row = {
             "id": number,
             "symbol": self._chance.choice(list(self.rows)),

@@ -52,22 +52,22 @@ def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_j
             f"[red]{url} cannot be reached: {error}[/red]; is prosem serve running?", highlight=False
         )
         return 1
-    told: dict[str, Any] = answer.json()
+    report: dict[str, Any] = answer.json()
     if not answer.is_success:
-        _errors.print(f"[red]{told.get('detail', answer.text)}[/red]", highlight=False)
+        _errors.print(f"[red]{report.get('detail', answer.text)}[/red]", highlight=False)
         return 1
     if as_json:
-        print(json.dumps(told, ensure_ascii=False))
+        print(json.dumps(report, ensure_ascii=False))
     else:
-        show(Console(), told, analyze)
+        show(Console(), report, analyze)
     return 0
 
 
-def show(console: Console, told: dict[str, Any], analyze: bool) -> None:
-    """One table a group; with `analyze` what was measured stands below each estimate."""
-    if not told["groups"]:
+def show(console: Console, report: dict[str, Any], analyze: bool) -> None:
+    """One table a group; with `analyze` measurements are shown below each estimate."""
+    if not report["groups"]:
         console.print("the event concerns no subscription")
-    for group in told["groups"]:
+    for group in report["groups"]:
         title = f"{group['group']} ({group['type']}), estimated from {_SOURCES[group['source']]}"
         table = Table(title=title, title_justify="left")
         table.add_column("plan")
@@ -82,8 +82,8 @@ def show(console: Console, told: dict[str, Any], analyze: bool) -> None:
                     "    measured", *[_cell(row["measured"][name]) for name in _COLUMNS], style="dim"
                 )
         console.print(table)
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in told["weights"].items())
-    console.print(f"[dim]weights: {weights}; as of seq {told['seq']}; nothing was applied[/dim]")
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in report["weights"].items())
+    console.print(f"[dim]weights: {weights}; as of seq {report['seq']}; nothing was applied[/dim]")
 
 
 def _cell(value: float | None) -> str:

@@ -104,7 +104,7 @@ def check_address(host: str, port: int) -> None:
 
 
 def check_tls(certificate: str, key: str) -> None:
-    """SetupError if HTTPS is wanted and cannot be served."""
+    """SetupError if HTTPS is requested and cannot be served."""
     if bool(certificate) != bool(key):
         raise SetupError("HTTPS needs both files: --tls-certificate and --tls-key")
     if certificate:

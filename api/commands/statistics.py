@@ -16,7 +16,7 @@ def refresh(url: str, archive: str, since: str, master: str, training: int) -> i
     """Run the job once; the server takes the new run over by itself."""
     from pipeline.statistics.session import check_spark
 
-    with _told():
+    with _errors_reported():
         check_spark()
         from pipeline.statistics.job import Options, moment
         from pipeline.statistics.job import refresh as run
@@ -34,7 +34,7 @@ def show_runs(url: str) -> int:
     from pipeline.statistics.database import connect
     from pipeline.statistics.runs import list_runs
 
-    with _told(), connect(url) as connection:
+    with _errors_reported(), connect(url) as connection:
         found = list_runs(connection)
     console = Console()
     if not found:
@@ -59,14 +59,14 @@ def use_run(url: str, run: int) -> int:
     from pipeline.statistics.database import connect
     from pipeline.statistics.runs import use_run as switch
 
-    with _told(), connect(url) as connection:
+    with _errors_reported(), connect(url) as connection:
         switch(connection, run)
     Console().print(f"run {run} is active")
     return 0
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_reported() -> Iterator[None]:
     """Errors of the job as errors of the installation."""
     try:
         yield

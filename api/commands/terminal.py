@@ -56,8 +56,8 @@ async def _follow(
 
 def _print(console: Console, change: Change, as_json: bool) -> None:
     if as_json:
-        told = {"snapshot": change.result} if change.snapshot else {"change": change.change}
-        print(json.dumps({"id": change.id, "seq": change.seq} | told, ensure_ascii=False), flush=True)
+        shown = {"snapshot": change.result} if change.snapshot else {"change": change.change}
+        print(json.dumps({"id": change.id, "seq": change.seq} | shown, ensure_ascii=False), flush=True)
     elif change.snapshot:
         console.print(
             f"[dim]seq {change.seq}[/dim] [bold]answer[/bold] {json.dumps(change.result, ensure_ascii=False)}"

@@ -37,7 +37,7 @@ REFUSED = 4401  # close code of a socket without a key; 1008 of one whose key wa
 
 
 class AuthenticationMiddleware:
-    """ASGI middleware. `scope["state"]["caller"]` is the caller, None for a socket that must still say who it is.
+    """ASGI middleware. `scope["state"]["caller"]` is the caller, None for a socket that has not authenticated yet.
 
     A broker `forwards` what it does not answer itself; the server has a gate of its own for that.
     """
@@ -168,7 +168,7 @@ async def admitted(socket: WebSocket, keys: Keys) -> Caller | None:
 async def attend(
     socket: WebSocket, keys: Keys, role: Role, serve: Callable[[Caller], Awaitable[None]]
 ) -> None:
-    """Serve a socket whose key has the role, within the key's limits; others are told why not."""
+    """Serve a socket whose key has the role, within the key's limits; others get the reason."""
     caller = await admitted(socket, keys)
     if caller is None:
         return

@@ -128,7 +128,7 @@ def faults(metrics: Metrics) -> Metric:
 
 
 def links(report: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    """What each link of the network has carried since it stands."""
+    """What each link of the network has carried since it exists."""
     for name, help in (
         ("messages", "messages carried by a link"),
         ("frames", "frames carried by a link"),
@@ -146,8 +146,8 @@ def contents(reports: Mapping[str, Mapping[str, int] | None]) -> Iterator[Metric
     for name, family, help in (
         ("held", GaugeMetricFamily, "contents that a node remembers"),
         ("bytes", GaugeMetricFamily, "bytes of the contents that a node remembers"),
-        ("hits", CounterMetricFamily, "contents that a reference stood for and the node had"),
-        ("misses", CounterMetricFamily, "contents that a reference stood for and the node had to fetch"),
+        ("hits", CounterMetricFamily, "contents named by a reference and the node had"),
+        ("misses", CounterMetricFamily, "contents named by a reference and the node had to fetch"),
         ("spared", CounterMetricFamily, "contents that a node left out on a link"),
     ):
         made = family(f"prosem_contents_{name}", help, labels=["node"])

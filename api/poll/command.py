@@ -77,7 +77,7 @@ def _follow(poller: Poller, options: Options, every_s: float, stopped: threading
             seen = poller.look()
             backoff.reset()
             has_worked = True
-            log.info("%s: %s", options.table, told(seen))
+            log.info("%s: %s", options.table, summary(seen))
         except (FeedError, SetupError) as error:
             if isinstance(error, SetupError) and not has_worked:
                 raise  # by the options; later on it is the feed that has changed
@@ -94,10 +94,10 @@ def _follow(poller: Poller, options: Options, every_s: float, stopped: threading
     return 0
 
 
-def told(seen: Seen | None) -> str:
+def summary(seen: Seen | None) -> str:
     """A look in words.
 
-    >>> told(Seen(5, upserts=2, seq=7)), told(None)
+    >>> summary(Seen(5, upserts=2, seq=7)), summary(None)
     ('5 items, 2 rows published, seq 7', 'nothing new')
     """
     if seen is None:

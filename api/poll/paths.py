@@ -31,7 +31,7 @@ def parse_path(text: str) -> Path:
 
 
 def find(value: Any, path: Path) -> Any:
-    """What stands there; LookupError if nothing does.
+    """The value there; LookupError if nothing does.
 
     >>> find({"quotes": [{"last": 3}]}, ("quotes", 0, "last"))
     3

@@ -109,7 +109,7 @@ def _of_text(text: str, kind: str) -> Any:
             return text.lower() in _YES
         raise ValueError(f"expected true or false, got {text[:60]!r}")
     if kind in ("integer", "bigint", "double precision"):
-        if "_" in text:  # Python reads it, nobody writes it
+        if "_" in text:  # Python reads it, no feed writes it
             raise ValueError(f"expected a number, got {text[:60]!r}")
         try:
             return int(text)

@@ -19,7 +19,7 @@ MAX_REDIRECTS = 5
 
 
 class SourceVersion(NamedTuple):
-    """By what the source tells whether there is something new."""
+    """How the source shows that there is something new."""
 
     etag: str = ""
     modified: str = ""
@@ -98,7 +98,7 @@ class HttpSource:
 
 
 def _modified(answer: httpx.Response) -> str:
-    """Last-Modified where it can tell two versions apart: not if the feed may change again in the same second."""
+    """Last-Modified where it distinguishes two versions: not if the feed may change again in the same second."""
     modified = str(answer.headers.get("last-modified", ""))
     try:
         age = parsedate_to_datetime(answer.headers["date"]) - parsedate_to_datetime(modified)

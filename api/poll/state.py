@@ -1,7 +1,7 @@
 """What a poller must know after a restart, in a small file: what the feed said last, and which rows were published.
 
 The file is replaced as a whole, after each request that the server has acknowledged. `id` and `count` name the request that
-follows: whoever dies between the acknowledgement and the file sends that request again under the same name, and the
+follows: a process that dies between the acknowledgement and the file sends that request again under the same name, and the
 server applies it once.
 """
 

@@ -22,7 +22,7 @@ def _plainly_named(record: logging.LogRecord) -> bool:
 
 
 class JsonLines(logging.Formatter):
-    """One object a line; what a record was given as `extra` stands beside its message.
+    """One object a line; what a record was given as `extra` is beside its message.
 
     >>> record = logging.makeLogRecord({"name": "prosem", "levelname": "INFO", "msg": "seq %d", "args": (7,), "seq": 7})
     >>> record.created = 0.0

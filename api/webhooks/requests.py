@@ -1,4 +1,4 @@
-"""A webhook as somebody asks for it."""
+"""The request model of a webhook."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WebhookRequest(NamedTuple):
         return "/id" if self.is_one else pointer("subscriptions", self.subscriptions.index(id))
 
 
-def wanted_webhook(body: Mapping[str, Any]) -> WebhookRequest:
+def webhook_request(body: Mapping[str, Any]) -> WebhookRequest:
     """InputError points at what is wrong."""
     for member in body:
         if member not in _MEMBERS:

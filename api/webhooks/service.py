@@ -1,4 +1,4 @@
-"""All webhooks of a server: made, listed, deleted, and each with its courier while its key is good."""
+"""All webhooks of a server: made, listed, deleted, and each with its delivery worker while its key is valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRET_PREFIX = "whsec_"
 
 
 class WebhookService:
-    """On the loop's thread. `is_revoked` tells of a key's number whether it is good no more."""
+    """On the loop's thread. `is_revoked` says of a key's number whether it is good no more."""
 
     def __init__(
         self,
@@ -35,16 +35,16 @@ class WebhookService:
         targets: Targets,
         subscriber: Callable[[Scope], Subscriber],
         is_revoked: Callable[[int], bool],
-        patience: RetryPolicy,
+        retry_policy: RetryPolicy,
         timeout_s: float,
         largest: int,
         restarts: MutableMapping[str, int],
     ) -> None:
         self.counts = DeliveryCounts()
         self._store, self._targets, self._subscriber = store, targets, subscriber
-        self._is_revoked, self._patience = is_revoked, patience
+        self._is_revoked, self._retry_policy = is_revoked, retry_policy
         self._timeout_s, self._largest, self._restarts = timeout_s, largest, restarts
-        self._couriers: dict[str, DeliveryWorker] = {}
+        self._workers: dict[str, DeliveryWorker] = {}
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
         self._starting: asyncio.Task[None] | None = None
@@ -69,40 +69,40 @@ class WebhookService:
         """What is under way stays stored."""
         self._is_closed = True
         await end(self._starting)
-        await asyncio.gather(*(courier.close() for courier in self._couriers.values()))
-        self._couriers.clear()
+        await asyncio.gather(*(worker.close() for worker in self._workers.values()))
+        self._workers.clear()
         self._targets.close()
         await self._store.close()
 
     async def review(self) -> None:
         """Keys have changed: what was made with one that is revoked is sent nothing more."""
-        for courier in [each for each in self._couriers.values() if self._is_revoked(each.webhook.scope.key)]:
-            await self._dismiss(courier.webhook.id)
+        for worker in [each for each in self._workers.values() if self._is_revoked(each.webhook.scope.key)]:
+            await self._dismiss(worker.webhook.id)
 
     async def _employ(self, webhook: Webhook) -> None:
         if self._tls is None:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
-        if self._is_closed or self._is_revoked(webhook.scope.key) or webhook.id in self._couriers:
-            return  # asked after the wait: whoever starts all of them may have met a new one
-        self._couriers[webhook.id] = DeliveryWorker(
+        if self._is_closed or self._is_revoked(webhook.scope.key) or webhook.id in self._workers:
+            return  # asked after the wait: the start of all of them may have met a new one
+        self._workers[webhook.id] = DeliveryWorker(
             webhook,
             self._store,
             Sender(self._targets, webhook, self._timeout_s, self._tls),
             self._subscriber,
-            self._patience,
+            self._retry_policy,
             self._largest,
             self.counts,
         )
 
     async def _dismiss(self, id: str) -> None:
-        courier = self._couriers.pop(id, None)
-        if courier is not None:
-            await courier.close()
+        worker = self._workers.pop(id, None)
+        if worker is not None:
+            await worker.close()
 
     # -- what callers ask for ------------------------------------------------------------------------------------
-    async def create(self, caller: Caller, wanted: WebhookRequest) -> dict[str, Any]:
+    async def create(self, caller: Caller, requested: WebhookRequest) -> dict[str, Any]:
         """A new webhook; its secret is in the answer if the server made it, this once."""
-        url = wanted.url
+        url = requested.url
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._targets.resolve(url.raw_host.decode("ascii"), url.port or 443)
@@ -114,13 +114,13 @@ class WebhookService:
             ) from None
         id, secret = (
             "hook_" + secrets.token_hex(12),
-            wanted.secret or SECRET_PREFIX + secrets.token_urlsafe(32),
+            requested.secret or SECRET_PREFIX + secrets.token_urlsafe(32),
         )
         most = caller.limits.webhooks
-        made = await self._store.create(id, caller.scope, str(url), secret, wanted.subscriptions, most)
+        made = await self._store.create(id, caller.scope, str(url), secret, requested.subscriptions, most)
         await self._employ(made)
         shown = await self._detailed(made)
-        return shown if wanted.secret else {"secret": secret, **shown}
+        return shown if requested.secret else {"secret": secret, **shown}
 
     async def page(self, caller: Caller, after: str, limit: int) -> list[dict[str, Any]]:
         found = await self._store.page(caller.tenant, _key(caller), after, limit)
@@ -164,18 +164,18 @@ class WebhookService:
 
     def _kick(self, id: str) -> None:
         with contextlib.suppress(KeyError):
-            self._couriers[id].kick()
+            self._workers[id].kick()
 
     # -- how they are shown --------------------------------------------------------------------------------------
     def _shown(self, webhook: Webhook) -> dict[str, Any]:
-        courier = self._couriers.get(webhook.id)
-        problem = "the key that it was made with is revoked" if courier is None else courier.problem
+        worker = self._workers.get(webhook.id)
+        problem = "the key that it was made with is revoked" if worker is None else worker.problem
         return {
             "id": webhook.id,
             "url": webhook.url,
             "key": webhook.scope.key,
             "created": webhook.created,
-            "active": courier is not None,
+            "active": worker is not None,
             "problem": problem,
         }
 
@@ -192,11 +192,11 @@ class WebhookService:
     @property
     def size(self) -> int:
         """Webhooks that are served."""
-        return len(self._couriers)
+        return len(self._workers)
 
     def lag(self, seq: int) -> int:
         """How many seqs the slowest receiver is behind this one."""
-        return max((max(0, seq - courier.handed) for courier in self._couriers.values()), default=0)
+        return max((max(0, seq - worker.handed) for worker in self._workers.values()), default=0)
 
 
 def _key(caller: Caller) -> int | None:

@@ -1,6 +1,6 @@
 """Which addresses webhooks may reach.
 
-Whoever may make a webhook makes the server send requests. So by default it sends them to public addresses alone: not to
+A key that may create webhooks makes the server send requests. So by default it sends them to public addresses alone: not to
 this machine, not into private networks, not to what is near (where clouds keep credentials). A name is resolved for each
 attempt, all its addresses are checked, and the one that was checked is the one connected to: a name that is resolved
 another way a moment later reaches nothing else.
@@ -86,7 +86,7 @@ def is_near(address: Address) -> bool:
 class Targets:
     """`allowed`: hosts, *.suffixes, networks and `public`, with commas; empty: public addresses.
 
-    `is_local` is whether nobody but this machine uses the server: then also its own and private addresses, unless the
+    `is_local` is whether only this machine uses the server: then also its own and private addresses, unless the
     setting says otherwise.
     """
 

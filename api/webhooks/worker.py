@@ -1,8 +1,8 @@
-"""The life of one webhook: listen, store, send, and again.
+"""The delivery worker of one webhook: listen, store, send, and again.
 
-A courier is a subscriber like a socket: its queue is bounded, and when the receiver is slow it lags and is caught up from
-the outbox later, while nobody waits. One delivery is under way at a time, so frames arrive in order. Whatever goes wrong
-on our side (the database, an attach) ends this round, and the next one begins from what is stored.
+A worker is a subscriber like a socket: its queue is bounded, and when the receiver is slow it lags and is caught up
+from the outbox later, without holding up others. One delivery is under way at a time, so frames arrive in order.
+Whatever goes wrong on our side (the database, an attach) ends this round, and the next one begins from what is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prosem.values.access import Scope
 from prosem.values.errors import BusyError, ProsemError
 
 log = logging.getLogger("prosem.webhooks")
-MAX_DEAD = 1_000  # dead letters of a webhook before it waits for somebody to look at them
+MAX_DEAD = 1_000  # dead letters of a webhook before it waits for the operator
 LONGEST_WAIT_S = 300.0
 PROGRESS_S = 30.0  # how often it is stored that nothing has changed
 AGAIN_S = (0.2, 10.0)  # waits before another round
@@ -65,7 +65,7 @@ class DeliveryWorker:
         store: WebhookStore,
         sender: Sender,
         subscriber: Callable[[Scope], Subscriber],
-        patience: RetryPolicy,
+        retry_policy: RetryPolicy,
         largest: int,
         counts: DeliveryCounts,
     ) -> None:
@@ -74,7 +74,7 @@ class DeliveryWorker:
         self._refusal: str | None = None  # of the receiver
         self._fault: str | None = None  # on our side
         self._store, self._sender, self._subscriber = store, sender, subscriber
-        self._patience, self._largest, self._counts = patience, largest, counts
+        self._retry_policy, self._largest, self._counts = retry_policy, largest, counts
         self._progress = self._stored_progress = 0
         self._timeline = ""  # that both are of
         self._stored_at = time.monotonic()
@@ -150,7 +150,7 @@ class DeliveryWorker:
                 self._fault = None
                 return
             self._fault = f"{MAX_DEAD} dead letters wait: deliver them again, or discard them"
-            log.warning("webhook %s stands still: %s", self.webhook.id, self._fault)
+            log.warning("webhook %s is blocked: %s", self.webhook.id, self._fault)
             await self._kick.wait()
 
     async def _hand_over(self, items: list[Item]) -> None:
@@ -184,7 +184,7 @@ class DeliveryWorker:
                 self._refusal = None
                 return True
             delivery = replace(delivery, attempts=delivery.attempts + 1, error=outcome.error)
-            is_dead = delivery.attempts >= self._patience.attempts
+            is_dead = delivery.attempts >= self._retry_policy.attempts
             await self._store.failed(delivery.id, delivery.attempts, outcome.error, is_dead)
             self._counts.failed += 1
             self._refusal = outcome.error
@@ -194,11 +194,11 @@ class DeliveryWorker:
                 self.webhook.id,
                 delivery.id,
                 delivery.attempts,
-                self._patience.attempts,
+                self._retry_policy.attempts,
                 ", given up" if is_dead else "",
                 outcome.error,
             )
             if is_dead:
                 self._counts.dead += 1
                 return False
-            await asyncio.sleep(self._patience.wait_s(delivery.attempts, outcome.retry_after_s))
+            await asyncio.sleep(self._retry_policy.wait_s(delivery.attempts, outcome.retry_after_s))

@@ -1,6 +1,6 @@
-"""What a server and its brokers tell each other about streams.
+"""The frames about streams between a server and its brokers.
 
-Up go requests: attach a subscription, or leave one that nobody listens to any more. Down come, in order with the messages,
+Up go requests: attach a subscription, or leave one without listeners. Down come, in order with the messages,
 the frames that the server's own edge gets: a subscription is hosted, has moved, is gone; and what a replay brings. A form is
 a pure function of its statement and tables, so these travel once for each broker, before the first subscription of theirs.
 """
@@ -45,7 +45,7 @@ class Attach(Sent, frozen=True, tag="attach"):
 
 
 class Leave(Sent, frozen=True, tag="leave"):
-    """Nobody listens to a subscription here; it had last been hosted by the answer to this token."""
+    """A subscription has no listeners here; it had last been hosted by the answer to this token."""
 
     sid: int
     token: int
@@ -119,8 +119,8 @@ class Refused(Sent, frozen=True, tag="refused"):
 
 
 class Replayed(Sent, frozen=True, tag="replayed"):
-    """Changes of the past for the stream of this token. After the last ones it has reached the present (`done`), or must be
-    attached again where it stands (`lags`)."""
+    """Changes of the past for the stream of this token. After the last ones it is up to date (`done`), or must be
+    attached again after its last seq (`lags`)."""
 
     token: int
     changes: tuple[tuple[int, bytes], ...]

@@ -1,8 +1,8 @@
 """What follows a commit when brokers hold sockets too: the server's node of the network, and its own edge beside it.
 
-Messages go to the server's own edge as ever, and into the network's root, which says who is sent what. A subscription that
-a broker hosts is placed in the network before anything later can miss it; what its edge must know (hosted, moved, gone)
-travels down the same links in the same order. Everything happens on the loop's thread.
+Messages go to the server's own edge as ever, and into the network's root, which decides what each broker is sent. A
+subscription that a broker hosts is placed in the network before anything later can miss it; what its edge must know
+(hosted, moved, gone) travels down the same links in the same order. Everything happens on the loop's thread.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Dispatcher:
         self.mark()
 
     def drop(self, member: Member) -> list[Member]:
-        """A broker is gone, and those below it go on below its parent; who is lost.
+        """A broker is gone, and those below it go on below its parent; returns the lost ones.
 
         With it go all that it led to if they host too many, or a branch whose members are too far behind.
         """
@@ -235,7 +235,7 @@ class Dispatcher:
         return lost
 
     def start_over(self, root: Root) -> list[Member]:
-        """All brokers are gone, with a root that may be in disorder; the new one begins an epoch. Who is lost."""
+        """All brokers are gone, with a root that may be in disorder; the new one begins an epoch. Returns the lost ones."""
         lost = [*self.members.values()]
         self.root, self.position = root, root.position
         for member in lost:
@@ -265,7 +265,7 @@ class Dispatcher:
         self.root.trim(min(behind, default=self.position))
 
     def notify(self, member: Member, notice: control.Notice) -> None:
-        """Tell a broker something out of the order of commits."""
+        """Send a broker a frame outside the order of commits."""
         if not member.is_gone:
             self._direct(member, notice)
             if not self._is_marking:

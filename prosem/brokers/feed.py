@@ -1,8 +1,8 @@
 """The broker's side: the same edge as the server's, fed by a network, and attaches that travel to the server.
 
-All its state is soft. A *life* begins when the server takes the broker into the network and ends when either has lost the
-other; then every stream of every socket is attached again after the last seq it was given, in the next life, and the
-server's outbox brings what was missed. Requests made in between wait.
+All its state is soft. A *membership session* begins when the server takes the broker into the network and ends when
+either has lost the other; then every stream of every socket is attached again after the last seq it was given, in the
+next session, and the server's outbox brings what was missed. Requests made in between wait.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BrokerFeed:
         self._send: Send = lambda to, frame, data: None
         self._request: Callable[[bytes], None] = lambda data: None
 
-    # -- lives ---------------------------------------------------------------------------------------------------
+    # -- sessions ------------------------------------------------------------------------------------------------
     def begin(
         self, node: Node, since: int, send: Send, request: Callable[[bytes], None], timeline: str = ""
     ) -> None:
@@ -93,7 +93,7 @@ class BrokerFeed:
         node, turn = self._node, TimeSlice()
         for frame in cn_frames.decode_many(body):
             if node is None or node is not self._node:
-                return  # another life has begun
+                return  # another session has begun
             self.post(node.receive(sender, frame))
             await turn.over()
 
@@ -201,7 +201,7 @@ class BrokerFeed:
 
 
 class _Leaving:
-    """The edge's network: whom nobody listens to any more leaves the whole network, not only this broker."""
+    """The edge's network: a subscription without listeners leaves the whole network, not only this broker."""
 
     name = "broker"
 

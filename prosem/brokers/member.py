@@ -12,7 +12,10 @@ CHANGES = 256  # of a replay that travel together
 
 
 class Member:
-    """One life of one broker. `node` is its name in the network, never used again; `name` is the same in all lives."""
+    """One membership session of one broker.
+
+    `node` is its name in the network, never used again; `name` is the same in all sessions.
+    """
 
     def __init__(self, name: str, node: str, url: str, room_bytes: int, parent: str) -> None:
         self.name, self.node, self.url, self._room_bytes = name, node, url, room_bytes
@@ -33,7 +36,7 @@ class Member:
 
 
 class RemoteSink:
-    """What stands for a broker in an Attach: the server's order knows that the stream is not its own."""
+    """The placeholder of a broker in an Attach: the server's order knows that the stream is not its own."""
 
     def __init__(self, member: Member) -> None:
         self.member = member

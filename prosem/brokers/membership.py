@@ -1,9 +1,9 @@
-"""The brokers of a server: who is in the network, where, and for how long.
+"""The brokers of a server: which are in the network, where, and for how long.
 
 A broker joins over HTTP and is given a place in the network and a lease, which it renews. One that is silent beyond its
 lease is dropped with all it hosts, and so is one to which too much is under way; when it comes back it joins again, as a new
-node. An *epoch* is one life of the server's state: after a start or a recovery all brokers join again. What is under way
-stands in one stream of NATS JetStream, made anew for each epoch.
+node. An *epoch* is one run of the server's state: after a start or a recovery all brokers join again. What is under way
+is in one stream of NATS JetStream, made anew for each epoch.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Membership:
 
     # -- epochs --------------------------------------------------------------------------------------------------
     def start_over(self) -> None:
-        """Begin an epoch: nobody is in the network."""
+        """Begin an epoch: the network is empty."""
         self._is_open = False
         for member in self._dispatcher.start_over(self.make_root()):
             self._unlink(member, "the server starts over")
@@ -187,15 +187,15 @@ class Membership:
         self.carried[member.node] = Carried()
         member.backlog_bytes = lambda: link.outgoing.backlog_bytes
 
-    def renew(self, name: str, told: Any) -> dict[str, Any]:
+    def renew(self, name: str, body: Any) -> dict[str, Any]:
         """A broker is alive; NotFoundError if it must join again."""
-        if not isinstance(told, dict):
+        if not isinstance(body, dict):
             raise InputError("expected what the broker says of itself", "")
-        member = self._member(name, told.get("node"))
-        position = told.get("position")
+        member = self._member(name, body.get("node"))
+        position = body.get("position")
         if not isinstance(position, int):
             raise InputError("expected the position that the broker has come to", "/position")
-        member.seen, member.report, member.position = time.monotonic(), told, position
+        member.seen, member.report, member.position = time.monotonic(), body, position
         self._dispatcher.renewed()
         self._count()
         return {
@@ -205,7 +205,7 @@ class Membership:
         }
 
     def _count(self) -> None:
-        """Tell the optimizer's picture of the network how much of the traffic lies behind the server's own links."""
+        """Report to the optimizer's picture of the network how much of the traffic lies behind the server's own links."""
         reports = (member.report.get("links") for member in self._dispatcher.members.values())
         links = [link for report in reports if isinstance(report, list) for link in report]
         counts = [link.get("messages") for link in links if isinstance(link, dict)]

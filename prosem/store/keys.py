@@ -23,13 +23,13 @@ from prosem.values.wire import decode_exact, encode_exact
 
 CHANNEL = "prosem_keys"
 PREFIX = "psm_"
-SHORTEST = 24  # characters of a key that somebody chose
+SHORTEST = 24  # characters of a key that an operator chose
 _FIELDS = "id, name, tenant, roles, digest, rows::text, limits::text, created, revoked"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A key as it is stored; `caller` is who comes with it."""
+    """A key as it is stored; `caller` is its owner."""
 
     digest: bytes
     caller: Caller
@@ -37,7 +37,7 @@ class StoredKey:
     revoked: datetime | None
 
     def shown(self) -> dict[str, Any]:
-        """All there is to tell of it."""
+        """Its public description."""
         return {**self.caller.shown(), "created": self.created, "revoked": self.revoked}
 
 
@@ -53,7 +53,7 @@ def create_key(
     rows: Predicates | None = None,
     limits: Limits | None = None,
 ) -> tuple[str, StoredKey]:
-    """A new key, and what is stored of it. Nobody can show the key again."""
+    """A new key, and what is stored of it. The key cannot be shown again."""
     key = PREFIX + secrets.token_urlsafe(32)
     with _connect(url) as connection:
         return key, _insert(connection, key, name, tenant, roles, rows or {}, limits or Limits())

@@ -1,7 +1,7 @@
-"""What was told last: the messages of a space backwards, until each point has been found by one.
+"""The last notifications: the messages of a space backwards, until each point has been found by one.
 
-A point that stood still since `since` was told last by the newest message after that which finds it. Every point is
-found once and then taken out, so a pass costs a search a message and O(log N) a point, however often points are told.
+A point that has not moved since `since` was last notified by the newest message after that which finds it. Every point is
+found once and then taken out, so a pass costs a search a message and O(log N) a point, however often points are notified.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cn.model.message import Message
 
 
 class LookbackPoint(NamedTuple):
-    """A point that stands still for `since < seq <= upto`. `key` names it here; messages may name its `sid`."""
+    """A point that does not move for `since < seq <= upto`. `key` names it here; messages may name its `sid`."""
 
     key: int
     since: int
@@ -28,21 +28,21 @@ class Lookback:
     """`told`: for each key that a message found, the payload of the newest one that did.
 
     >>> from cn.model.geometry import EVERYTHING
-    >>> everybody = ((EVERYTHING,),)
+    >>> everywhere = ((EVERYTHING,),)
     >>> look = Lookback([LookbackPoint(1, 3, 9, b"", (5,), 1), LookbackPoint(2, 7, 9, b"", (6,), 2)])
     >>> for seq in (12, 6, 5):
-    ...     look.take(Message(seq, 0, 1, "value", region=everybody, payload=b"%d" % seq))
+    ...     look.take(Message(seq, 0, 1, "value", region=everywhere, payload=b"%d" % seq))
     >>> look.told, look.is_done
     ({1: b'6'}, True)
     """
 
-    def __init__(self, standings: Iterable[LookbackPoint]) -> None:
-        self._waiting = sorted(standings, key=lambda standing: standing.upto)
+    def __init__(self, points: Iterable[LookbackPoint]) -> None:
+        self._waiting = sorted(points, key=lambda point: point.upto)
         self._looking: dict[int, LookbackPoint] = {}
         self._keys: dict[int, list[int]] = {}
-        self.after = min((standing.since for standing in self._waiting), default=0)
+        self.after = min((point.since for point in self._waiting), default=0)
         self.upto = self._waiting[-1].upto if self._waiting else 0
-        places = [standing.place for standing in self._waiting]
+        places = [point.place for point in self._waiting]
         int64 = all(isinstance(code, int) for place in places for code in place)
         self._points = PointIndex(len(places[0]) if places else 1, int64)
         self.told: dict[int, bytes] = {}
@@ -60,11 +60,11 @@ class Lookback:
         else:
             found = self._points.find(message.topic, message.region).tolist()
         for key in found:
-            standing = self._looking.pop(key, None)
-            if standing is None:
+            point = self._looking.pop(key, None)
+            if point is None:
                 continue
-            self._points.remove(key, standing.topic, standing.place)
-            if message.seq > standing.since:
+            self._points.remove(key, point.topic, point.place)
+            if message.seq > point.since:
                 self.told[key] = message.payload
 
     def _begin(self, seq: int) -> None:
@@ -72,8 +72,8 @@ class Lookback:
         while self._waiting and self._waiting[-1].upto >= seq:
             fresh.append(self._waiting.pop())
         if fresh:
-            self._looking.update((standing.key, standing) for standing in fresh)
-            for standing in fresh:
-                self._keys.setdefault(standing.sid, []).append(standing.key)
+            self._looking.update((point.key, point) for point in fresh)
+            for point in fresh:
+                self._keys.setdefault(point.sid, []).append(point.key)
             keys, _, _, topics, places, _ = zip(*fresh, strict=True)
             self._points.insert_many(keys, topics, places)

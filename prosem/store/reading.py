@@ -101,7 +101,7 @@ def _work(
 def _put(
     chunks: Queue[Chunk | BaseException | None], chunk: Chunk | BaseException | None, is_over: threading.Event
 ) -> bool:
-    """Hand a chunk over; False if it is not wanted any more."""
+    """Hand a chunk over; False if the reader has stopped."""
     while not is_over.is_set():
         try:
             chunks.put(chunk, timeout=_WAIT_S)

@@ -44,7 +44,7 @@ SUBSCRIPTIONS_A_CHUNK = 50_000
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Where the order stands: the last seq, the seq after which all is kept, the next free numbers."""
+    """The state of the order: the last seq, the seq after which all is kept, the next free numbers."""
 
     last_seq: int
     retained_after: int
@@ -52,7 +52,7 @@ class StoredState:
 
 
 class StoredSubscription(NamedTuple):
-    """One subscription as it stands in the store; `params` and `frozen` are JSON text."""
+    """One subscription as it is stored; `params` and `frozen` are JSON text."""
 
     sid: int
     id: str
@@ -131,7 +131,7 @@ class Loaded:
         return int(last)
 
     def marks(self) -> dict[int, tuple[int, PlaceMark]]:
-        """Where subscriptions of marked types stand, and what they have been told by now; the seq of their marks."""
+        """The places of subscriptions of marked types, and their last notified values; the seq of their marks."""
         return {sid: (seq, mark) for sid, seq, _, mark in told(self._connection, self.state.retained_after)}
 
     def items(self) -> dict[int, list[bytes]]:

@@ -187,7 +187,7 @@ class ReplayStore:
     async def idempotency(
         self, key_hash: str, age_s: float = IDEMPOTENCY_S
     ) -> tuple[bytes | None, bool, int] | None:
-        """What this key stands for: the answer, whether the request is done, how many lines are committed."""
+        """The request of this key: the answer, whether the request is done, how many lines are committed."""
         (rows,) = await self._fetch((_IDEMPOTENCY, [key_hash, float(age_s)]))
         return rows[0] if rows else None
 
@@ -218,7 +218,7 @@ class ReplayStore:
         return rows
 
     async def _fetch(self, *queries: tuple[str, Sequence[Any] | dict[str, Any]]) -> list[list[Any]]:
-        """The rows of each query. A broken connection is replaced once: reading twice harms nobody."""
+        """The rows of each query. A broken connection is replaced once: reading twice is harmless."""
         connection = await self._free.get()
         try:
             for again in (True, False):

@@ -50,7 +50,7 @@ _RETAINED = (
 
 
 class Retention:
-    """Used by one thread; the session tells the address and the epoch."""
+    """Used by one thread; the session has the address and the epoch."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -68,7 +68,7 @@ class Retention:
         """Forget what only seqs before this one need; the new `retained_after`.
 
         Of a point's history the last entry up to `retained_after` stays: later messages meet it. If it has a mark,
-        that tells what had been told by then: messages that are about to go are folded into the marks first.
+        with the value notified by then: messages that are about to go are folded into the marks first.
         """
         epoch = self._session.epoch
         try:

@@ -38,7 +38,7 @@ def clock_s() -> float:
 
 
 class Session:
-    """One connection with the lock. `turn` is held by whoever uses it: the committer, or the heartbeat."""
+    """One connection with the lock. `turn` is held by the user of the connection: the committer, or the heartbeat."""
 
     def __init__(self, url: str, lease_s: float = LEASE_S, settle_s: float = 10.0) -> None:
         self.url = url

@@ -1,7 +1,7 @@
 """What the optimizer keeps in PostgreSQL: its weights, what plans were measured to cost, and runs of the statistics job.
 
 A run that becomes active is announced on the channel `prosem_statistics`. `Listener` hears of it on a connection of its own;
-it also looks after every reconnect, so that an announcement that nobody heard is not lost.
+it also looks after every reconnect, so that a missed announcement is not lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Timelines in PostgreSQL: the present one, and when another begins.
+"""Timelines in PostgreSQL: the current one, and when another begins.
 
 Another one begins when the operator says so, when fewer events are stored than were committed before, and when the database
-is not the one that the present timeline was begun on: `fingerprint` is another after pg_restore, after a copy of the data
+is not the one that the current timeline was begun on: `fingerprint` is another after pg_restore, after a copy of the data
 folder, after point-in-time recovery and after the promotion of a replica. Where nothing was lost a new timeline costs
 little: both share everything up to the last seq, so every stream resumes. A disk that was set back as a whole goes
 unnoticed.
@@ -88,7 +88,7 @@ def load(connection: Connection) -> Timelines:
 
 
 def fingerprint(connection: Connection) -> str:
-    """What tells the database from every copy of it, as far as the user may know."""
+    """What distinguishes the database from every copy of it, as far as the user may know."""
     answers = []
     for text in _FINGERPRINT:
         try:

@@ -1,7 +1,7 @@
-"""What subscriptions of marked types have been told: their last marks, and the outbox since.
+"""Last notified values of subscriptions of marked types: their last marks, and the outbox since.
 
-Invariant: the last mark of a subscription up to `retained_after` tells what it had been told at `retained_after`; what
-was told later stands in the outbox. So nothing is written when a million subscriptions are told, and nothing is lost.
+Invariant: the last mark of a subscription up to `retained_after` holds its last notified value at `retained_after`; later
+notifications are in the outbox. So nothing is written when a million subscriptions are notified, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _read_message = msgspec.msgpack.Decoder(Message).decode
 def told(
     connection: psycopg.Connection[Any], retained_after: int, upto: int = ANYTIME
 ) -> Iterator[tuple[int, int, bool, PlaceMark]]:
-    """For each subscription with a mark: its seq, whether something was told since, and the mark as of `upto`.
+    """For each subscription with a mark: its seq, whether it was notified since, and the mark as of `upto`.
 
-    One pass backwards over the messages of each space, which ends when everybody was found.
+    One pass backwards over the messages of each space, which ends when every point was found.
     """
     spaces: dict[int, dict[int, tuple[int, PlaceMark]]] = {}
     with connection.cursor("prosem_marks") as cursor:

@@ -39,7 +39,7 @@ _MOVE = (
     "UPDATE prosem.webhook_subscription s SET seq = greatest(s.seq, moved.seq)"
     " FROM unnest(%s::text[], %s::bigint[]) AS moved (id, seq) WHERE s.webhook = %s AND s.id = moved.id"
 )
-_PRESENT = " AND (%s = '' OR %s = (SELECT id FROM prosem.timeline ORDER BY number DESC LIMIT 1))"
+_CURRENT = " AND (%s = '' OR %s = (SELECT id FROM prosem.timeline ORDER BY number DESC LIMIT 1))"
 _LEAVE = "DELETE FROM prosem.webhook_subscription WHERE webhook = %s AND id = ANY(%s::text[])"
 _PUT = (
     "INSERT INTO prosem.webhook_delivery (id, webhook, frames, first_seq, last_seq, body)"
@@ -73,7 +73,7 @@ class Delivery:
     dead: datetime | None
 
     def shown(self) -> dict[str, Any]:
-        """All there is to tell of it but its content."""
+        """Its description without its content."""
         names = ("frames", "first_seq", "last_seq", "attempts", "error", "created", "dead")
         return {"delivery": self.id} | {name: getattr(self, name) for name in names}
 
@@ -95,7 +95,7 @@ class WebhookStore:
     async def create(
         self, id: str, scope: Scope, url: str, secret: str, subscriptions: Sequence[str], most: int | None
     ) -> Webhook:
-        """A webhook that has told nothing yet. LimitError if the key has `most` already."""
+        """A webhook without deliveries. LimitError if the key has `most` already."""
         async with self._transaction() as connection:
             if most is not None:
                 lock = "SELECT pg_advisory_xact_lock(hashtext('prosem webhooks'), %s)"
@@ -133,13 +133,13 @@ class WebhookStore:
         await self._rows("DELETE FROM prosem.webhook WHERE id = %s RETURNING id", [id])
 
     async def positions(self, id: str) -> dict[str, int | None]:
-        """How far each subscription has come; None: nothing was told of it yet."""
+        """How far each subscription has come; None: nothing was delivered yet."""
         return dict(await self._rows(_POSITIONS, [id]))
 
     async def progress(self, id: str, seq: int, timeline: str = "") -> None:
-        """All subscriptions that have been told something have come to `seq`; nothing, if its timeline is over."""
+        """All subscriptions with deliveries have come to `seq`; nothing, if its timeline is over."""
         text = "UPDATE prosem.webhook SET progress = greatest(progress, %s) WHERE id = %s"
-        await self._rows(text + _PRESENT + " RETURNING id", [seq, id, timeline, timeline])
+        await self._rows(text + _CURRENT + " RETURNING id", [seq, id, timeline, timeline])
 
     # -- deliveries ------------------------------------------------------------------------------------------------
     async def put(
@@ -160,7 +160,7 @@ class WebhookStore:
         """
         async with self._transaction() as connection:
             values = [list(moved), list(moved.values()), webhook, timeline, timeline]
-            await connection.execute(_MOVE + _PRESENT, values)
+            await connection.execute(_MOVE + _CURRENT, values)
             if gone:
                 await connection.execute(_LEAVE, [webhook, list(gone)])
             values = [id, webhook, frames, first_seq, last_seq, body]
@@ -214,8 +214,8 @@ class WebhookStore:
             "UPDATE prosem.webhook_delivery SET dead = NULL, attempts = 0 WHERE webhook = %s AND dead IS NOT NULL"
             " AND (%s::uuid[] IS NULL OR id = ANY(%s::uuid[])) RETURNING number"
         )
-        wanted = None if ids is None else list(ids)
-        return len(await self._rows(text, [webhook, wanted, wanted]))
+        requested = None if ids is None else list(ids)
+        return len(await self._rows(text, [webhook, requested, requested]))
 
     async def discard(self, webhook: str, id: uuid.UUID) -> bool:
         """Delete a dead letter; False if there is none."""

@@ -59,7 +59,7 @@ class WriteSet:
     )
     """sid, seq, part, kind, params, state of the edge before, mark"""
     items: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
-    """space, key of an item → what was told of it to whom (JSON), None if there is nothing to keep"""
+    """space, key of an item → its last notified values by subscription (JSON), None if there is nothing to keep"""
     groups: list[Group] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     unused_statements: list[int] = field(default_factory=list)

@@ -178,7 +178,7 @@ class EventReader:
             await self.flush()
 
     async def flush(self, last: bool = False, before: ProsemError | None = None) -> None:
-        """Commit what has gathered: all of it, or what stands before the first bad line. `before`: the line after it."""
+        """Commit what has gathered: all of it, or what comes before the first bad line. `before`: the line after it."""
         if not self._events:
             return
         events, self._events, self._bytes = self._events, [], 0

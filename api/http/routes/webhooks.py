@@ -12,7 +12,7 @@ from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
 from api.http.openapi import REDELIVERY, WEBHOOK, documented
 from api.http.responses import answer, server
-from api.webhooks.requests import wanted_webhook
+from api.webhooks.requests import webhook_request
 from api.webhooks.service import WebhookService
 from prosem.values.access import Caller, Role
 from prosem.values.errors import InputError, NotFoundError, pointer
@@ -30,19 +30,20 @@ def _caller(request: Request) -> tuple[Caller, WebhookService]:
 @router.post("/webhooks", status_code=201, **documented("Post changes to an address", WEBHOOK))
 async def create(request: Request) -> Response:
     caller, webhooks = _caller(request)
-    wanted = wanted_webhook(await json_object(request, body_limit(request)))
+    requested = webhook_request(await json_object(request, body_limit(request)))
     made = server(request)
     _ = made.engine
     assert made.store is not None
-    durable = await made.store.durability(wanted.subscriptions, caller.scope)
-    for id in wanted.subscriptions:
+    durable = await made.store.durability(requested.subscriptions, caller.scope)
+    for id in requested.subscriptions:
         if id not in durable:
-            raise NotFoundError(f"there is no subscription {id[:200]!r}", wanted.at(id))
+            raise NotFoundError(f"there is no subscription {id[:200]!r}", requested.at(id))
         if not durable[id]:
             raise InputError(
-                f"the subscription {id[:200]!r} is not durable, so it cannot outlive a restart", wanted.at(id)
+                f"the subscription {id[:200]!r} is not durable, so it cannot outlive a restart",
+                requested.at(id),
             )
-    return answer(await webhooks.create(caller, wanted), 201)
+    return answer(await webhooks.create(caller, requested), 201)
 
 
 @router.get("/webhooks", **documented("The webhooks of the key, for an admin those of its tenant"))
@@ -77,8 +78,8 @@ async def dead_letters(request: Request, id: str) -> Response:
 @router.post("/webhooks/{id}/dead-letters/redeliver", **documented("Deliver dead letters again", REDELIVERY))
 async def redeliver(request: Request, id: str) -> Response:
     caller, webhooks = _caller(request)
-    wanted = _deliveries(await json_object(request, body_limit(request)))
-    return answer({"count": await webhooks.redeliver(caller, id, wanted)})
+    requested = _deliveries(await json_object(request, body_limit(request)))
+    return answer({"count": await webhooks.redeliver(caller, id, requested)})
 
 
 def _deliveries(body: dict[str, Any]) -> list[uuid.UUID] | None:

@@ -236,8 +236,8 @@ def test_a_frame_that_is_too_large_says_where_the_answer_is() -> None:
 
 @given(st.integers(1, 60), st.floats(0, 1e6))
 def test_waits_grow_and_end(attempts: int, asked_s: float) -> None:
-    patience = RetryPolicy(60, 0.5)
-    wait_s = patience.wait_s(attempts, asked_s)
+    retry_policy = RetryPolicy(60, 0.5)
+    wait_s = retry_policy.wait_s(attempts, asked_s)
     assert min(0.25 * 2 ** (attempts - 1), LONGEST_WAIT_S / 2) <= wait_s <= LONGEST_WAIT_S
     assert wait_s >= min(asked_s, LONGEST_WAIT_S)
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from api.server.composition import Server
-from api.webhooks import worker as courier
+from api.webhooks import worker as worker
 from api.webhooks.requests import WebhookRequest
 from prosem.engine import commands as c
 from prosem.values.access import EVERYBODY
@@ -30,8 +30,8 @@ async def prepared(made: Server, *ids: str) -> None:
 
 
 async def hook(made: Server, receiver: Receiver, *ids: str) -> str:
-    wanted = WebhookRequest(httpx.URL(receiver.url), list(ids), SECRET, False)
-    return str((await made.webhooks.create(EVERYBODY, wanted))["id"])
+    requested = WebhookRequest(httpx.URL(receiver.url), list(ids), SECRET, False)
+    return str((await made.webhooks.create(EVERYBODY, requested))["id"])
 
 
 async def lower(made: Server, values: range) -> list[int]:
@@ -88,7 +88,7 @@ async def test_a_receiver_slower_than_the_queue_is_caught_up_from_the_outbox(url
 async def test_a_webhook_with_a_full_list_of_dead_letters_stands_still_and_goes_on(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courier, "MAX_DEAD", 2)
+    monkeypatch.setattr(worker, "MAX_DEAD", 2)
     is_down = threading.Event()
     with Receiver(SECRET, lambda number, request: 500 if is_down.is_set() else 200) as receiver:
         async with running(url, webhook_wait_ms=1, webhook_attempts=2) as made:
