@@ -297,7 +297,7 @@ class Server:
         log.info("statistics: run %s is in force", None if statistics.run is None else statistics.run["run"])
 
     def _revive(self) -> str | None:
-        """Start the embedded PostgreSQL again if it has ended; its address, None for a database of somebody else's."""
+        """Start the embedded PostgreSQL again if it has ended; its address, None for an external database."""
         if self._postgres is None or self._closing:
             return None
         with self._reviving:

@@ -28,7 +28,7 @@ class Keys(Protocol):
 
 
 class Keyring:
-    """All keys by their digests. Until they are loaded nobody is let in."""
+    """All keys by their digests. Until they are loaded every request is refused."""
 
     def __init__(self) -> None:
         self.usage = Usage()

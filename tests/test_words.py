@@ -1,0 +1,57 @@
+"""Docstrings, comments and names of the packages use the words of the trade: machines are not described as people."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = (
+    "api",
+    "cn",
+    "optimizer",
+    "pipeline",
+    "prosem/brokers",
+    "prosem/engine",
+    "prosem/runtime",
+    "prosem/store",
+)
+PEOPLE = r"whom|whoever|somebody|nobody|everybody|anybody|offices?|couriers?|patience|keepers?"
+PRIVATE = r"standings?|stood|journeys?|surroundings|a message a subscription"
+FORBIDDEN = re.compile(rf"(?<![A-Za-z'])({PEOPLE}|{PRIVATE})(?![A-Za-z'])", re.IGNORECASE)
+ALLOWED = {
+    ("cn/model/frames.py", "stood"),  # a tag on the wire
+    ("prosem/store/installation.py", "nobody"),  # the user of that name in Unix
+    ("api/broker/remote_keys.py", "everybody"),  # EVERYBODY, the caller without keys
+    ("api/server/keyring.py", "everybody"),
+}
+
+
+def words(text: str) -> Iterator[tuple[int, str]]:
+    """The forbidden words in names, comments and strings, with their lines.
+
+    >>> list(words("x = 1  # nobody asks\\nkeepers = 2\\nbookkeeper = 3\\n"))
+    [(1, 'nobody'), (2, 'keepers')]
+    """
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.NAME, tokenize.COMMENT, tokenize.STRING):
+            for found in FORBIDDEN.finditer(token.string):
+                line = token.start[0] + token.string.count("\n", 0, found.start())
+                yield line, found[1].lower()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_code_uses_the_words_of_the_trade(room: str) -> None:
+    found = [
+        f"{name}:{line}: {word}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for name in [path.relative_to(ROOT).as_posix()]
+        for line, word in words(path.read_text())
+        if (name, word) not in ALLOWED
+    ]
+    assert not found, "\n".join(found)
