@@ -57,5 +57,5 @@ def configure_logging(level: str, form: str) -> None:
             logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
         )
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    for chatty in ("uvicorn.access", "alembic", "httpx"):
+    for chatty in ("uvicorn.access", "alembic", "httpx", "psycopg.pool"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

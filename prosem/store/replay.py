@@ -7,15 +7,15 @@ while it reads: it then gets `NotRetainedError`, never a gap.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
 
-from prosem.store.connecting import KEEPALIVE
 from prosem.store.past import Past
+from prosem.store.pool import Pool
 from prosem.store.recovery import register_loaders
 from prosem.store.retention import IDEMPOTENCY_S
 from prosem.values.access import WHOLE, Scope
@@ -98,20 +98,12 @@ class ReplayStore:
     """The readers of one event loop. At most `size` queries run at a time; the others wait their turn."""
 
     def __init__(self, url: str, size: int = 2) -> None:
-        self.url = url
-        self._free: asyncio.LifoQueue[psycopg.AsyncConnection[Any] | None] = asyncio.LifoQueue()
-        self._size = size
-        for _ in range(size):
-            self._free.put_nowait(None)
+        self.url = url  # may change with the embedded PostgreSQL
+        self._pool = Pool(lambda: self.url, "prosem replay", size, register_loaders)
 
     async def close(self) -> None:
         """Close the connections, after the queries under way."""
-        for _ in range(self._size):
-            connection = await self._free.get()
-            if connection is not None:
-                await connection.close()
-        for _ in range(self._size):
-            self._free.put_nowait(None)
+        await self._pool.close()
 
     # -- a returning subscriber ------------------------------------------------------------------------------
     async def retained_after(self) -> int:
@@ -194,20 +186,10 @@ class ReplayStore:
     @asynccontextmanager
     async def view(self) -> AsyncIterator[Past]:
         """One consistent view of rows and log; its connection is in use as long as it is open."""
-        connection = await self._free.get()
-        try:
-            if connection is None or connection.closed:
-                connection = await self._connect()
-            async with connection.transaction():
-                past = Past(connection)
-                await past.begin()
-                yield past
-        except BaseException:  # also a broken connection: the next reader opens another
-            if connection is not None:
-                await connection.close()
-            raise
-        finally:
-            self._free.put_nowait(connection)
+        async with self._pool.connection() as connection, connection.transaction():
+            past = Past(connection)
+            await past.begin()
+            yield past
 
     # -- connections -----------------------------------------------------------------------------------------
     async def _kept(self, after: int, text: str, values: list[Any]) -> list[Any]:
@@ -218,40 +200,16 @@ class ReplayStore:
         return rows
 
     async def _fetch(self, *queries: tuple[str, Sequence[Any] | dict[str, Any]]) -> list[list[Any]]:
-        """The rows of each query. A broken connection is replaced once: reading twice is harmless."""
-        connection = await self._free.get()
-        try:
-            for again in (True, False):
-                try:
-                    if connection is None or connection.closed:
-                        connection = await self._connect()
-                    async with connection.pipeline():
-                        cursors = [
-                            await connection.execute(text, values, binary=True) for text, values in queries
-                        ]
-                        return [await cursor.fetchall() for cursor in cursors]
-                except psycopg.OperationalError as error:
-                    if connection is not None:
-                        await connection.close()
-                    if not again:
-                        raise BusyError(f"the database cannot be read: {str(error).strip()}") from error
-            raise AssertionError("the second try returns or raises")
-        except (
-            BaseException
-        ):  # also a cancellation in the middle of a result: the connection's state is unknown
-            if connection is not None:
-                await connection.close()
-            raise
-        finally:
-            self._free.put_nowait(connection)
-
-    async def _connect(self) -> psycopg.AsyncConnection[Any]:
-        connection = await psycopg.AsyncConnection.connect(
-            self.url,
-            autocommit=True,
-            client_encoding="utf8",
-            application_name="prosem replay",
-            **KEEPALIVE,
-        )
-        register_loaders(connection)
-        return connection
+        """The rows of each query. After a broken connection they are read once more, by another one."""
+        for again in (True, False):
+            try:
+                async with self._pool.connection() as connection, connection.pipeline():
+                    cursors = [
+                        await connection.execute(text, values, binary=True) for text, values in queries
+                    ]
+                    return [await cursor.fetchall() for cursor in cursors]
+            except psycopg.OperationalError as error:
+                if not again or isinstance(error, PoolTimeout | PoolClosed):
+                    raise BusyError(f"the database cannot be read: {str(error).strip()}") from error
+                await self._pool.check()
+        raise AssertionError("the second try returns or raises")

@@ -7,7 +7,6 @@ received: nothing is lost, and what is sent again has the id it had before.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,9 +16,9 @@ from typing import Any
 
 import psycopg
 
-from prosem.store.connecting import KEEPALIVE
+from prosem.store.pool import Pool
 from prosem.values.access import Scope
-from prosem.values.errors import BusyError, LimitError, NotFoundError, ProsemError
+from prosem.values.errors import BusyError, LimitError, NotFoundError
 
 _WEBHOOK = "w.id, w.tenant, w.key_id, w.own, w.url, w.secret, w.created"
 _DELIVERY = "id, frames, first_seq, last_seq, body, attempts, error, created, dead"
@@ -79,17 +78,13 @@ class Delivery:
 
 
 class WebhookStore:
-    """One connection of its own, used by one at a time. `address` may change with the embedded PostgreSQL."""
+    """One transaction at a time, over a pool of one connection. `address` may change with the embedded PostgreSQL."""
 
     def __init__(self, address: Callable[[], str]) -> None:
-        self._address = address
-        self._connection: psycopg.AsyncConnection[Any] | None = None
-        self._turn = asyncio.Lock()
+        self._pool = Pool(address, "prosem webhooks", size=1)
 
     async def close(self) -> None:
-        async with self._turn:
-            if self._connection is not None:
-                await self._connection.close()
+        await self._pool.close()
 
     # -- webhooks --------------------------------------------------------------------------------------------------
     async def create(
@@ -230,31 +225,12 @@ class WebhookStore:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """BusyError if the database cannot be reached; the next one opens another connection."""
-        async with self._turn:
-            try:
-                if self._connection is None or self._connection.closed:
-                    self._connection = await psycopg.AsyncConnection.connect(
-                        self._address(),
-                        autocommit=True,
-                        client_encoding="utf8",
-                        application_name="prosem webhooks",
-                        **KEEPALIVE,
-                    )
-                async with self._connection.transaction():
-                    yield self._connection
-            except psycopg.OperationalError as error:
-                await self._drop()
-                raise BusyError(f"the database cannot be reached: {str(error).strip()}") from error
-            except ProsemError:
-                raise
-            except BaseException:  # also a cancellation in the middle: the connection's state is unknown
-                await self._drop()
-                raise
-
-    async def _drop(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
+        """BusyError if the database cannot be reached; the next one takes another connection."""
+        try:
+            async with self._pool.connection() as connection, connection.transaction():
+                yield connection
+        except psycopg.OperationalError as error:
+            raise BusyError(f"the database cannot be reached: {str(error).strip()}") from error
 
 
 def _webhook(row: tuple[Any, ...] | None) -> Webhook:
