@@ -8,8 +8,8 @@ from typing import Any
 
 from cn.model.frames import Frame
 from cn.transport.nats import Link, NatsTransport
-from prosem.brokers.membership import CONTROL
 from prosem.brokers.report import Carried
+from prosem.brokers.requests import CONTROL
 
 
 class Standstill:

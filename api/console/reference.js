@@ -17,7 +17,7 @@ function resolved(schema = {}) {
   return name ? { ...resolved(components[name]), ...schema } : schema;
 }
 
-/** An example of a body: what its schema requires. */
+/** An example of a body: the given one, or what its schema requires. */
 function exampleOf(given) {
   const schema = resolved(given);
   if (schema.example !== undefined) return schema.example;
@@ -56,12 +56,11 @@ function shown(answer) {
 }
 
 function attempt(path, method, about) {
-  const content = about.requestBody?.content?.["application/json"];
-  const schema = content && resolved(content.schema);
+  const schema = about.requestBody?.content?.["application/json"]?.schema;
   const inputs = (about.parameters ?? [])
     .filter((parameter) => parameter.in !== "header")
     .map((parameter) => [parameter, h("input", { required: parameter.in === "path", spellcheck: "false" })]);
-  const example = schema ? shown(content.example ?? exampleOf(schema)) : "";
+  const example = schema ? shown(exampleOf(schema)) : "";
   const body = schema && h("textarea", { rows: example.split("\n").length, spellcheck: "false", value: example });
   const answer = h("div", { role: "status" });
   const send = async (event) => {

@@ -11,7 +11,8 @@ from cn.networks.registry import SCHEMES
 from cn.transport.nats import NatsMissingError
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.embedded_nats import EmbeddedNats
-from prosem.brokers.membership import SERVER, Membership
+from prosem.brokers.membership import Membership
+from prosem.brokers.requests import SERVER
 from prosem.brokers.transport import watched_transport
 from prosem.delivery.edge import Edge
 from prosem.engine.pipeline import Submit

@@ -1,18 +1,111 @@
-"""The request model of a webhook."""
+"""The request models of webhooks: a new one, and dead letters that are delivered again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import uuid
+from typing import Annotated, ClassVar, NamedTuple
 
 import httpx
+from msgspec import UNSET, UnsetType
 
 from prosem.values.errors import InputError, pointer
+from prosem.values.model import JsonObject
+from prosem.values.request_model import RequestModel, expected, read
 
-_MEMBERS = ("url", "subscriptions", "id", "secret")
 MAX_SUBSCRIPTIONS = 10_000
+MAX_DELIVERIES = 1_000
 _LONGEST_URL = 2_000
 _SHORTEST_SECRET, _LONGEST_SECRET = 16, 200
+_URL = f"expected an address like https://…, at most {_LONGEST_URL} characters long"
+_SECRET = (
+    f"expected {_SHORTEST_SECRET} to {_LONGEST_SECRET} printable ASCII characters without spaces,"
+    " chosen at random; leave it out and the server makes one"
+)
+_ID = "expected the id of a subscription"
+SubscriptionId = Annotated[str, expected(_ID, min_length=1, pattern=r"^[^\x00]*$")]
+
+
+class NewWebhook(RequestModel, frozen=True):
+    """A webhook that is to be made: for `subscriptions`, or for one, `id`."""
+
+    example: ClassVar[JsonObject | None] = {
+        "url": "https://example.org/hook",
+        "subscriptions": ["my-dashboard"],
+    }
+    url: Annotated[
+        str,
+        expected(
+            _URL,
+            min_length=1,
+            max_length=_LONGEST_URL,
+            description="https://… that changes are posted to",
+        ),
+    ]
+    subscriptions: (
+        Annotated[
+            list[SubscriptionId],
+            expected(
+                lambda given: (
+                    f"a webhook has at most {MAX_SUBSCRIPTIONS} subscriptions"
+                    if isinstance(given, list) and given
+                    else "expected a list with the id of at least one subscription"
+                ),
+                min_length=1,
+                max_length=MAX_SUBSCRIPTIONS,
+            ),
+        ]
+        | None
+    ) = None
+    id: (
+        Annotated[
+            str,
+            expected(
+                _ID, min_length=1, pattern=r"^[^\x00]*$", description="one subscription, instead of a list"
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    secret: (
+        Annotated[
+            str,
+            expected(
+                _SECRET,
+                pattern=f"^[!-~]{{{_SHORTEST_SECRET},{_LONGEST_SECRET}}}$",
+                description="what deliveries are signed with (default: one that the answer shows, this once)",
+            ),
+        ]
+        | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        if self.secret is not None and self.secret.endswith("\n"):  # which `$` of the pattern allows
+            raise InputError(_SECRET, "/secret")
+        if (self.id is UNSET) == (self.subscriptions is None):
+            raise InputError(
+                'expected "subscriptions", a list of ids, or "id", the one of a subscription', ""
+            )
+        if self.subscriptions is not None and len(set(self.subscriptions)) < len(self.subscriptions):
+            raise InputError("a subscription is named twice", "/subscriptions")
+
+
+class Redelivery(RequestModel, frozen=True):
+    """Dead letters that are delivered again."""
+
+    deliveries: (
+        Annotated[
+            list[Annotated[uuid.UUID, expected("expected the id of a delivery")]],
+            expected(
+                f"expected a list of at most {MAX_DELIVERIES} deliveries",
+                max_length=MAX_DELIVERIES,
+                description="which ones (default: all)",
+            ),
+        ]
+        | None
+    ) = None
+
+    @classmethod
+    def unknown(cls, name: str) -> str:
+        return f"unknown member {name!r}; known is deliveries"
 
 
 class WebhookRequest(NamedTuple):
@@ -26,25 +119,19 @@ class WebhookRequest(NamedTuple):
         return "/id" if self.is_one else pointer("subscriptions", self.subscriptions.index(id))
 
 
-def webhook_request(body: Mapping[str, Any]) -> WebhookRequest:
-    """InputError points at what is wrong."""
-    for member in body:
-        if member not in _MEMBERS:
-            raise InputError(f"unknown member {member!r}; known are {', '.join(_MEMBERS)}", pointer(member))
-    url, secret = read_url(body.get("url")), _secret(body.get("secret"))
-    return WebhookRequest(url, _subscriptions(body), secret, "id" in body)
+def webhook_request(body: JsonObject) -> WebhookRequest:
+    """The webhook that the body describes; InputError points at what is wrong."""
+    given = read(NewWebhook, body)
+    ids = given.subscriptions or [] if isinstance(given.id, UnsetType) else [given.id]
+    return WebhookRequest(read_url(given.url), ids, given.secret, given.id is not UNSET)
 
 
-def read_url(given: Any) -> httpx.URL:
+def read_url(given: str) -> httpx.URL:
     """An address that can be posted to.
 
     >>> read_url("https://example.org/hook?a=1").host
     'example.org'
     """
-    if not isinstance(given, str) or not given or len(given) > _LONGEST_URL:
-        raise InputError(
-            f"expected an address like https://…, at most {_LONGEST_URL} characters long", "/url"
-        )
     try:
         url = httpx.URL(given)
         host = url.raw_host.decode("ascii")
@@ -59,39 +146,3 @@ def read_url(given: Any) -> httpx.URL:
     if url.port == 0:
         raise InputError("there is no port 0", "/url")
     return url
-
-
-def _subscriptions(body: Mapping[str, Any]) -> list[str]:
-    given = body.get("subscriptions")
-    if ("id" in body) == (given is not None):
-        raise InputError('expected "subscriptions", a list of ids, or "id", the one of a subscription', "")
-    if "id" in body:
-        given, at = [body["id"]], "/id"
-    else:
-        at = "/subscriptions"
-        if not isinstance(given, list) or not given:
-            raise InputError("expected a list with the id of at least one subscription", at)
-        if len(given) > MAX_SUBSCRIPTIONS:
-            raise InputError(f"a webhook has at most {MAX_SUBSCRIPTIONS} subscriptions", at)
-    for number, id in enumerate(given):
-        if not isinstance(id, str) or not id or "\0" in id:
-            raise InputError("expected the id of a subscription", at if "id" in body else f"{at}/{number}")
-    if len(set(given)) < len(given):
-        raise InputError("a subscription is named twice", at)
-    return given
-
-
-def _secret(given: Any) -> str | None:
-    if given is None:
-        return None
-    if (
-        not isinstance(given, str)
-        or not _SHORTEST_SECRET <= len(given) <= _LONGEST_SECRET
-        or not all("!" <= character <= "~" for character in given)
-    ):
-        raise InputError(
-            f"expected {_SHORTEST_SECRET} to {_LONGEST_SECRET} printable ASCII characters without spaces,"
-            " chosen at random; leave it out and the server makes one",
-            "/secret",
-        )
-    return given

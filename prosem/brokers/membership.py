@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import secrets
 import time
 from functools import partial
@@ -26,17 +25,18 @@ from prosem.brokers import control
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
 from prosem.brokers.report import Carried, report
+from prosem.brokers.requests import CONTROL, POSITION_EXPECTED, SERVER, LeaseRenewal
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import TimeSlice
 from prosem.runtime.supervise import end, supervise
 from prosem.values.errors import InputError, NotFoundError, RecoveringError
+from prosem.values.model import JsonObject
+from prosem.values.request_model import read
 
 log = logging.getLogger("prosem.brokers")
-SERVER, CONTROL = "server", "control"  # the server's node, and where brokers send requests
 MAX_BACKLOG_BYTES = 256 << 20  # a broker to which more is under way starts over
 ROOM_BYTES = 32 << 20  # beyond it replays to a broker come in smaller pieces
 WATCH_S = 0.5
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Membership:
@@ -147,14 +147,6 @@ class Membership:
         await self._transport.close()
 
     # -- members -------------------------------------------------------------------------------------------------
-    def check(self, name: Any, url: Any) -> tuple[str, str]:
-        """The name and the address of a broker as it gives them; InputError if they are none."""
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (SERVER, CONTROL):
-            raise InputError("expected a name of 1 to 64 letters, digits, - and _, and not server", "/name")
-        if not isinstance(url, str):
-            raise InputError("expected the broker's address", "/url")
-        return name, url
-
     def join(self, name: str, url: str) -> dict[str, Any]:
         """Take a broker in; what it must know."""
         if not self._is_open or not self._transport.is_connected:
@@ -187,15 +179,13 @@ class Membership:
         self.carried[member.node] = Carried()
         member.backlog_bytes = lambda: link.outgoing.backlog_bytes
 
-    def renew(self, name: str, body: Any) -> dict[str, Any]:
+    def renew(self, name: str, report: JsonObject) -> dict[str, Any]:
         """A broker is alive; NotFoundError if it must join again."""
-        if not isinstance(body, dict):
-            raise InputError("expected what the broker says of itself", "")
-        member = self._member(name, body.get("node"))
-        position = body.get("position")
-        if not isinstance(position, int):
-            raise InputError("expected the position that the broker has come to", "/position")
-        member.seen, member.report, member.position = time.monotonic(), body, position
+        given = read(LeaseRenewal, report)
+        member = self._member(name, given.node)
+        if given.position is None:
+            raise InputError(POSITION_EXPECTED, "/position")
+        member.seen, member.report, member.position = time.monotonic(), report, given.position
         self._dispatcher.renewed()
         self._count()
         return {
@@ -217,8 +207,8 @@ class Membership:
         """A broker says goodbye."""
         self._drop(self._member(name, node), "it has left")
 
-    def _member(self, name: str, node: Any) -> Member:
-        member = self._dispatcher.members.get(node) if isinstance(node, str) else None
+    def _member(self, name: str, node: str | None) -> Member:
+        member = None if node is None else self._dispatcher.members.get(node)
         if member is None or member.name != name:
             raise NotFoundError(f"the broker {name!r} is not in the network (any more); join again")
         return member

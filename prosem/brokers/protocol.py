@@ -8,28 +8,23 @@ the other side must know of; a change that the other side may ignore (a further 
 
 from __future__ import annotations
 
-from typing import Any
-
-from prosem.values.errors import ConflictError, InputError
+from prosem.values.errors import ConflictError
 
 PROTOCOL, OLDEST = 2, 2  # spoken here, and the oldest one that is still understood
 
 
-def agree(oldest: Any, newest: Any, version: Any, own_version: str) -> int:
+def agree(oldest: int | None, newest: int | None, version: str | None, own_version: str) -> int:
     """The protocol to speak with a broker that understands those from `oldest` to `newest`; ConflictError if there is none.
 
     >>> agree(2, 7, "3.0", "1.0")
     2
     """
-    for name, number in (("oldest_protocol", oldest), ("protocol", newest)):
-        if number is not None and (type(number) is not int or number < 1):
-            raise InputError("expected the number of a protocol", f"/{name}")
     newest = 1 if newest is None else newest
     oldest = newest if oldest is None else oldest
     chosen = min(newest, PROTOCOL)
     if chosen >= max(oldest, OLDEST):
-        return int(chosen)
-    which = f"version {version[:50]}" if isinstance(version, str) and version else "an older version"
+        return chosen
+    which = f"version {version[:50]}" if version else "an older version"
     elder = "server" if oldest > PROTOCOL else "broker"
     raise ConflictError(
         f"this broker ({which}) speaks the brokers' protocol {oldest} to {newest}, the server (version {own_version})"

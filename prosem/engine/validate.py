@@ -10,11 +10,21 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from prosem.engine.sizes import MAX_KEY_BYTES, MAX_ROW_BYTES, SAFE_COLUMNS, key_bytes, row_bytes
+from prosem.engine.table_request import (
+    COLUMNS_EXPECTED,
+    KEY_EXPECTED,
+    NewColumn,
+    NewTable,
+    no_column,
+    no_parent,
+)
 from prosem.values.columns import Value, check_text, column_type
 from prosem.values.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.values.model import DEFAULT_TENANT, Column, Key, Row, Table
+from prosem.values.request_model import read
 
 MAX_COLUMNS = 400  # a row of toasted values must fit PostgreSQL's 8 kB page
 MAX_NAME_BYTES = 63
@@ -35,13 +45,13 @@ def table_definition(
     body: Any, table_id: int = 0, tables: Mapping[str, Table] | None = None, tenant: str = DEFAULT_TENANT
 ) -> Table:
     """The table that the body of POST /v1/tables describes; `tables` are those it may extend."""
-    if not isinstance(body, dict):
-        raise InputError('expected an object with "name", "columns" and "primary_key"', "")
-    name = identifier(body.get("name"), "/name")
-    parent = _parent(body.get("extends"), tables or {})
-    described = body.get("columns")
-    if not isinstance(described, list) or (not described and parent is None):
-        raise InputError("expected a list with at least one column", "/columns")
+    given = read(NewTable, body)
+    name, described = identifier(given.name, "/name"), given.columns
+    parent = None if given.extends is None else (tables or {}).get(given.extends)
+    if given.extends is not None and parent is None:
+        raise InputError(no_parent(given.extends), "/extends")
+    if not described and parent is None:
+        raise InputError(COLUMNS_EXPECTED, "/columns")
     columns = {column.name: column for column in parent.columns} if parent else {}
     if len(described) + len(columns) > MAX_COLUMNS:
         raise InputError(
@@ -57,46 +67,31 @@ def table_definition(
         own.add(column.name)
         columns.setdefault(column.name, column)
     if parent is not None:
-        if body.get("primary_key", list(parent.primary_key)) != list(parent.primary_key):
+        if given.primary_key is not UNSET and given.primary_key != list(parent.primary_key):
             raise InputError(
                 f"the key is that of {parent.name!r}: {', '.join(parent.primary_key)}", "/primary_key"
             )
         return Table(table_id, name, tuple(columns.values()), parent.primary_key, tenant, parent)
-    key = _primary_key(body.get("primary_key"), columns)
+    if given.primary_key is UNSET:
+        raise InputError(KEY_EXPECTED, "/primary_key")
+    key = _primary_key(given.primary_key, columns)
     for name_ in key:
         columns[name_] = Column(name_, columns[name_].type, nullable=False)
     return Table(table_id, name, tuple(columns.values()), key, tenant)
 
 
-def _parent(name: Any, tables: Mapping[str, Table]) -> Table | None:
-    if name is None:
-        return None
-    if not isinstance(name, str) or name not in tables:
-        raise InputError(f"there is no table {name!r} to extend; create it first", "/extends")
-    return tables[name]
-
-
-def _column(item: Any, at: str) -> Column:
-    if not isinstance(item, dict):
-        raise InputError('expected an object with "name" and "type"', at)
-    name = identifier(item.get("name"), at + "/name")
-    type_name, nullable = item.get("type"), item.get("nullable", True)
-    if not isinstance(type_name, str):
-        raise InputError("expected the name of a type", at + "/type")
-    if not isinstance(nullable, bool):
-        raise InputError("expected true or false", at + "/nullable")
+def _column(given: NewColumn, at: str) -> Column:
+    name = identifier(given.name, at + "/name")
     try:
-        return Column(name, column_type(type_name), nullable)
+        return Column(name, column_type(given.type), given.nullable)
     except ValueError as error:
         raise InputError(str(error), at + "/type") from None
 
 
-def _primary_key(names: Any, columns: Mapping[str, Column]) -> tuple[str, ...]:
-    if not isinstance(names, list) or not names:
-        raise InputError("expected a list with at least one column name", "/primary_key")
+def _primary_key(names: Sequence[str], columns: Mapping[str, Column]) -> tuple[str, ...]:
     for at, name in enumerate(names):
-        if not isinstance(name, str) or name not in columns:
-            raise InputError(f"{name!r} is no column of this table", pointer("primary_key", at))
+        if name not in columns:
+            raise InputError(no_column(name), pointer("primary_key", at))
         if not columns[name].type.ordered:
             raise InputError(
                 f"a column of type {columns[name].type.name} cannot be in a key", pointer("primary_key", at)

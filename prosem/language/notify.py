@@ -10,32 +10,51 @@ import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType
 
 from prosem.language.terms import MAX_DIGITS
 from prosem.values.errors import InputError, pointer
+from prosem.values.model import JsonObject
+from prosem.values.request_model import RequestModel, expected, read
 
 _FORMS = ({"change"}, {"percent"}, {"factor"}, {"may", "must"})
 _SUPPORTED = '{"change": r}, {"percent": p}, {"factor": f} or {"may": r1, "must": r2}'
+_SIZE = "expected a number, a numeric string or a duration"
 _DURATION = re.compile(
     r"P(?=[\dT])(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,6}))?S)?)?",
     re.ASCII,
 )
 
 
-def check_notify(notify: Any) -> dict[str, Any] | None:
-    """The same object if it is one of the four forms; InputError with a pointer below /notify otherwise.
+class Notify(RequestModel, frozen=True):
+    """`change`, `percent` or `factor` alone, or `may` and `must`."""
+
+    expected = f"notify is an object: {_SUPPORTED}"
+    change: Annotated[int | float | str, expected(f"change: {_SIZE}")] | UnsetType = UNSET
+    percent: Annotated[int | float | str, expected(f"percent: {_SIZE}")] | UnsetType = UNSET
+    factor: Annotated[int | float | str, expected(f"factor: {_SIZE}")] | UnsetType = UNSET
+    may: Annotated[int | float | str, expected(f"may: {_SIZE}")] | UnsetType = UNSET
+    must: Annotated[int | float | str, expected(f"must: {_SIZE}")] | UnsetType = UNSET
+
+    @classmethod
+    def unknown(cls, name: str) -> str:
+        return f"unknown form of notify; use {_SUPPORTED}"
+
+
+NotifyObject = Annotated[dict[str, Any], expected(Notify.expected, of=Notify)]
+
+
+def check_notify(notify: Any) -> JsonObject | None:
+    """The same object, with exact numbers, if it is one of the four forms; InputError below /notify otherwise.
 
     >>> check_notify({"may": "PT1H", "must": "P1D"})
     {'may': 'PT1H', 'must': 'P1D'}
     """
     if notify is None:
         return None
-    if not isinstance(notify, dict):
-        raise InputError(f"notify is an object: {_SUPPORTED}", "/notify")
-    for name in notify:
-        if not any(name in form for form in _FORMS):
-            raise InputError(f"unknown form of notify; use {_SUPPORTED}", pointer("notify", str(name)))
+    read(Notify, notify, "/notify")
     if set(notify) not in _FORMS:
         raise InputError(f"notify takes exactly one form: {_SUPPORTED}", "/notify")
     sizes = {name: _size(name, value) for name, value in notify.items()}
@@ -45,7 +64,8 @@ def check_notify(notify: Any) -> dict[str, Any] | None:
             raise InputError("may and must are both numbers or both durations", "/notify/must")
         if must < may:
             raise InputError("must is at least as large as may", "/notify/must")
-    return notify
+    found: JsonObject = notify
+    return found
 
 
 def duration(text: str) -> timedelta:
@@ -91,8 +111,6 @@ def _is_duration(value: Any) -> bool:
 
 
 def _number(value: Any) -> Fraction:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise ValueError("expected a number, a numeric string or a duration")
     if isinstance(value, str) and (
         len(value) > MAX_DIGITS or not re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", value, re.I | re.A)
     ):

@@ -16,6 +16,7 @@ from msgspec import Meta
 from prosem.values.errors import InputError, pointer
 from prosem.values.model import JsonObject
 
+REFERENCE = "#/components/schemas/{name}"
 Text = str | Callable[[Any], str]  # of an error, or made from the value that is wrong
 
 
@@ -37,13 +38,24 @@ class RequestModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 Model = TypeVar("Model", bound=RequestModel)
 
 
-def expected(text: Text, of: type[RequestModel] | None = None, **meta: Any) -> Meta:
+def expected(
+    text: Text, *, of: type[RequestModel] | None = None, items: type[RequestModel] | None = None, **meta: Any
+) -> Meta:
     """Constraints of a field, and the text of the error if a value does not meet them.
 
-    `of` is the model that describes the value in the OpenAPI document, where the value itself is checked later.
+    `of` or `items` is the model that describes the value or its items in the OpenAPI document, if they are checked later.
     """
-    shown = None if of is None else {"$ref": f"#/components/schemas/{of.__name__}"}
-    return Meta(extra={"expected": text}, extra_json_schema=meta.pop("extra_json_schema", shown), **meta)
+    shown: JsonObject | None = None if of is None else reference(of)
+    return Meta(
+        extra={"expected": text},
+        extra_json_schema=shown if items is None else {"items": reference(items)},
+        **meta,
+    )
+
+
+def reference(model: type[msgspec.Struct]) -> JsonObject:
+    """A reference to the schema of a model in the OpenAPI document."""
+    return {"$ref": REFERENCE.format(name=model.__name__)}
 
 
 Flag = Annotated[bool, expected("expected true or false")]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import Any
 
 import msgspec
+import pytest
 
 from api.http.app import make_app
-from api.http.openapi import MODELS
+from api.http.models.subscriptions import BatchRow, read_row
+from api.http.openapi import BODIES
 from api.server.composition import Server
 from api.server.key_requests import KeyLimits
 from api.server.settings import Settings
 from prosem.values.access import Limits
-from prosem.values.request_model import RequestModel, read
+from prosem.values.errors import InputError
+from prosem.values.request_model import read
 
 DOCUMENT = make_app(Server(Settings())).openapi()
 
@@ -36,13 +39,31 @@ def test_every_reference_leads_to_a_schema() -> None:
 
 
 def test_every_example_is_accepted_by_its_model() -> None:
-    models = [model for model in MODELS if issubclass(model, RequestModel) and model.example is not None]
-    assert models
-    for model in models:
-        read(model, model.example)
+    examples = [(body, body.example) for body in BODIES if body.example is not None]
+    assert examples
+    for body, example in examples:
+        read(body, example)
 
 
 def test_a_key_can_be_given_every_limit() -> None:
     assert [field.name for field in msgspec.structs.fields(KeyLimits)] == [
         field.name for field in fields(Limits)
     ]
+
+
+@pytest.mark.parametrize(
+    "id", ["a", "é", None, "", "x" * 200, "x" * 201, "a/b", "a\0", "a\n", "\ud800", 7, []]
+)
+@pytest.mark.parametrize("params", [{}, {"lo": 1}, None, 7, []])
+def test_a_row_of_a_batch_is_read_as_its_model_says(id: Any, params: Any) -> None:
+    def outcome(reader: Callable[[Any], Any]) -> Any:
+        try:
+            return reader({"id": id, "params": params, "more": 1})
+        except InputError as error:
+            return error.at, error.detail
+
+    def by_model(row: Any) -> Any:
+        given = read(BatchRow, row)
+        return given.id, given.params or {}
+
+    assert outcome(read_row) == outcome(by_model)

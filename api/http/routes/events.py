@@ -14,7 +14,8 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from api.http.access import Disconnected, attend, caller_of, received
 from api.http.bodies import body, body_limit, lines
 from api.http.json_slices import decode, decode_large
-from api.http.openapi import EVENTS, TRANSACTION, documented
+from api.http.models.events import Events, Transaction
+from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.server.composition import Server
 from prosem.engine import commands as c
@@ -36,7 +37,7 @@ NDJSON_BYTES = 1 << 20
 IN_FLIGHT = 64
 
 
-@router.post("/v1/tables/{table:path}/events", **documented("Publish events", EVENTS))
+@router.post("/v1/tables/{table:path}/events", **documented("Publish events", Events))
 async def publish(request: Request, table: str) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
@@ -61,7 +62,7 @@ async def publish(request: Request, table: str) -> Response:
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
 
-@router.post("/v1/events", **documented("Publish events of any tables as one transaction", TRANSACTION))
+@router.post("/v1/events", **documented("Publish events of any tables as one transaction", Transaction))
 async def transact(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)

@@ -7,12 +7,14 @@ from fastapi import APIRouter, Request, Response
 from api import VERSION
 from api.http.access import caller_of
 from api.http.bodies import json_object
-from api.http.openapi import JOIN, documented
+from api.http.openapi import documented
 from api.http.responses import answer, server
 from prosem.brokers.membership import Membership
 from prosem.brokers.protocol import agree
+from prosem.brokers.requests import JoinBroker, LeaseRenewal
 from prosem.values.access import Role
 from prosem.values.errors import ConflictError
+from prosem.values.request_model import read
 
 router = APIRouter(prefix="/v1/network", tags=["network"])
 _LIMIT_BYTES = 1 << 20
@@ -36,18 +38,18 @@ async def network(request: Request) -> Response:
     return answer({"network": made.network, **found, "links": links})
 
 
-@router.post("/brokers", status_code=201, **documented("Join as a broker", JOIN))
+@router.post("/brokers", status_code=201, **documented("Join as a broker", JoinBroker))
 async def join(request: Request) -> Response:
-    membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
-    name, url = membership.check(body.get("name"), body.get("url", ""))
-    spoken = agree(body.get("oldest_protocol"), body.get("protocol"), body.get("version"), VERSION)
-    joined = membership.join(name, url)
+    membership = _membership(request)
+    given = read(JoinBroker, await json_object(request, _LIMIT_BYTES))
+    spoken = agree(given.oldest_protocol, given.protocol, given.version, VERSION)
+    joined = membership.join(given.name, given.url)
     made = server(request)
     said = {"protocol": spoken, "version": VERSION, "open": made.keys.is_open, "timeline": made.edge.timeline}
     return answer({**joined, **said}, 201)
 
 
-@router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again"))
+@router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again", LeaseRenewal))
 async def renew(request: Request, name: str) -> Response:
     membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
     return answer({**membership.renew(name, body), "open": server(request).keys.is_open})

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
-from api.http.openapi import EXPLAIN, WEIGHTS, documented
+from api.http.models.preview import Explain, WeightChange
+from api.http.openapi import documented
 from api.http.responses import answer, server
-from optimizer.cost import Weights
 from optimizer.explain import decided
-from optimizer.plan import METRICS
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.values.access import Role
-from prosem.values.errors import InputError, pointer
+from prosem.values.errors import InputError
 from prosem.values.model import JsonObject
+from prosem.values.request_model import read
 
 router = APIRouter(prefix="/v1", tags=["optimizer"])
 MOST_DECISIONS = 1_000
 
 
 @router.post(
-    "/explain", **documented("What an event would cost under each plan; nothing is applied", EXPLAIN)
+    "/explain", **documented("What an event would cost under each plan; nothing is applied", Explain)
 )
 async def explain(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
     caller.check_sees_all()
-    body = await json_object(request, body_limit(request))
-    for name in body:
-        if name not in ("table", "event", "analyze"):
-            raise InputError(f"unknown member {name!r}; there are table, event and analyze", pointer(name))
-    table, analyze = body.get("table"), body.get("analyze", False)
-    if not isinstance(table, str):
-        raise InputError("expected the name of a table", "/table")
-    if "event" not in body:
-        raise InputError('expected an event like {"op": "upsert", "row": {…}}', "/event")
-    if not isinstance(analyze, bool):
-        raise InputError("expected true or false", "/analyze")
-    return answer(await made.call(c.Explain(table, body["event"], analyze, caller.scope)))
+    given = read(Explain, await json_object(request, body_limit(request)))
+    return answer(await made.call(c.Explain(given.table, given.event, given.analyze, caller.scope)))
 
 
 @router.get("/optimizer/weights", **documented("How much each metric of the cost model matters"))
@@ -47,21 +38,12 @@ async def weights(request: Request) -> Response:
     return answer(server(request).view.weights._asdict())
 
 
-@router.put("/optimizer/weights", **documented("Change weights; those not given stay", WEIGHTS))
+@router.put("/optimizer/weights", **documented("Change weights; those not given stay", WeightChange))
 async def weigh(request: Request) -> Response:
     made = server(request)
     caller_of(request).check_operator()
-    body = await json_object(request, body_limit(request))
-    given: dict[str, float] = {}
-    for name, weight in body.items():
-        if name not in METRICS:
-            raise InputError(f"there is no metric {name!r}; there are {', '.join(METRICS)}", pointer(name))
-        try:
-            given[name] = float(weight)
-            Weights.of({name: given[name]})
-        except (TypeError, ValueError, OverflowError):
-            raise InputError("expected a number from 0 on", pointer(name)) from None
-    return answer(await made.call(c.Weigh(given)))
+    given = read(WeightChange, await json_object(request, body_limit(request)))
+    return answer(await made.call(c.Weigh(msgspec.to_builtins(given))))
 
 
 @router.get("/optimizer/statistics", **documented("The statistics in force: which run, when, by which job"))

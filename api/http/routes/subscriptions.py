@@ -10,12 +10,11 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
-from api.http.openapi import BATCH, PATCH, SUBSCRIPTION, documented
+from api.http.models.subscriptions import NewSubscription, SubscriptionBatch, SubscriptionChange, read_row
+from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.server.composition import Server
 from prosem.engine import commands as c
-from prosem.engine.subscribing import MAX_ID_LENGTH
-from prosem.language.notify import check_notify
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.runtime.slices import TimeSlice
@@ -24,27 +23,23 @@ from prosem.types.registry import TYPES
 from prosem.values.access import Caller, Role
 from prosem.values.errors import InputError, LanguageError, NotFoundError, TooLargeError, pointer
 from prosem.values.model import JsonObject
+from prosem.values.request_model import read
 
 router = APIRouter(prefix="/v1", tags=["subscriptions"])
 _SHORT_SQL = 2_000
 
 
-@router.post("/subscriptions", status_code=201, **documented("Subscribe", SUBSCRIPTION))
+@router.post("/subscriptions", status_code=201, **documented("Subscribe", NewSubscription))
 async def subscribe(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
-    body = await json_object(request, body_limit(request))
-    _only(body, ("sql", "params", "notify", "id", "durable"))
-    query = await parsed(body.get("sql"))
-    durable = body.get("durable", True)
-    if not isinstance(durable, bool):
-        raise InputError("expected true or false", "/durable")
-    row = (_id(body.get("id"), "/id"), read_params(body.get("params"), "/params"))
+    given = read(NewSubscription, await json_object(request, body_limit(request)))
+    query = await parsed(given.sql)
     check_complexity(query, caller)
     command = c.Subscribe(
         query,
-        check_notify(body.get("notify")),
-        [row],
-        durable,
+        given.notify,
+        [(given.id, given.params or {})],
+        given.durable,
         scope=caller.scope,
         predicates=caller.rows,
         most=caller.limits.subscriptions,
@@ -53,30 +48,25 @@ async def subscribe(request: Request) -> Response:
     return answer(found, 201)
 
 
-@router.post("/subscriptions/batch", status_code=201, **documented("Subscribe many at once", BATCH))
+@router.post(
+    "/subscriptions/batch", status_code=201, **documented("Subscribe many at once", SubscriptionBatch)
+)
 async def subscribe_batch(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
-    body = await json_object(request, body_limit(request))
-    _only(body, ("sql", "notify", "rows", "durable"))
-    query = await parsed(body.get("sql"))
-    given = body.get("rows")
-    if not isinstance(given, list) or not given:
-        raise InputError("expected a list with at least one row", "/rows")
-    if len(given) > made.settings.max_batch_rows:
+    given = read(SubscriptionBatch, await json_object(request, body_limit(request)))
+    query = await parsed(given.sql)
+    if len(given.rows) > made.settings.max_batch_rows:
         raise TooLargeError(f"a batch has at most {made.settings.max_batch_rows} rows; send several", "/rows")
     turn, rows = TimeSlice(), []
-    for number, row in enumerate(given):
+    for number, row in enumerate(given.rows):
         rows.append(_row(row, number))
         await turn.over()
-    durable = body.get("durable", True)
-    if not isinstance(durable, bool):
-        raise InputError("expected true or false", "/durable")
     check_complexity(query, caller)
     command = c.Subscribe(
         query,
-        check_notify(body.get("notify")),
+        given.notify,
         rows,
-        durable,
+        given.durable,
         True,
         caller.scope,
         caller.rows,
@@ -100,45 +90,15 @@ def check_complexity(query: Query, caller: Caller) -> None:
 
 
 def _row(row: Any, number: int) -> tuple[str | None, JsonObject]:
-    if not isinstance(row, dict):
-        raise InputError('expected an object with "params"', pointer("rows", number))
     try:
-        return _id(row.get("id"), "/id"), read_params(row.get("params"), "/params")
+        return read_row(row)
     except InputError as error:
         raise error.moved(pointer("rows", number)) from None
 
 
-def _only(body: JsonObject, names: tuple[str, ...]) -> None:
-    for name in body:
-        if name not in names:
-            raise InputError(f"unknown member {name!r}; known are {', '.join(names)}", pointer(name))
-
-
-async def parsed(sql: Any) -> Query:
+async def parsed(sql: str) -> Query:
     """The query of a body; a long one is parsed beside the loop."""
-    if not isinstance(sql, str):
-        raise InputError("expected a query as text", "/sql")
     return parse(sql) if len(sql) <= _SHORT_SQL else await asyncio.to_thread(parse, sql)
-
-
-def _id(id: Any, at: str) -> str | None:
-    if id is None:
-        return None
-    if not isinstance(id, str) or not id or len(id) > MAX_ID_LENGTH or "\0" in id or "/" in id:
-        raise InputError(f"expected a text of 1 to {MAX_ID_LENGTH} characters without NUL and slash", at)
-    try:
-        id.encode()
-    except UnicodeEncodeError:
-        raise InputError("an id cannot hold half of a surrogate pair", at) from None
-    return id
-
-
-def read_params(params: Any, at: str) -> JsonObject:
-    if params is None:
-        return {}
-    if not isinstance(params, dict):
-        raise InputError("expected an object with a value for each parameter", at)
-    return params
 
 
 @router.get("/subscriptions", **documented("Subscriptions, page by page"))
@@ -207,15 +167,10 @@ async def delete(request: Request, id: str) -> Response:
     return answer(await server(request).call(c.Delete(id, _subscriber(request).scope)))
 
 
-@router.patch("/subscriptions/{id:path}", **documented("Move, suspend or resume a subscription", PATCH))
+@router.patch(
+    "/subscriptions/{id:path}", **documented("Move, suspend or resume a subscription", SubscriptionChange)
+)
 async def patch(request: Request, id: str) -> Response:
     made, caller = server(request), _subscriber(request)
-    body = await json_object(request, body_limit(request))
-    _only(body, ("params", "active"))
-    active = body.get("active")
-    if active is not None and not isinstance(active, bool):
-        raise InputError("expected true or false", "/active")
-    params = None if body.get("params") is None else read_params(body["params"], "/params")
-    if params is None and active is None:
-        raise InputError('expected "params" or "active"', "")
-    return answer(await made.call(c.Patch(id, params, active, caller.scope)))
+    given = read(SubscriptionChange, await json_object(request, body_limit(request)))
+    return answer(await made.call(c.Patch(id, given.params, given.active, caller.scope)))

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import json_object
-from api.http.openapi import TABLE, documented
+from api.http.openapi import documented
 from api.http.responses import answer, server
 from prosem.engine import commands as c
+from prosem.engine.table_request import NewTable
 from prosem.engine.validate import known_table
 from prosem.values.access import Role, Scope
 from prosem.values.errors import NotFoundError
@@ -22,7 +23,7 @@ def _publisher(request: Request) -> Scope:
     return caller.scope
 
 
-@router.post("", status_code=201, **documented("Create a table", TABLE))
+@router.post("", status_code=201, **documented("Create a table", NewTable))
 async def create(request: Request) -> Response:
     made, scope = server(request), _publisher(request)
     body = await json_object(request, made.settings.max_body_mb << 20)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
-
 import msgspec
 from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
-from api.http.openapi import REDELIVERY, WEBHOOK, documented
+from api.http.openapi import documented
 from api.http.responses import answer, server
-from api.webhooks.requests import webhook_request
+from api.webhooks.requests import NewWebhook, Redelivery, webhook_request
 from api.webhooks.service import WebhookService
 from prosem.values.access import Caller, Role
-from prosem.values.errors import InputError, NotFoundError, pointer
+from prosem.values.errors import InputError, NotFoundError
+from prosem.values.request_model import read
 
 router = APIRouter(prefix="/v1", tags=["webhooks"])
-_MOST_NAMED = 1_000
 
 
 def _caller(request: Request) -> tuple[Caller, WebhookService]:
@@ -27,7 +24,7 @@ def _caller(request: Request) -> tuple[Caller, WebhookService]:
     return caller, server(request).webhooks
 
 
-@router.post("/webhooks", status_code=201, **documented("Post changes to an address", WEBHOOK))
+@router.post("/webhooks", status_code=201, **documented("Post changes to an address", NewWebhook))
 async def create(request: Request) -> Response:
     caller, webhooks = _caller(request)
     requested = webhook_request(await json_object(request, body_limit(request)))
@@ -75,30 +72,11 @@ async def dead_letters(request: Request, id: str) -> Response:
     return answer({"dead_letters": await webhooks.dead_letters(caller, id)})
 
 
-@router.post("/webhooks/{id}/dead-letters/redeliver", **documented("Deliver dead letters again", REDELIVERY))
+@router.post("/webhooks/{id}/dead-letters/redeliver", **documented("Deliver dead letters again", Redelivery))
 async def redeliver(request: Request, id: str) -> Response:
     caller, webhooks = _caller(request)
-    requested = _deliveries(await json_object(request, body_limit(request)))
-    return answer({"count": await webhooks.redeliver(caller, id, requested)})
-
-
-def _deliveries(body: dict[str, Any]) -> list[uuid.UUID] | None:
-    """The deliveries that are named; None: all."""
-    for member in body:
-        if member != "deliveries":
-            raise InputError(f"unknown member {member!r}; known is deliveries", pointer(member))
-    given = body.get("deliveries")
-    if given is None:
-        return None
-    if not isinstance(given, list) or len(given) > _MOST_NAMED:
-        raise InputError(f"expected a list of at most {_MOST_NAMED} deliveries", "/deliveries")
-    found = []
-    for number, text in enumerate(given):
-        try:
-            found.append(uuid.UUID(text))
-        except (ValueError, AttributeError, TypeError):
-            raise InputError("expected the id of a delivery", pointer("deliveries", number)) from None
-    return found
+    given = read(Redelivery, await json_object(request, body_limit(request)))
+    return answer({"count": await webhooks.redeliver(caller, id, given.deliveries)})
 
 
 @router.get("/webhooks/{id}/dead-letters/{delivery}", **documented("A dead letter with its body"))
