@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-KIT = Path(os.environ.get("PROSEM_ACCEPTANCE") or ROOT.parent / "shared" / "acceptance")
+from tests.support.kit import KIT, ROOT
+
 RANGES = "range-min,range-max,range-count,range-sum,range-avg,range-2d,distinct,filter"
 VALUES = "value-change,value-percent,value-factor"
 SCENARIOS = f"tables,bad-input,{RANGES},{VALUES},params,resume,concurrent,ndjson,idempotency,durability"

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.command_line import run
 from tests.support.live import Api, insert, update
 from tests.support.processes import open_folder
 from tests.support.waiting import until
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 COMMANDS = ("serve", "demo", "subscribe", "publish", "explain", "stats", "bench", "migrate", "doctor")
-
-
-def run(*arguments: str, stdin: str | None = None, timeout_s: float = 90, **variables: str) -> Any:
-    return subprocess.run(
-        [sys.executable, "-m", "api.commands.cli", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | variables,
-    )
 
 
 @pytest.fixture

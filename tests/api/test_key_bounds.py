@@ -21,9 +21,9 @@ from prosem.store.keys import create_key, revoke_key
 from prosem.store.schema import migrate
 from prosem.values.access import Caller, Role
 from prosem.values.errors import UnauthorizedError
-from tests.api.test_tenants import all_routes
 from tests.support.database import empty_database
 from tests.support.processes import ServerProcess
+from tests.support.routes import all_routes
 from tests.support.running import TABLE, running
 from tests.support.secured import Keyed, refused, start_secured
 from tests.support.waiting import until_async

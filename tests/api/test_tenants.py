@@ -12,10 +12,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from api.http.app import make_app
-from api.server.composition import Server
-from api.server.settings import Settings
 from tests.support.processes import ServerProcess
+from tests.support.routes import all_routes
 from tests.support.secured import ADMIN_KEY, Keyed, frames, refused, start_secured, stock
 from tests.support.waiting import until
 
@@ -49,17 +47,6 @@ def two(admin: Keyed) -> tuple[Keyed, Keyed]:
 
 
 # -- who is let in -------------------------------------------------------------------------------------------------
-def all_routes() -> list[tuple[str, str]]:
-    """Every operation that the server has, with parameters that name nothing."""
-    paths = make_app(Server(Settings())).openapi()["paths"]
-    return sorted(
-        (
-            method.upper(),
-            path.replace("{table}", "t").replace("{id}", "i").replace("{key}", "0").replace("{name}", "n"),
-        )
-        for path, operations in paths.items()
-        for method in operations
-    )
 
 
 def test_nothing_but_health_and_pages_is_answered_without_a_key(admin: Keyed) -> None:
@@ -363,7 +350,7 @@ def test_an_open_server_is_for_this_machine_alone(server: str) -> None:
 
 
 def test_the_first_key_closes_an_open_server_at_once(own_server: ServerProcess) -> None:
-    from tests.api.test_cli import run
+    from tests.support.command_line import run
 
     url = own_server.start()
     assert Keyed(url).status("GET", "/v1/tables") == 200

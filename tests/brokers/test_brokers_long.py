@@ -18,11 +18,11 @@ from websockets.exceptions import ConnectionClosed
 from api.commands.process import free_port
 from cn.networks.registry import SCHEMES
 from prosem.brokers.embedded_nats import find_binary
-from tests.brokers.test_brokers import QUERIES, assert_exact, attached, event, last_seq, resumed
+from tests.support.broker_checks import QUERIES, assert_exact, event, last_seq, resumed
 from tests.support.deployed import Deployed
-from tests.support.live import Api, Refused, Socket
+from tests.support.kit import KIT, ROOT
+from tests.support.live import Api, Refused, Socket, attached
 from tests.support.processes import open_folder
-from tests.test_acceptance import KIT, ROOT
 
 pytestmark = pytest.mark.slow
 WAIT_S = 90.0

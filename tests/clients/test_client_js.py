@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "clients" / "js"
-
-
-def tool(name: str) -> str:
-    found = shutil.which(name)
-    assert found, (
-        f"{name} is missing: install Node.js 20 or later (make tools does it), then run the tests again"
-    )
-    return found
+from tests.support.node import FOLDER, tool
 
 
 def test_under_node_against_a_server(server: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -27,17 +26,7 @@ from prosem.language.syntax import Atom, ColumnName, Parameter
 from prosem.values.columns import column_type
 from prosem.values.model import Column
 from prosem.values.wire import decode_exact
-
-SQL = "SELECT * FROM t WHERE x BETWEEN :lo AND :hi"
-TABLE = {
-    "name": "t",
-    "columns": [
-        {"name": "k", "type": "integer"},
-        {"name": "x", "type": "integer"},
-        {"name": "s", "type": "text"},
-    ],
-    "primary_key": ["k"],
-}
+from tests.support.monitored import SQL, TABLE, by_key, scan
 
 
 # -- which queries -------------------------------------------------------------------------------------------
@@ -289,25 +278,6 @@ def test_held_rows_are_those_of_a_scan(data: st.DataObject, sql: str) -> None:
                 assert by_key(after) != by_key(told), "a change that changes nothing"
                 told = after
             assert by_key(told) == by_key(held.result()) == scan(rows, ends, params)
-
-
-def by_key(result: dict[str, Any] | None) -> dict[int, Any]:
-    assert result is not None
-    return {row["k"]: row for row in result["rows"]}
-
-
-def scan(rows: dict[int, dict[str, Any]], ends: tuple[End, ...], params: dict[str, Any]) -> dict[int, Any]:
-    """The answer, row by row, without any of the parts above."""
-    signs: dict[tuple[bool, bool], Callable[[Any, Any], bool]] = {
-        (True, True): lambda a, b: a > b, (True, False): lambda a, b: a >= b,
-        (False, True): lambda a, b: a < b, (False, False): lambda a, b: a <= b,
-    }  # fmt: skip
-    found = {}
-    for k, row in rows.items():
-        sides = [(row[end.column], params[end.parameter], signs[end.is_lower, end.is_open]) for end in ends]
-        if all(a is not None and b is not None and sign(a, b) for a, b, sign in sides):
-            found[k] = row
-    return found
 
 
 def test_coverage_while_an_answer_is_outstanding() -> None:

@@ -23,7 +23,7 @@ from prosem_client.query import Shape
 from prosem_client.subscription import Opening
 from prosem_client.values import Change, Result
 
-from tests.clients.test_client_monitor_parts import SQL, TABLE, by_key, scan
+from tests.support.monitored import SQL, TABLE, by_key, scan
 from tests.support.waiting import until_async
 
 

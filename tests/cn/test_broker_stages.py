@@ -17,8 +17,8 @@ from cn.networks.stages import StageRoot, seal, unseal
 from cn.simulation.metrics import Meter
 from cn.simulation.network import SERVER, Simulated
 from cn.simulation.registry import make_simulated
-from tests.cn.test_networks import CONTENTS, PLACES, SPACES, TOPICS
 from tests.support.network_driver import concerned
+from tests.support.network_examples import CONTENTS, PLACES, SPACES, TOPICS
 
 ORDERS = st.sampled_from([None, (0, 1), (1, 0)])
 

@@ -11,23 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from cn.model.geometry import Extent, Interval, difference
+from cn.model.geometry import Interval
 from cn.model.message import Message
-from cn.model.network import Network, Place, Space
+from cn.model.network import Network
 from cn.simulation.registry import NETWORKS, make_network
 from tests.support.network_driver import Hosted, concerned
+from tests.support.network_examples import (
+    CONTENTS,
+    PLACES,
+    SPACES,
+    TOPICS,
+)
 
-SPACES = {
-    1: Space(1, 1, True),
-    2: Space(2, 2, True),
-    3: Space(3, 2, False),
-    4: Space(4, 0, True),
-    5: Space(5, 0, True),
-}
 ACTIONS = ["register", "move", "nowhere", "remove", "again", "mark", *["content"] * 5, "names"]
-TOPICS = [b"tech", b"tech", b""]
-numbers = st.integers(0, 3)
-words = st.sampled_from(["a", "b", "c"])
 ids = st.integers(1, 8)
 Delivered = list[tuple[Message, list[int]] | int]
 
@@ -45,36 +41,7 @@ class Record:
         self.told.append(seq)
 
 
-@st.composite
-def intervals(draw: st.DrawFn, codes: st.SearchStrategy[Any]) -> Interval:
-    low, high = sorted([draw(codes), draw(codes)])
-    no_low, no_high, low_open, high_open = (draw(st.integers(0, 3)) == 3 for _ in range(4))
-    return Interval(None if no_low else low, None if no_high else high, low_open, high_open)
-
-
-def places(space: Space) -> st.SearchStrategy[Place]:
-    if space.dimensions:
-        return st.tuples(*[numbers if space.int64 else words] * space.dimensions)
-    ranges = st.builds(lambda interval, null: Extent((interval,), null), intervals(numbers), st.booleans())
-    equalities = st.builds(lambda code: Extent((Interval(code, code),)), numbers)
-    filters = st.dictionaries(st.integers(0, 1), ranges | equalities, max_size=2)
-    return st.lists(filters, max_size=2).map(tuple)
-
-
-def contents(space: Space) -> st.SearchStrategy[dict[str, Any]]:
-    """What a message to a space says about whom it concerns."""
-    if not space.dimensions:
-        row = st.none() | st.tuples(st.none() | numbers, st.none() | numbers)
-        return st.fixed_dictionaries({"attributes": st.tuples(row, row)})
-    box = st.tuples(*[intervals(numbers if space.int64 else words)] * space.dimensions)
-    holed = st.builds(lambda one, hole: tuple(difference(one, hole)), box, box)
-    regions = st.tuples(box) | holed
-    return st.fixed_dictionaries({"topic": st.sampled_from(TOPICS), "region": regions})
-
-
-PLACES = {space: places(space) for space in SPACES.values()}
 NAMES = st.fixed_dictionaries({"targets": st.lists(ids, max_size=4).map(tuple)})
-CONTENTS = {space: contents(space) for space in SPACES.values()}
 
 
 Step = tuple[Any, ...]

@@ -18,10 +18,10 @@ from prosem.engine import commands as c
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.timeline import begin, establish
-from tests.clients.test_client_js import FOLDER, tool
 from tests.support.database import empty_database
 from tests.support.deployed import Deployed
 from tests.support.live import Api, Json, Socket, insert, lowest, update
+from tests.support.node import FOLDER, tool
 from tests.support.processes import ServerProcess, open_folder
 from tests.support.receiver import Receiver
 from tests.support.restored import dump, restore

@@ -19,7 +19,7 @@ from optimizer.cost import Weights
 from prosem.engine import commands as c
 from prosem.store.log import Writer, WriteSet
 from prosem.store.retention import Retention
-from tests.api.test_cli import run
+from tests.support.command_line import run
 from tests.support.live import Api, Refused, upsert
 from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running
 from tests.support.waiting import until_async

@@ -37,8 +37,8 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.columns import column_type
 from prosem.values.errors import SetupError
-from tests.pipeline.test_statistics_parts import check_histogram
 from tests.support.database import empty_database
+from tests.support.histograms import check_histogram
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
 from tests.support.waiting import until

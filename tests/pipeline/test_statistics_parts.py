@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import os
 import random
 import stat
@@ -31,6 +30,7 @@ from pipeline.statistics.sketch import HASHES, POINTS, Sketch, distinct, hashes,
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Table
 from prosem.values.wire import decode, encode
+from tests.support.histograms import check_histogram
 
 SAMPLES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.booleans(),
@@ -45,19 +45,6 @@ SAMPLES: dict[str, st.SearchStrategy[Any]] = {
     "numeric(5,0)": st.integers(-99_999, 99_999),
     "bytea": st.binary(max_size=4).map(lambda data: decode(encode(data))),
 }
-
-
-def check_histogram(name: str, values: list[Any], bounds: list[Any], error: float) -> None:
-    """Against all values in the order of their codes: the ends are exact, the others within the stated error."""
-    made = column_type(name)
-    codes: list[Any] = sorted(made.code(made.read(value)) for value in values)
-    found: list[Any] = [made.code(made.read(bound)) for bound in bounds]
-    assert found == sorted(found)
-    assert (found[0], found[-1]) == (codes[0], codes[-1])
-    for at, code in enumerate(found):
-        rank, slack = at * len(codes) / (len(found) - 1), error * len(codes) + 1e-6
-        assert bisect.bisect_left(codes, code) <= rank + slack
-        assert bisect.bisect_right(codes, code) >= rank - slack
 
 
 # -- sketches ------------------------------------------------------------------------------------------------

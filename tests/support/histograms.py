@@ -1,0 +1,21 @@
+"""The check of a histogram against all values."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+from prosem.values.columns import column_type
+
+
+def check_histogram(name: str, values: list[Any], bounds: list[Any], error: float) -> None:
+    """Against all values in the order of their codes: the ends are exact, the others within the stated error."""
+    made = column_type(name)
+    codes: list[Any] = sorted(made.code(made.read(value)) for value in values)
+    found: list[Any] = [made.code(made.read(bound)) for bound in bounds]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (codes[0], codes[-1])
+    for at, code in enumerate(found):
+        rank, slack = at * len(codes) / (len(found) - 1), error * len(codes) + 1e-6
+        assert bisect.bisect_left(codes, code) <= rank + slack
+        assert bisect.bisect_right(codes, code) >= rank - slack
