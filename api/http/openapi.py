@@ -55,9 +55,14 @@ PARTS: tuple[type[msgspec.Struct], ...] = (Problem, Event, TableEvent, Notify, B
 _SCHEMAS = msgspec.json.schema_components((*BODIES, *PARTS), ref_template=REFERENCE)[1]
 
 
-def documented(summary: str, body: type[RequestModel] | None = None) -> dict[str, Any]:
-    """Arguments of a route: its summary, the model of its body, and the form of its errors."""
+def documented(summary: str, body: type[RequestModel] | None = None, **query: str) -> dict[str, Any]:
+    """Arguments of a route: its summary, the model of its body, what its query parameters mean, the form of its errors."""
     extra: dict[str, Any] = {}
+    if query:
+        extra["parameters"] = [
+            {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
+            for name, text in query.items()
+        ]
     if body is not None:
         example = {} if body.example is None else {"example": body.example}
         content = {"application/json": {"schema": _SCHEMAS[body.__name__] | example}}

@@ -67,3 +67,11 @@ def test_a_row_of_a_batch_is_read_as_its_model_says(id: Any, params: Any) -> Non
         return given.id, given.params or {}
 
     assert outcome(read_row) == outcome(by_model)
+
+
+def test_the_timeline_of_a_stream_is_documented() -> None:
+    stream = DOCUMENT["paths"]["/v1/subscriptions/{id}/stream"]["get"]
+    assert {(each["in"], each["name"]) for each in stream["parameters"]} == {
+        ("path", "id"),
+        ("query", "timeline"),
+    }

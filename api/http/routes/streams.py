@@ -105,7 +105,13 @@ def _after(after: Any) -> int | None:
     raise InputError("expected a seq, a whole number", "/after")
 
 
-@router.get("/v1/subscriptions/{id:path}/stream", **documented("The changes as Server-Sent Events"))
+@router.get(
+    "/v1/subscriptions/{id:path}/stream",
+    **documented(
+        "The changes as Server-Sent Events",
+        timeline="of a plain seq in Last-Event-ID; if given, even empty, the ids of events name their timeline",
+    ),
+)
 async def events(request: Request, id: str) -> Response:
     made: Listening = request.app.state.server
     caller = caller_of(request)
