@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import logging
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from api.server.database import Database
 from api.server.deployment import Deployment
 from api.server.expiry import Expiry
 from api.server.keyring import Keyring, is_loopback
+from api.server.memory import MemoryBuilder
 from api.server.settings import Settings
 from api.server.tracing import tracer
 from api.webhooks.service import WebhookService
 from api.webhooks.targets import Targets
 from api.webhooks.worker import RetryPolicy
 from cn.networks.local import LocalNetwork
-from optimizer.choose import Chooser, chooser
-from optimizer.cost import Weights
-from optimizer.estimate import Entry
 from prosem.delivery.edge import Edge
 from prosem.delivery.replayer import Replayer
 from prosem.delivery.subscriber import Subscriber
@@ -31,28 +28,22 @@ from prosem.engine import commands as c
 from prosem.engine.backlog import EngineLimits
 from prosem.engine.engine import Engine
 from prosem.engine.outlet import Outlet
-from prosem.engine.recovery import recover
 from prosem.engine.state import EngineState
-from prosem.engine.view import EngineView, whole_view
+from prosem.engine.view import EngineView
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.trace import TraceSink
-from prosem.store.embedded import EmbeddedPostgres
-from prosem.store.heartbeat import Heartbeat
 from prosem.store.identity import identity
 from prosem.store.keys import CHANNEL as KEYS_CHANNEL
-from prosem.store.keys import ensure_key, load_keys
+from prosem.store.keys import load_keys
 from prosem.store.log import Writer
 from prosem.store.replay import ReplayStore as ReplayStore
 from prosem.store.retiring import Retiring
-from prosem.store.schema import migrate
 from prosem.store.statistics import CHANNEL as STATISTICS_CHANNEL
-from prosem.store.statistics import Listener, Statistics, active_run, load_statistics
-from prosem.store.timeline import establish
+from prosem.store.statistics import Listener, active_run, load_statistics
 from prosem.store.webhooks import WebhookStore
-from prosem.values.access import WHOLE, Role, Scope
+from prosem.values.access import WHOLE, Scope
 from prosem.values.errors import ProsemError, RecoveringError, SetupError
 from prosem.values.model import JsonObject
-from prosem.values.timeline import Timelines
 
 log = logging.getLogger("prosem")
 T = TypeVar("T")
@@ -67,16 +58,12 @@ class Server:
         self.started = time.time()
         self.failure: str | None = None
         self.idempotency_locks: dict[str, list[Any]] = {}
-        self._postgres: EmbeddedPostgres | None = None
-        self._reviving = threading.Lock()
+        self._database: Database | None = None
         self._writer: Writer | None = None
-        self._heartbeat: Heartbeat | None = None
+        self._memory: MemoryBuilder | None = None
         self._retiring: Retiring | None = None
         self.is_superseded = False
         self._engine: Engine | None = None
-        self._retained_after = 0
-        self._is_established = False  # the timeline of this start
-        self._has_served = False
         self._starting: asyncio.Task[None] | None = None
         self._closing = False
         self.store: ReplayStore | None = None
@@ -102,7 +89,8 @@ class Server:
         try:
             if self.settings.otlp:
                 self._trace, self._stop_tracing = tracer(self.settings.otlp)
-            url = await asyncio.to_thread(self._open_database, loop)
+            opened = await self._open_database()
+            url, writer = opened.url, opened.writer
             self.store = ReplayStore(url)
             self._replayer = Replayer(self.store, self.metrics)
             self._replayer.start()
@@ -111,13 +99,14 @@ class Server:
             outlet: Outlet = self.edge
             if self.settings.nats:
                 outlet = await self._deploy(url)
-            assert self._writer is not None
-            self._writer.session.revive = self._revive
-            self._retiring = Retiring(self._writer.session, self._retired)
+            writer.session.revive = self._revive
+            traffic = None if self.deployment is None else self.deployment.dispatcher.traffic
+            self._memory = memory = MemoryBuilder(self.settings, self.metrics, writer, traffic)
+            self._retiring = Retiring(writer.session, memory.retired)
             self._retiring.start()
             self._engine = Engine(
-                self._writer,
-                self._recover,
+                writer,
+                memory.recover,
                 loop.call_soon_threadsafe,
                 outlet,
                 self.metrics,
@@ -180,37 +169,20 @@ class Server:
         made.start(self.submit)
         return made.dispatcher
 
-    def _open_database(self, loop: asyncio.AbstractEventLoop) -> str:
-        settings = self.settings
-        url = settings.database
-        if not url:
-            log.info("starting the embedded PostgreSQL in %s", settings.folder)
-            self._postgres = EmbeddedPostgres(settings.folder)
-            url = self._postgres.start(standby=settings.standby, cancelled=lambda: self._closing)
-            migrate(url)
-        self._writer = Writer.connect(
-            url,
-            wait_s=5.0,
-            standby=settings.standby,
-            partition_size=settings.partition_events,
-            lease_s=settings.takeover_s,
-            cancelled=lambda: self._closing,
-        )
-        session = self._writer.session
-        session.on_superseded = functools.partial(loop.call_soon_threadsafe, self._supersede)
-        self._heartbeat = Heartbeat(session)
-        self._heartbeat.start()
-        for role in (Role.ADMIN, Role.METRICS, Role.BROKER):
-            if chosen := getattr(settings, f"{role}_key"):
-                ensure_key(url, chosen, role)
-        self.keys.replace(load_keys(url))
+    async def _open_database(self) -> Database:
+        loop, settings = asyncio.get_running_loop(), self.settings
+        superseded = functools.partial(loop.call_soon_threadsafe, self._supersede)
+        opening = functools.partial(Database.open, settings, superseded, lambda: self._closing)
+        opened = self._database = await asyncio.to_thread(opening)
+        self._writer = opened.writer
+        self.keys.replace(await asyncio.to_thread(load_keys, opened.url))
         if self.keys.is_open and not is_loopback(settings.host):
             raise SetupError(
                 f"without keys the server listens on loopback alone, not on {settings.host}: choose a key of"
                 " 24 random characters or more and give it with --admin-key or the variable PROSEM_ADMIN_KEY"
                 " (docker run --env PROSEM_ADMIN_KEY=… prosem), or make one with prosem keys create"
             )
-        return url
+        return opened
 
     @property
     def database(self) -> str:
@@ -224,99 +196,37 @@ class Server:
         self.keys.replace(await asyncio.to_thread(load_keys, self.database))
         await self.webhooks.review()
 
-    def _recover(self) -> EngineState:
-        """The state from PostgreSQL. The one before is collected first: memory never holds two."""
-        gc.unfreeze()
-        gc.collect()
-        assert self._writer is not None
-        url = self._writer.recover()
-        gc.disable()  # nothing becomes garbage while the state grows
-        try:
-            state = self._build_state(url)
-        finally:
-            gc.enable()
-        self._has_served = True
-        gc.collect()
-        gc.freeze()  # what was recovered stays: no later collection need look at it
-        return state
-
-    def _build_state(self, url: str) -> EngineState:
-        state = EngineState(
-            self._chooser(),
-            self.metrics,
-            lambda: self._retained_after,
-            self.settings.max_boxes,
-            self.settings.plan,
-            self.settings.look_events,
-            None if self.deployment is None else self.deployment.dispatcher.traffic,
-            self.settings.ephemeral_s,
-        )
-        statistics = load_statistics(url, self.settings.measurements // 10)
-        state.group_store.event_shares = statistics.shares  # spaces are opened by them
-        assert self._writer is not None
-        self._retained_after = recover(
-            url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
-        )
-        state.chooser.weigh(Weights.of(statistics.weights))
-        state.execute(self._adoption(whole_view(state), statistics))
-        state.timelines = self._timelines(url)
-        return state
-
-    def _timelines(self, url: str) -> Timelines:
-        """Begins one where that is due: before anything is committed on this state."""
-        seen = 0 if self._engine is None else self._engine.committed_seq
-        made = establish(url, new=self.settings.new_timeline and not self._is_established, seen=seen)
-        self._is_established = True
-        return made
-
-    def _chooser(self) -> Chooser:
-        settings = self.settings
-        return chooser(settings.plan, settings.estimator_entries, settings.measure_percent / 100)
-
-    def _adoption(self, view: EngineView, statistics: Statistics) -> c.Adopt:
-        """The command that takes statistics over, with all that takes time done before it."""
-        training: dict[int, dict[str, list[Entry]]] = {}
-        for number, plans in statistics.training.items():
-            group = view.groups.get(number)
-            if group is not None and not statistics.is_stale(number, view.size(group)):
-                training[group.space] = plans
-        return c.Adopt(statistics.run, self._chooser().prepare(training), statistics.shares)
-
     async def _statistics_changed(self) -> None:
         """Take the active run over if it is another one; events go on meanwhile."""
         while not self.is_ready:
             await asyncio.sleep(0.1)
-        store, view = self.store, self.view
+        store, view, memory = self.store, self.view, self._memory
         assert store is not None
+        assert memory is not None
         if await asyncio.to_thread(active_run, store.url) == (
             None if view.statistics is None else view.statistics["run"]
         ):
             return
         statistics = await asyncio.to_thread(load_statistics, store.url, 0)
-        await self.call(await asyncio.to_thread(self._adoption, self.view, statistics))
+        await self.call(await asyncio.to_thread(memory.adoption, self.view, statistics))
         log.info("statistics: run %s is in force", None if statistics.run is None else statistics.run["run"])
 
     def _revive(self) -> str | None:
         """Start the embedded PostgreSQL again if it has ended; its address, None for an external database."""
-        if self._postgres is None or self._closing:
+        if self._database is None or self._closing:
             return None
-        with self._reviving:
-            if not self._postgres.is_alive():
-                log.warning("the embedded PostgreSQL has ended; starting it again")
-            url = self._postgres.start()
-        assert self.store is not None
-        self.store.url = url
+        url = self._database.revive()
+        if url is not None and self.store is not None:
+            self.store.url = url
         return url
 
     def _retire(self, last_seq: int) -> None:
         """Called by the committer between batches: what is no longer retained is dropped beside it."""
         assert self._retiring is not None
+        assert self._memory is not None
         due = last_seq - self.settings.retention_events - self.settings.partition_events
-        before = last_seq - self.settings.retention_events if due > self._retained_after else 0
+        before = last_seq - self.settings.retention_events if due > self._memory.retained_after else 0
         self._retiring.request(before, self.settings.measurements, last_seq)
-
-    def _retired(self, retained_after: int) -> None:
-        self._retained_after = max(self._retained_after, retained_after)
 
     def _supersede(self) -> None:
         """Another server owns the database: this one ends, and `serve` starts over with nothing in memory."""
@@ -344,12 +254,8 @@ class Server:
             await self.store.close()
         if self._retiring is not None:
             await asyncio.to_thread(self._retiring.close)
-        if self._heartbeat is not None:
-            await asyncio.to_thread(self._heartbeat.close)
-        if self._writer is not None:
-            self._writer.close()
-        if self._postgres is not None:
-            await asyncio.to_thread(self._postgres.stop)
+        if self._database is not None:
+            await asyncio.to_thread(self._database.close)
 
     # -- use -----------------------------------------------------------------------------------------------------
     @property

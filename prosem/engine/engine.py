@@ -28,7 +28,7 @@ class Engine(Pipeline):
     def __init__(
         self,
         store: Store,
-        recover: Callable[[], EngineState],
+        recover: Callable[[int], EngineState],
         post: Post,
         outlet: Outlet,
         metrics: Metrics,

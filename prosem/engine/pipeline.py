@@ -46,14 +46,14 @@ AT_ONCE = 64  # commands that are processed in one step
 
 
 class Pipeline:
-    """`recover` makes the state from PostgreSQL; `post` runs a callable on the thread that owns the network side;
-    `idle` is called by the committer after each batch, for housekeeping; `trace` is called with every command's trace, on
-    the thread of the network side."""
+    """`recover` makes the state from PostgreSQL, given the last committed seq; `post` runs a callable on the thread
+    that owns the network side; `idle` is called by the committer after each batch, for housekeeping; `trace` is called
+    with every command's trace, on the thread of the network side."""
 
     def __init__(
         self,
         store: Store,
-        recover: Callable[[], EngineState],
+        recover: Callable[[int], EngineState],
         post: Post,
         outlet: Outlet,
         metrics: Metrics,
@@ -298,7 +298,7 @@ class Pipeline:
         self._view = None
         self.state = None  # released before the next one is built: there is never memory for two
         try:
-            state = self._recover()
+            state = self._recover(self.committed_seq)
         except Exception as error:
             self._recover_later(error)
             return

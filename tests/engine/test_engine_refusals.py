@@ -107,17 +107,20 @@ async def test_reads_and_publishers_wait_for_the_rebuild(url: str, monkeypatch: 
         loop, engine = asyncio.get_running_loop(), made.engine
         recover = engine._recover
 
-        def watched() -> Any:
+        def watched(seen: int) -> Any:
             assert engine.ready, "a load balancer sees nothing"
             for command in (c.Result(id), publish(insert(k=5, x=5, y=5))):
                 during.append(asyncio.run_coroutine_threadsafe(made.call(command), loop))
             until(lambda: engine.backlog >= 2)
-            return recover()
+            return recover(seen)
 
         monkeypatch.setattr(engine, "_recover", watched)
         with refusing(url, "tenant_default.t", "NEW.y = 13"):
             assert isinstance(await outcome(made, publish(insert(k=1, x=1, y=13))), RefusedError)
             async with asyncio.timeout(WAIT_S):
+                await asyncio.to_thread(
+                    until, lambda: len(during) == 2
+                )  # the rebuild begins after the answer
                 replies = [await asyncio.wrap_future(future) for future in during]
         assert [reply["seq" if "seq" in reply else "last_seq"] for reply in replies] == [0, 1]
 

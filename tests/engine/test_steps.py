@@ -42,7 +42,7 @@ class Steps:
         )
         self.fails_to_recover: list[Exception] = []
 
-    def _recover(self) -> EngineState:
+    def _recover(self, seen: int) -> EngineState:
         if self.fails_to_recover:
             raise self.fails_to_recover.pop(0)
         state = EngineState(chooser("auto"), self.metrics, clock=self.clock)

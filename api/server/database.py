@@ -1,0 +1,77 @@
+"""The database of a server: opened, owned and, if it is the embedded one, started again when it has ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from api.server.settings import Settings
+from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.heartbeat import Heartbeat
+from prosem.store.keys import ensure_key
+from prosem.store.log import Writer
+from prosem.store.schema import migrate
+from prosem.values.access import Role
+
+log = logging.getLogger("prosem")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Made by `open`. `postgres` is None for an external database."""
+
+    url: str
+    writer: Writer
+    postgres: EmbeddedPostgres | None
+    _open: ExitStack
+    _reviving: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def open(
+        cls, settings: Settings, on_superseded: Callable[[], object], cancelled: Callable[[], bool]
+    ) -> Database:
+        """Own the database; the embedded one is started if no other is given.
+
+        Blocks. A failure leaves nothing open.
+        """
+        with ExitStack() as stack:
+            url, postgres = settings.database, None
+            if not url:
+                log.info("starting the embedded PostgreSQL in %s", settings.folder)
+                postgres = EmbeddedPostgres(settings.folder)
+                stack.callback(postgres.stop)
+                url = postgres.start(standby=settings.standby, cancelled=cancelled)
+                migrate(url)
+            writer = Writer.connect(
+                url,
+                wait_s=5.0,
+                standby=settings.standby,
+                partition_size=settings.partition_events,
+                lease_s=settings.takeover_s,
+                cancelled=cancelled,
+            )
+            stack.callback(writer.close)
+            writer.session.on_superseded = on_superseded
+            heartbeat = Heartbeat(writer.session)
+            heartbeat.start()
+            stack.callback(heartbeat.close)
+            for role in (Role.ADMIN, Role.METRICS, Role.BROKER):
+                if chosen := getattr(settings, f"{role}_key"):
+                    ensure_key(url, chosen, role)
+            return cls(url, writer, postgres, stack.pop_all())
+
+    def revive(self) -> str | None:
+        """Start the embedded PostgreSQL again if it has ended; its address, None for an external database."""
+        if self.postgres is None:
+            return None
+        with self._reviving:
+            if not self.postgres.is_alive():
+                log.warning("the embedded PostgreSQL has ended; starting it again")
+            return self.postgres.start()
+
+    def close(self) -> None:
+        """Blocks."""
+        self._open.close()

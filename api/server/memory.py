@@ -1,0 +1,94 @@
+"""The engine's memory from PostgreSQL, with the optimizer's weights and statistics: at a start and after a failure."""
+
+from __future__ import annotations
+
+import gc
+import logging
+
+from api.server.settings import Settings
+from optimizer.choose import Chooser, chooser
+from optimizer.cost import Weights
+from optimizer.estimate import Entry
+from prosem.engine import commands as c
+from prosem.engine.recovery import recover
+from prosem.engine.state import EngineState
+from prosem.engine.traffic import Traffic
+from prosem.engine.view import EngineView, whole_view
+from prosem.runtime.metrics import Metrics
+from prosem.store.log import Writer
+from prosem.store.statistics import Statistics, load_statistics
+from prosem.store.timeline import establish
+from prosem.values.timeline import Timelines
+
+log = logging.getLogger("prosem")
+
+
+class MemoryBuilder:
+    """`retained_after`: what happened after this seq can still be replayed. `traffic`: None without brokers."""
+
+    def __init__(self, settings: Settings, metrics: Metrics, writer: Writer, traffic: Traffic | None) -> None:
+        self._settings, self._metrics, self._writer, self._traffic = settings, metrics, writer, traffic
+        self._has_served = self._is_established = False
+        self.retained_after = 0
+
+    def recover(self, seen: int) -> EngineState:
+        """The state from PostgreSQL; `seen`: the last seq that this server committed.
+
+        The one before is collected first: memory never holds two.
+        """
+        gc.unfreeze()
+        gc.collect()
+        url = self._writer.recover()
+        gc.disable()  # nothing becomes garbage while the state grows
+        try:
+            state = self._build(url, seen)
+        finally:
+            gc.enable()
+        self._has_served = True
+        gc.collect()
+        gc.freeze()  # what was recovered stays: no later collection need look at it
+        return state
+
+    def _build(self, url: str, seen: int) -> EngineState:
+        settings = self._settings
+        state = EngineState(
+            self._chooser(),
+            self._metrics,
+            lambda: self.retained_after,
+            settings.max_boxes,
+            settings.plan,
+            settings.look_events,
+            self._traffic,
+            settings.ephemeral_s,
+        )
+        statistics = load_statistics(url, settings.measurements // 10)
+        state.group_store.event_shares = statistics.shares  # spaces are opened by them
+        self.retained_after = recover(
+            url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
+        )
+        state.chooser.weigh(Weights.of(statistics.weights))
+        state.execute(self.adoption(whole_view(state), statistics))
+        state.timelines = self._timelines(url, seen)
+        return state
+
+    def _timelines(self, url: str, seen: int) -> Timelines:
+        """Begins one where that is due: before anything is committed on this state."""
+        made = establish(url, new=self._settings.new_timeline and not self._is_established, seen=seen)
+        self._is_established = True
+        return made
+
+    def _chooser(self) -> Chooser:
+        settings = self._settings
+        return chooser(settings.plan, settings.estimator_entries, settings.measure_percent / 100)
+
+    def adoption(self, view: EngineView, statistics: Statistics) -> c.Adopt:
+        """The command that takes statistics over, with all that takes time done before it."""
+        training: dict[int, dict[str, list[Entry]]] = {}
+        for number, plans in statistics.training.items():
+            group = view.groups.get(number)
+            if group is not None and not statistics.is_stale(number, view.size(group)):
+                training[group.space] = plans
+        return c.Adopt(statistics.run, self._chooser().prepare(training), statistics.shares)
+
+    def retired(self, retained_after: int) -> None:
+        self.retained_after = max(self.retained_after, retained_after)
