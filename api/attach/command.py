@@ -21,6 +21,7 @@ from api.attach.slot import connect
 from api.attach.source import Source, SourceTable, parse_tables
 from api.attach.target import Target
 from api.server.logs import configure_logging
+from prosem.runtime.backoff import Backoff
 from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.attach")
@@ -66,7 +67,7 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
     target: Target | None = None
     made: list[str] = []
     follower: Follower | None = None
-    again, pause_s = options.again, 0.5
+    again, backoff = options.again, Backoff(0.5, LONGEST_PAUSE_S)
 
     def waiting(reason: str) -> None:
         progress.state = f"waiting for the server at {options.server} ({reason})"
@@ -98,9 +99,10 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
                     raise SetupError(f"the source cannot be reached: {str(error).strip()}") from None
                 if follower is not None and follower.is_following:
                     again, made = False, []
-                pause_s = 0.5 if progress.state == "following" else min(LONGEST_PAUSE_S, pause_s * 2)
+                if progress.state == "following":
+                    backoff.reset()
                 progress.state, progress.losses = f"waiting: {str(error).strip()}", progress.losses + 1
-                stopped.wait(pause_s)
+                stopped.wait(backoff.next_s())
             except psycopg.Error as error:
                 raise SetupError(f"the source refuses: {str(error).strip()}") from None
     finally:

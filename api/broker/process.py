@@ -30,6 +30,7 @@ from prosem.brokers.feed import BrokerFeed
 from prosem.brokers.report import contents_of
 from prosem.brokers.transport import watched_transport
 from prosem.delivery.subscriber import Subscriber
+from prosem.runtime.backoff import Backoff
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.supervise import end, supervise
 from prosem.values.access import Scope
@@ -77,7 +78,7 @@ class Broker:
 
     async def _run(self) -> None:
         """Join, serve until server and broker have lost each other, and join again."""
-        wait_s = 0.1
+        backoff = Backoff(0.1, 2.0)
         while True:
             try:
                 session = await self._join()
@@ -85,7 +86,7 @@ class Broker:
                 await self._live(session)
                 log.warning("%s; joining again", session.reason)
                 if time.monotonic() - joined > session.lease_s:
-                    wait_s = 0.1
+                    backoff.reset()
             except (httpx.HTTPError, OSError) as error:
                 self.problem = f"the server or NATS does not answer: {error or type(error).__name__}"
                 log.warning("%s", self.problem)
@@ -98,8 +99,7 @@ class Broker:
                 self.metrics.network_faults["broker"] += 1
                 log.exception("the broker starts over")
             await self._end()
-            await asyncio.sleep(wait_s)
-            wait_s = min(2.0, 2 * wait_s)
+            await backoff.wait()
 
     async def _ask_to_join(self) -> dict[str, Any]:
         """What the server says to a broker that joins; SetupError if it refuses for good, OSError if for now."""

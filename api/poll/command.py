@@ -13,7 +13,6 @@ from pathlib import Path
 
 import platformdirs
 from prosem_client import Client, ProsemError
-from prosem_client.backoff import Backoff
 
 from api.poll.formats import FeedError, Item, guess, read_csv, read_json, read_rss
 from api.poll.paths import parse_path
@@ -22,6 +21,7 @@ from api.poll.rows import Fields
 from api.poll.source import open_source
 from api.poll.state import StateFile
 from api.server.logs import configure_logging
+from prosem.runtime.backoff import Backoff
 from prosem.values.errors import SetupError
 from prosem.values.wire import encode
 

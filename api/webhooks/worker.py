@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from api.webhooks.batches import batches
 from api.webhooks.sending import Sender
 from prosem.delivery.subscriber import Item, Subscriber
+from prosem.runtime.backoff import Backoff
 from prosem.store.webhooks import Delivery, Webhook, WebhookStore
 from prosem.values.access import Scope
 from prosem.values.errors import BusyError, ProsemError
@@ -97,7 +98,7 @@ class DeliveryWorker:
 
     # -- rounds --------------------------------------------------------------------------------------------------
     async def _run(self) -> None:
-        wait_s, longest_s = AGAIN_S
+        backoff = Backoff(*AGAIN_S)
         while True:
             began = time.monotonic()
             try:
@@ -107,10 +108,9 @@ class DeliveryWorker:
             except Exception as error:
                 self._fault = f"an error of the server: {type(error).__name__}"
                 log.exception("webhook %s begins again", self.webhook.id)
-            if time.monotonic() - began > longest_s:
-                wait_s = AGAIN_S[0]
-            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(2 * wait_s, longest_s)
+            if time.monotonic() - began > AGAIN_S[1]:
+                backoff.reset()
+            await backoff.wait()
 
     async def _round(self) -> None:
         """From what is stored, until something goes wrong."""

@@ -26,6 +26,7 @@ from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
 from prosem.brokers.report import Carried, report
 from prosem.brokers.requests import CONTROL, POSITION_EXPECTED, SERVER, LeaseRenewal
+from prosem.runtime.backoff import Backoff
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import TimeSlice
 from prosem.runtime.supervise import end, supervise
@@ -112,7 +113,7 @@ class Membership:
     async def _open(self) -> None:
         """Make the stream of a new epoch, however long NATS takes to answer."""
         self.epoch = secrets.token_hex(4)
-        wait_s = 0.1
+        backoff = Backoff(0.1, 2.0)
         while True:
             try:
                 if not self._transport.is_open:
@@ -125,8 +126,7 @@ class Membership:
                 break
             except OSError as problem:
                 log.warning("brokers cannot join yet: %s", problem)
-                await asyncio.sleep(wait_s)
-                wait_s = min(2.0, 2 * wait_s)
+                await backoff.wait()
         self._is_open = True
         log.info("brokers may join (epoch %s, network %s)", self.epoch, self._scheme.name)
 

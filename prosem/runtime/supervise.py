@@ -11,6 +11,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 
+from prosem.runtime.backoff import Backoff
+
 log = logging.getLogger("prosem.supervise")
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 30.0
@@ -34,18 +36,17 @@ def supervise(
 async def _keep(
     name: str, work: Callable[[], Awaitable[None]], restarts: MutableMapping[str, int], first_wait_s: float
 ) -> None:
-    wait_s = first_wait_s
+    backoff = Backoff(first_wait_s, LONGEST_WAIT_S)
     while True:
         since = time.monotonic()
         try:
             return await work()
         except Exception:
             if time.monotonic() - since >= SOUND_S:
-                wait_s = first_wait_s
-            log.exception("the task %s failed; it is started again in %.1f s", name, wait_s)
+                backoff.reset()
+            log.exception("the task %s failed; it is started again", name)
         restarts[name] = restarts.get(name, 0) + 1
-        await asyncio.sleep(wait_s)
-        wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+        await backoff.wait()
 
 
 async def end(*tasks: asyncio.Task[None] | None) -> None:

@@ -17,6 +17,7 @@ from psycopg import sql
 
 from optimizer.estimate import Entry
 from optimizer.plan import Estimate
+from prosem.runtime.backoff import Backoff
 from prosem.runtime.supervise import end, supervise
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.recovery import register_loaders
@@ -135,7 +136,7 @@ class Listener:
         await end(self._task)
 
     async def _run(self) -> None:
-        wait_s = 0.2
+        backoff = Backoff(0.2, 30.0)
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(
@@ -144,11 +145,10 @@ class Listener:
                 async with connection:
                     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
                     await self._changed()
-                    wait_s = 0.2
+                    backoff.reset()
                     async for _ in connection.notifies():
                         await self._changed()
             except Exception as error:
-                log.warning("no news on %s, trying again in %.1f s: %s", self._channel, wait_s, error)
+                log.warning("no news on %s, trying again: %s", self._channel, error)
             self._restarts[self._channel] = self._restarts.get(self._channel, 0) + 1
-            await asyncio.sleep(wait_s)
-            wait_s = min(30.0, wait_s * 2)
+            await backoff.wait()
