@@ -70,6 +70,8 @@ PUBLISHES = {
     ("DELETE", "/v1/tables/t"),
     ("POST", "/v1/tables/t/events"),
     ("POST", "/v1/events"),
+    ("POST", "/v1/explain"),
+    ("POST", "/v1/geometry"),
 }
 SUBSCRIBES = {
     ("POST", "/v1/subscriptions"), ("POST", "/v1/subscriptions/batch"), ("GET", "/v1/subscriptions"),

@@ -1,7 +1,7 @@
 """A new subscription type is one package and one line of the registry, and is served like any other.
 
 Written into a temporary folder: `SELECT COUNT(*) FROM t WHERE x <> :a`, which no built-in type serves. A real server and a
-broker run with it: events, PATCH, suspension, resumption from every seq, a kill, and EXPLAIN, against a brute-force count.
+broker run with it: events, PATCH, resumption from many seqs, a kill, and EXPLAIN, against a brute-force count.
 """
 
 from __future__ import annotations
