@@ -39,7 +39,12 @@ FLOODING = Scheme("flooding", FloodingRoot, FloodingNode, balanced, exact=False)
 
 def test_one_file_and_one_line_pass_the_contract_suite_of_networks(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "cn", tmp_path / "cn", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in (*SUITE, "tests/support/network_driver.py", "pyproject.toml"):
+    for file in (
+        *SUITE,
+        "tests/support/network_driver.py",
+        "tests/support/network_examples.py",
+        "pyproject.toml",
+    ):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     for folder in ("tests", "tests/cn", "tests/support"):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from api.server import composition as wiring
+from api.server import memory
 from api.server.composition import Server
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
-from prosem.values.errors import CommitError, ProsemError, RecoveringError
+from prosem.values.errors import CommitError, ProsemError, RecoveringError, SetupError
 from tests.support.every_type import subscribe_every_type
 from tests.support.live import update
 from tests.support.running import Listener, publish, running
@@ -49,13 +49,13 @@ async def test_the_state_is_released_before_the_next_one_is_built(
 ) -> None:
     old: list[weakref.ref[Any]] = []
     alive: list[str] = []
-    recover = wiring.recover
+    recover = memory.recover
 
     def watched(*arguments: Any, **options: Any) -> Any:
         alive.extend(type(found).__name__ for one in old if (found := one()) is not None)
         return recover(*arguments, **options)
 
-    monkeypatch.setattr(wiring, "recover", watched)
+    monkeypatch.setattr(memory, "recover", watched)
 
     async with running(url) as made:
         listener = await Listener(made, *await subscribe_every_type(made)).attached()
@@ -93,13 +93,13 @@ async def test_a_command_that_breaks_the_state_does_not_keep_it(
     """The traceback of the error refers to the frames of the command, and so to the state."""
     old: list[weakref.ref[Any]] = []
     alive: list[str] = []
-    recover = wiring.recover
+    recover = memory.recover
 
     def watched(*arguments: Any, **options: Any) -> Any:
         alive.extend(type(found).__name__ for one in old if (found := one()) is not None)
         return recover(*arguments, **options)
 
-    monkeypatch.setattr(wiring, "recover", watched)
+    monkeypatch.setattr(memory, "recover", watched)
 
     def broken(state: Any) -> None:
         raise ZeroDivisionError("a fault of ours")
@@ -116,7 +116,7 @@ async def test_a_command_that_breaks_the_state_does_not_keep_it(
 
 async def test_reads_are_refused_while_the_state_is_built(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[Exception] = []
-    recover = wiring.recover
+    recover = memory.recover
 
     async with running(url) as made:
         await subscribe_every_type(made)
@@ -128,7 +128,7 @@ async def test_reads_are_refused_while_the_state_is_built(url: str, monkeypatch:
             refused.append(caught.value)
             return recover(*arguments, **options)
 
-        monkeypatch.setattr(wiring, "recover", watched)
+        monkeypatch.setattr(memory, "recover", watched)
         await rebuild(made)
         assert made.state.seq
     assert [type(error) for error in refused] == [RecoveringError]
@@ -139,17 +139,17 @@ async def test_a_database_that_is_gone_during_a_rebuild_is_waited_for(
 ) -> None:
     """A rebuild that cannot read the database is tried again, also when it says that the setup is wrong."""
     attempts: list[bool] = []
-    recover = wiring.recover
+    recover = memory.recover
 
     def failing(*arguments: Any, **options: Any) -> Any:
         attempts.append(options["restart"])
         if len(attempts) < 3:
-            raise wiring.SetupError("the database cannot be reached")
+            raise SetupError("the database cannot be reached")
         return recover(*arguments, **options)
 
     async with running(url) as made:
         ids = await subscribe_every_type(made)
-        monkeypatch.setattr(wiring, "recover", failing)
+        monkeypatch.setattr(memory, "recover", failing)
         await rebuild(made)
         assert (await made.call(c.Result(ids[0])))["seq"] == made.state.seq
     assert attempts == [False, False, False]
