@@ -196,13 +196,12 @@ def _query(sql: str, tree: Node) -> Query:
         refuse("a subscription is a SELECT statement", sql, tree)
     _check_clauses(sql, tree)
     given = settings(tree)
-    tables, using = sources(sql, given.get("from"), given.get("joins", []))
+    origins = sources(sql, given.get("from"), given.get("joins", []))
     where = given.get("where")
     return Query(
         sql=sql,
         selection=selection(sql, given.get("expressions", []), given.get("distinct")),
-        tables=tables,
-        using=using,
+        sources=origins,
         where=disjunction(sql, where.this if where else None),
         parameters=frozenset(str(node.this) for node in tree.find_all(exp.Placeholder)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from prosem.language.syntax import Aggregate, Columns, Distinct, Selection, Star
+from prosem.language.syntax import Aggregate, Columns, Distinct, SelectedColumn, Selection, Star
 from prosem.language.tree import (
     Node,
     bare,
@@ -55,7 +55,7 @@ def selection(sql: str, items: list[Node], distinct: Node | None) -> Selection:
     for name, node in zip(names, nodes, strict=True):
         if names.count(name) > 1:
             refuse(f"the column {name.name} is selected twice", sql, node)
-    return Columns(names)
+    return Columns(tuple(map(SelectedColumn, names)))
 
 
 def _check(sql: str, node: Node) -> None:

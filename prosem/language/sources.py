@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from prosem.language.syntax import Source
 from prosem.language.tree import Node, fold, refuse, settings, unsupported
 from prosem.values.errors import LanguageError
 
@@ -11,10 +12,8 @@ MAX_TABLES = 6
 _JOIN = "tables are joined as r JOIN s USING (column, …)"
 
 
-def sources(
-    sql: str, origin: Node | None, joins: list[Node]
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The tables' names, and for each but the first its USING columns."""
+def sources(sql: str, origin: Node | None, joins: list[Node]) -> tuple[Source, ...]:
+    """The tables, each but the first with its USING columns."""
     if origin is None:
         raise LanguageError("FROM is missing; a subscription selects from a table")
     tables = [_table(sql, origin.this, [])]
@@ -27,7 +26,9 @@ def sources(
         refuse(
             f"{len(tables)} tables are joined; at most {MAX_TABLES} are supported", sql, joins[MAX_TABLES - 1]
         )
-    return tuple(tables), tuple(using)
+    first, *others = tables
+    joined = [Source(name, name, "inner", names) for name, names in zip(others, using, strict=True)]
+    return (Source(first, first), *joined)
 
 
 def _table(sql: str, node: Node, others: list[str]) -> str:

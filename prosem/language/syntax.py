@@ -54,12 +54,14 @@ class ColumnName:
 class Atom:
     """`column op args`: = <> < <= > >= (one term), in (some), like, not like (one), is [not] null (none).
 
-    BETWEEN stands as two atoms, NOT is pushed into the operators.
+    BETWEEN stands as two atoms, NOT is pushed into the operators. `in` may have a parameter that is a
+    list (`IN :name`) instead of terms: a set; an empty one selects nothing, and NULLs in it match nothing.
     """
 
     column: ColumnName
     op: str
     args: tuple[Term, ...] = ()
+    list_name: str | None = None
 
 
 Conjunction = tuple[Atom, ...]
@@ -71,10 +73,27 @@ class Star:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """SELECT a, b"""
+class SelectedColumn:
+    """`column` or `column AS alias`."""
 
-    names: tuple[ColumnName, ...]
+    column: ColumnName
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the result calls it."""
+        return self.alias or self.column.name
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """SELECT a, b AS c"""
+
+    items: tuple[SelectedColumn, ...]
+
+    @property
+    def names(self) -> tuple[ColumnName, ...]:
+        return tuple(item.column for item in self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +105,97 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """SELECT MIN(a); `column` is None for COUNT(*)."""
+    """MIN(a) [AS alias]; `column` is None for COUNT(*)."""
 
     function: str
     column: ColumnName | None
+    alias: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What the result calls it, as PostgreSQL does."""
+        return self.alias or self.function
 
 
-Selection = Star | Columns | Distinct | Aggregate
+@dataclass(frozen=True, slots=True)
+class Aggregates:
+    """SELECT MIN(a), MAX(a) AS high: two or more, with different names."""
+
+    items: tuple[Aggregate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Having:
+    """`aggregate op term`: = <> < <= > >="""
+
+    aggregate: Aggregate
+    op: str
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """SELECT g, COUNT(*) AS n … GROUP BY g [HAVING …]
+
+    `items` are in the order selected and have different names; every column of `by` is among them. `having` is joined by AND.
+    """
+
+    by: tuple[ColumnName, ...]
+    items: tuple[SelectedColumn | Aggregate, ...]
+    having: tuple[Having, ...] = ()
+
+    @property
+    def aggregates(self) -> tuple[Aggregate, ...]:
+        return tuple(item for item in self.items if isinstance(item, Aggregate))
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """SELECT cols … ORDER BY y [ASC|DESC] [NULLS FIRST|LAST] LIMIT k"""
+
+    items: tuple[SelectedColumn, ...]
+    order: ColumnName
+    is_descending: bool
+    nulls_first: bool
+    limit: int
+
+
+Selection = Star | Columns | Distinct | Aggregate | Aggregates | Grouped | TopK
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table in FROM: its name, what it is called in the query, and how it is joined with those before it.
+
+    `join` is "" for the first, "inner" or "left". `using` are the columns of USING, `on` the equalities of ON.
+    """
+
+    table: str
+    alias: str
+    join: str = ""
+    using: tuple[str, ...] = ()
+    on: tuple[tuple[ColumnName, ColumnName], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`where` is an OR of conjunctions; ((),) is no condition at all. `using[i]` joins `tables[i + 1]`."""
+    """`where` is an OR of conjunctions; ((),) is no condition at all.
+
+    `per` is "event", or "transaction": then a subscriber is notified at most once per request.
+    """
 
     sql: str
     selection: Selection
-    tables: tuple[str, ...]
-    using: tuple[tuple[str, ...], ...]
+    sources: tuple[Source, ...]
     where: tuple[Conjunction, ...]
     parameters: frozenset[str]
+    per: str = "event"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(source.table for source in self.sources)
+
+    @property
+    def using(self) -> tuple[tuple[str, ...], ...]:
+        """`using[i]` joins `tables[i + 1]`."""
+        return tuple(source.using for source in self.sources[1:])

@@ -20,7 +20,7 @@ from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from prosem.language.syntax import Query
 from prosem.values.codes import Boxes
-from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table
+from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table, View
 
 Rows = Mapping[Key, Row]  # the content of one table
 MOVED = (
@@ -40,10 +40,31 @@ class Storage(Enum):
 
 
 class Bound(NamedTuple):
-    """The place of one subscription: a topic (its equality values) and a point or filters; None is nowhere."""
+    """The place of one subscription: a topic (its equality values) and a point or filters; None is nowhere.
+
+    With `IN` on an equality column it is at one place under several topics: `others` are those after the first.
+    """
 
     topic: bytes
     place: Any | None
+    others: tuple[bytes, ...] = ()
+
+
+ALIAS_SHIFT = 40  # bits of a sid; an id in a network may have the number of a topic above them
+SID_MASK = (1 << ALIAS_SHIFT) - 1
+
+
+def placements(sid: int, bound: Bound) -> Iterator[tuple[int, bytes, Any | None]]:
+    """A subscription as networks and point indexes hold it: an id, a topic and a place for each of its topics.
+
+    The first id is the sid; `id & SID_MASK` is the sid of any of them.
+
+    >>> [(id & SID_MASK, topic) for id, topic, _ in placements(7, Bound(b"a", (1, 2), (b"b",)))]
+    [(7, b'a'), (7, b'b')]
+    """
+    yield sid, bound.topic, bound.place
+    for number, topic in enumerate(bound.others, 1):
+        yield (number << ALIAS_SHIFT) | sid, topic, bound.place
 
 
 class SpaceContext(NamedTuple):
@@ -202,6 +223,8 @@ class Form(Protocol):
     @property
     def type(self) -> str: ...
     @property
+    def query(self) -> Query: ...
+    @property
     def label(self) -> str: ...
     @property
     def space_label(self) -> str: ...
@@ -308,6 +331,15 @@ class AdaptiveSpace(Protocol, metaclass=ByMembers):
 
     def rearrange(self) -> bool:
         """Do so where it pays; whether edges must be given their states again."""
+
+
+def is_composed(form: Form) -> bool:
+    """Whether several deltas may come to its space at one seq, and the fold must tell their net effect once.
+
+    So it is over views, since an event may change many rows of a view, and with `per: transaction`: such a space takes the
+    net deltas of a request at the seq of its last event. Each key has at most one delta at a seq.
+    """
+    return form.query.per == "transaction" or any(isinstance(table, View) for table in form.tables)
 
 
 class SubscriptionType(Protocol):

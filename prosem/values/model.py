@@ -100,6 +100,28 @@ class Table:
         }
 
 
+@dataclass(frozen=True)
+class View(Table):
+    """A derived table, kept up to date by the server; nothing is published to it.
+
+    `inputs`: the tables and views in its FROM, each once. Columns of its key may be NULL. One without a name of its own is
+    the join of a subscription's FROM, shared by all subscriptions of the template.
+    """
+
+    sql: str = ""
+    inputs: tuple[Table, ...] = ()
+
+    __hash__ = Table.__hash__
+
+
+class RowChange(NamedTuple):
+    """A row of a table or view before and after (None: there was or is none)."""
+
+    key: Key
+    old: Row | None
+    new: Row | None
+
+
 class Delta(NamedTuple):
     """One event after validation: the row before and after it (None: there was or is none)."""
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 from cn.match.point_index import PointIndex
 from cn.model.geometry import Region
 from cn.model.network import Space as NetworkSpace
-from prosem.types.base import Bound, Draft
+from prosem.types.base import Bound, Draft, placements
 from prosem.types.shared.sketched import Sketched
 from prosem.values.model import Delta
 
@@ -56,7 +56,12 @@ class PointSpace(Sketched):
         return self.points.visits
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
-        placed = [(sid, *bound) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None]
+        placed = [
+            one
+            for sid, bound in zip(sids, bounds, strict=True)
+            if bound.place is not None
+            for one in placements(sid, bound)
+        ]
         if len(placed) == 1:
             self.points.insert(*cast("tuple[int, bytes, tuple[Any, ...]]", placed[0]))
         elif placed:
@@ -64,7 +69,7 @@ class PointSpace(Sketched):
             self.points.insert_many(numbers, topics, cast("tuple[tuple[Any, ...], ...]", places))
 
     def move(self, sid: int, before: Bound, after: Bound) -> None:
-        if before.place is None or after.place is None:
+        if before.place is None or after.place is None or before.others or after.others:
             self.remove(sid, before)
             self.add([sid], [after])
         else:
@@ -72,7 +77,8 @@ class PointSpace(Sketched):
 
     def remove(self, sid: int, bound: Bound) -> None:
         if bound.place is not None:
-            self.points.remove(sid, bound.topic, bound.place)
+            for id, topic, place in placements(sid, bound):
+                self.points.remove(id, topic, cast("tuple[Any, ...]", place))
 
     def messages(self, description: Any, plan: str) -> list[Draft]:
         drafts = self.drafts(description)

@@ -157,7 +157,7 @@ class ManySpace(Sketched):
         return Bound(ALL if place.topics is None else b"+%d" % sid, place.point)
 
     def mark(self, sid: int) -> PlaceMark:
-        return PlaceMark(*self.locate(sid), is_birth=True)
+        return PlaceMark(*self.locate(sid)[:2], is_birth=True)
 
     def relabelled(self) -> list[int]:
         return []

@@ -93,7 +93,7 @@ class ValueSpace(PointSpace):
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         fresh: list[int] = []
-        for sid, (topic, place) in zip(sids, bounds, strict=True):
+        for sid, (topic, place, _) in zip(sids, bounds, strict=True):
             if place is None:
                 self._places[sid] = Bound(topic, None)
                 continue
@@ -130,7 +130,7 @@ class ValueSpace(PointSpace):
         self.add([sid], [after])
 
     def remove(self, sid: int, bound: Bound) -> None:
-        topic, place = self._places.pop(sid)
+        topic, place, _ = self._places.pop(sid)
         self._relabelled.pop(sid, None)
         if place is None:
             return
@@ -210,7 +210,7 @@ class ValueSpace(PointSpace):
     def check(self) -> None:
         """The invariants, in O(N)."""
         self.points.check()
-        placed = {(sid, *bound) for sid, bound in self._places.items() if bound.place is not None}
+        placed = {(sid, *bound[:2]) for sid, bound in self._places.items() if bound.place is not None}
         assert set(self.points.items()) == placed, "the index holds the places"
         assert sum(map(len, self._items.values())) == len(placed), "each point is in its item's tree"
         for topic, item in self._items.items():
