@@ -65,6 +65,7 @@ class Place(Sent, frozen=True):
     topic: bytes
     point: tuple[Any, ...] | None = None
     filters: tuple[dict[int, Extent], ...] | None = None
+    others: tuple[bytes, ...] = ()
 
 
 class Stated(Sent, frozen=True, tag="stated"):
@@ -141,14 +142,14 @@ def place_of(bound: Bound | None, space: Space) -> Place | None:
     if bound.place is None:
         return Place(bound.topic)
     if space.dimensions:
-        return Place(bound.topic, point=tuple(bound.place))
+        return Place(bound.topic, point=tuple(bound.place), others=bound.others)
     return Place(bound.topic, filters=tuple([dict(one) for one in bound.place]))
 
 
 def bound_of(place: Place | None) -> Bound | None:
     if place is None:
         return None
-    return Bound(place.topic, place.point if place.filters is None else place.filters)
+    return Bound(place.topic, place.point if place.filters is None else place.filters, place.others)
 
 
 # -- forms ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import commands as c
 from prosem.engine.pipeline import Submit
 from prosem.engine.traffic import Traffic
-from prosem.types.base import Bound, Form
+from prosem.types.base import Bound, Form, placements
 from prosem.values.access import Scope
 from prosem.values.errors import ProsemError
 
@@ -114,7 +114,7 @@ class Dispatcher:
         member.tokens[frame.sid] = frame.token
         bound = frame.bound or NOWHERE
         self._placed[frame.sid] = frame.space, frame.form, frame.durable, bound
-        self.post(self.root.place(member.node, frame.space, frame.sid, bound.topic, bound.place))
+        self._place(member.node, frame.space, frame.sid, bound)
         if frame.statement.id not in member.statements:
             member.statements.add(frame.statement.id)
             self._direct(member, control.stated(frame.statement, frame.form.tables))
@@ -127,19 +127,30 @@ class Dispatcher:
 
     def _move(self, frame: c.Moved | c.Gone) -> None:
         for member in self._hosts.get(frame.sid, ()):
-            space, form, durable, _ = self._placed[frame.sid]
+            space, form, _, before = self._placed[frame.sid]
             if isinstance(frame, c.Moved):
-                bound = frame.bound or NOWHERE
-                self._placed[frame.sid] = space, form, durable, bound
-                self.post(self.root.place(member.node, space, frame.sid, bound.topic, bound.place))
+                self._place(member.node, space, frame.sid, frame.bound or NOWHERE, before)
                 place, state = control.place_of(frame.bound, space), control.pack_state(form, frame.state)
                 self._direct(member, control.Moved(frame.sid, place, state))
             else:
-                self.post(self.root.left(member.node, frame.sid))
+                self._displace(member.node, frame.sid)
                 self._direct(member, control.Gone(frame.sid))
                 del member.tokens[frame.sid]
         if isinstance(frame, c.Gone):
             self._unhost(frame.sid)
+        elif frame.sid in self._placed:
+            self._placed[frame.sid] = (*self._placed[frame.sid][:3], frame.bound or NOWHERE)
+
+    def _place(self, node: str, space: Space, sid: int, bound: Bound, before: Bound = NOWHERE) -> None:
+        """Put a subscription of a broker where it is from now on, under all its topics."""
+        for id, topic, place in placements(sid, bound):
+            self.post(self.root.place(node, space, id, topic, place))
+        for id, _, _ in [*placements(sid, before)][1 + len(bound.others) :]:
+            self.post(self.root.left(node, id))
+
+    def _displace(self, node: str, sid: int) -> None:
+        for id, _, _ in placements(sid, self._placed[sid][3]):
+            self.post(self.root.left(node, id))
 
     def _unhost(self, sid: int) -> None:
         """No broker hosts it any more."""
@@ -159,7 +170,7 @@ class Dispatcher:
             self._asked.append((member, request))
             self._submit_asked()
         elif member.tokens.get(request.sid) == request.token:  # else it was hosted again meanwhile
-            self.post(self.root.left(member.node, request.sid))
+            self._displace(member.node, request.sid)
             self._leave(member, request.sid)
 
     def _submit_asked(self) -> None:
@@ -228,7 +239,7 @@ class Dispatcher:
         for node in kept:
             for sid in self.members[node].tokens:
                 space, _, _, bound = self._placed[sid]
-                self.post(self.root.place(node, space, sid, bound.topic, bound.place))
+                self._place(node, space, sid, bound)
             if self.members[node].parent == member.node:
                 self.members[node].parent = member.parent
         self.mark()

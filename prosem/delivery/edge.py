@@ -18,7 +18,7 @@ from cn.model.message import Message
 from cn.model.network import Network
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
-from prosem.types.base import Bound
+from prosem.types.base import SID_MASK, Bound, placements
 from prosem.values.wire import encode
 
 log = logging.getLogger("prosem.edge")
@@ -101,7 +101,7 @@ class Stream:
 class Host:
     """A subscription that somebody listens to."""
 
-    __slots__ = ("bound", "durable", "form", "is_raw", "sid", "space", "state", "streams")
+    __slots__ = ("bound", "durable", "form", "is_raw", "placed", "sid", "space", "state", "streams")
 
     def __init__(self, frame: c.Hosted) -> None:
         self.sid, self.form, self.space, self.durable = frame.sid, frame.form, frame.space, frame.durable
@@ -109,6 +109,7 @@ class Host:
         self.state: Any = frame.state
         self.streams: list[Stream] = []
         self.is_raw = False  # some stream is, or was
+        self.placed: tuple[int, ...] = ()  # the ids by which the network knows it, one per topic
 
     def tell_raw(self, seq: int, messages: Sequence[Message], change: bytes | None) -> None:
         """Each stream is told what it wants to hear: the messages, or the change they amount to."""
@@ -212,7 +213,7 @@ class Edge:
         elif isinstance(frame, c.Gone):
             host = self._hosts.pop(frame.sid, None)
             if host is not None:
-                self.network.remove(host.sid)
+                self._displace(host)
                 for stream in host.streams:
                     stream.is_closed = True
                     stream.sink.gone(stream)
@@ -224,8 +225,18 @@ class Edge:
             stream.sink.renew(stream)
 
     def _place(self, host: Host) -> None:
-        bound = host.bound or NOWHERE
-        self.network.register(host.space, host.sid, bound.topic, bound.place)
+        before, placed = host.placed, []
+        for id, topic, place in placements(host.sid, host.bound or NOWHERE):
+            self.network.register(host.space, id, topic, place)
+            placed.append(id)
+        host.placed = tuple(placed)
+        for id in before[len(placed) :]:
+            self.network.remove(id)
+
+    def _displace(self, host: Host) -> None:
+        for id in reversed(host.placed):  # the sid itself last: a broker then tells the server
+            self.network.remove(id)
+        host.placed = ()
 
     # -- streams -------------------------------------------------------------------------------------------------
     def _host(self, frame: c.Hosted) -> None:
@@ -273,7 +284,7 @@ class Edge:
     def _leave_if_empty(self, host: Host) -> None:
         if not host.streams and self._hosts.get(host.sid) is host:
             del self._hosts[host.sid]
-            self.network.remove(host.sid)
+            self._displace(host)
             if not host.durable:
                 self.orphan(host.sid)
 
@@ -284,7 +295,8 @@ class Edge:
             self._fold()
             self._folding_seq = message.seq
         folding = self._folding
-        for sid in sids if isinstance(sids, Sequence) else sids.tolist():
+        for id in sids if isinstance(sids, Sequence) else sids.tolist():
+            sid = id & SID_MASK
             waiting = folding.get(sid)
             if waiting is None:
                 folding[sid] = [message]

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from cn.model.network import Space
+from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE, Stream
 from prosem.runtime.metrics import Metrics
 from prosem.store.replay import HistoryRow
-from prosem.types.base import Bound, Form, ReplayStep
+from prosem.types.base import Bound, Form, ReplayStep, placements
 from prosem.values.model import PlaceMark, Row, Table
 from prosem.values.wire import decode_exact
 
@@ -65,6 +67,14 @@ def moves(sid: int, form: Form, history: Sequence[HistoryRow]) -> Iterator[Move]
         else:
             place = form.bind(decode_exact(params or b"{}"))
         yield Move(seq, part, sid, place, state, mark)
+
+
+def place_again(network: LocalNetwork, space: Space, sid: int, before: Bound, after: Bound) -> None:
+    """Move a subscription in a pass's own network, under all its topics."""
+    for id, topic, place in placements(sid, after):
+        network.register(space, id, topic, place)
+    for id, _, _ in [*placements(sid, before)][1 + len(after.others) :]:
+        network.remove(id)
 
 
 def read_row(table: Table, encoded: bytes | None) -> Row | None:

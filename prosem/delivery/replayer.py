@@ -19,7 +19,7 @@ import msgspec
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE, Stream
-from prosem.delivery.replay_steps import Move, ReplayRequest, by_subscription, moves, read_row
+from prosem.delivery.replay_steps import Move, ReplayRequest, by_subscription, moves, place_again, read_row
 from prosem.delivery.replayed_log import replay_log
 from prosem.delivery.replayed_marks import ReplayedMarks
 from prosem.engine.commands import Hosted
@@ -28,7 +28,7 @@ from prosem.runtime.slices import TimeSlice
 from prosem.runtime.supervise import end, supervise
 from prosem.store.lookback import Lookback
 from prosem.store.replay import HistoryRow, MessageRow, NotRetainedError, ReplayStore
-from prosem.types.base import MOVED, Bound, Form, ReplayStep
+from prosem.types.base import MOVED, SID_MASK, Bound, Form, ReplayStep
 
 log = logging.getLogger("prosem.replay")
 _read_message = msgspec.msgpack.Decoder(Message).decode
@@ -162,9 +162,9 @@ class ReplayPass:
         self._place(sid, bound)
 
     def _place(self, sid: int, bound: Bound) -> None:
+        before = self._bounds.get(sid, NOWHERE)
         self._bounds[sid] = bound
-        space = self._requests[sid][0].stream.host.space
-        self._network.register(space, sid, bound.topic, bound.place)
+        place_again(self._network, self._requests[sid][0].stream.host.space, sid, before, bound)
 
     def take(self, message: Message) -> None:
         if message.seq != self._seq:
@@ -181,8 +181,8 @@ class ReplayPass:
         self._seq = seq or self._seq
 
     def _deliver(self, message: Message, sids: Any) -> None:
-        for sid in sids if isinstance(sids, Sequence) else sids.tolist():
-            self._folding.setdefault(sid, []).append(message)
+        for id in sids if isinstance(sids, Sequence) else sids.tolist():
+            self._folding.setdefault(id & SID_MASK, []).append(message)
 
     def _fold(self) -> None:
         folding, self._folding = self._folding, {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from prosem.engine.groups import label
 from prosem.engine.state import EngineState
 from prosem.language import resolve
 from prosem.language.syntax import Query
@@ -36,7 +37,8 @@ def describe(
         "type": form.type,
         "group": name,
         "subscriptions": 0 if known is None else state.group_sizes[known.id],
-        "template": form.label,
+        "template": label(form),
+        "per": query.per,
         "tables": [table.name for table in form.tables],
         "parameters": names,
         "missing": [name for name in names if name not in params],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from prosem.engine.state import EngineState
@@ -18,7 +19,8 @@ def picture(state: EngineState, group_name: str, event: Any, tenant: str = DEFAU
     group = next((g for g in state.groups.values() if (g.tenant, g.name) == (tenant, group_name)), None)
     if group is None:
         raise NotFoundError(f"there is no group {group_name[:100]!r}; GET /v1/groups lists them")
-    form = state.group_store.recognise(parse(group.sample_sql), group.sample_notify, tenant)
+    query = replace(parse(group.sample_sql), per=group.per)
+    form = state.group_store.recognise(query, group.sample_notify, tenant)
     if not isinstance(form, PicturedForm) or not form.has_picture:
         pictured = " or ".join(dict.fromkeys(kind.pictured for kind in TYPES if kind.pictured))
         what = f"{group_name[:100]} is of type {group.type}"

@@ -8,6 +8,7 @@ repeated subscribing and deleting does not index the rows each time, and unused 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import blake2s
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ SHORT_BYTES, LONG_BYTES = (
     5,
     32,
 )  # of the digest in a group's name; the long one where another group has the short one
+
+
+_PER = {"event": "", "transaction": " PER TRANSACTION"}
+_Text = tuple[str, str, str, bytes]  # tenant, per, sql, notify
 
 
 class Left(NamedTuple):
@@ -48,10 +53,12 @@ class Groups:
         self.statements: dict[int, Statement] = {}
         self.spaces: dict[int, Space] = {}
         self.keeping: dict[int, ItemStateSpace] = {}  # those of them that keep something of items
+        self.per_transaction: set[int] = set()  # those of them that take the net deltas of a request
+        self.from_log: set[int] = set()  # those of them whose messages no replay reads
         self.next_group = self.next_statement = 1
         self._of_label: dict[str, Group] = {}
         self._of_name: dict[str, Group] = {}
-        self._statement_of_text: dict[tuple[str, str, bytes], Statement] = {}
+        self._statement_of_text: dict[_Text, Statement] = {}
         self._uses: dict[int, int] = {}
         self._forms: dict[int, Form] = {}
         self._space_of_label: dict[str, int] = {}
@@ -68,9 +75,9 @@ class Groups:
 
     def statement(self, sql: str, notify: JsonObject | None, form: Form) -> tuple[Statement, bool]:
         """The statement of this text, and whether it is new."""
-        tenant = form.tables[0].tenant
-        known = self._statement_of_text.get((tenant, sql, encode(notify)))
-        statement = known or Statement(self.next_statement, sql, notify, tenant)
+        tenant, per = form.tables[0].tenant, form.query.per
+        known = self._statement_of_text.get((tenant, per, sql, encode(notify)))
+        statement = known or Statement(self.next_statement, sql, notify, tenant, per)
         if known is None:
             self.next_statement += 1
             self.add_statement(statement)
@@ -79,7 +86,7 @@ class Groups:
 
     def add_statement(self, statement: Statement) -> None:
         self.statements[statement.id] = statement
-        self._statement_of_text[statement.tenant, statement.sql, encode(statement.notify)] = statement
+        self._statement_of_text[_text_of(statement)] = statement
         self._uses.setdefault(statement.id, 0)
 
     def form(self, statement_id: int) -> Form:
@@ -87,22 +94,22 @@ class Groups:
         form = self._forms.get(statement_id)
         if form is None:
             statement = self.statements[statement_id]
-            query = parse(statement.sql)
+            query = replace(parse(statement.sql), per=statement.per)
             form = self._forms[statement_id] = self.recognise(query, statement.notify, statement.tenant)
         return form
 
     # -- groups --------------------------------------------------------------------------------------------------
     def of(self, form: Form) -> Group | None:
         """The group of a form, None if it has no subscription."""
-        return self._of_label.get(form.label)
+        return self._of_label.get(label(form))
 
     def name(self, form: Form) -> str:
         """The public name of a form's group, whether that exists or not; two groups never have the same."""
         known = self.of(form)
         if known is not None:
             return known.name
-        short = f"{form.type}-{_digest(form.label, SHORT_BYTES)}"
-        return short if short not in self._of_name else f"{form.type}-{_digest(form.label, LONG_BYTES)}"
+        short = f"{form.type}-{_digest(label(form), SHORT_BYTES)}"
+        return short if short not in self._of_name else f"{form.type}-{_digest(label(form), LONG_BYTES)}"
 
     def group(self, form: Form, sql: str, notify: JsonObject | None) -> tuple[Group, bool]:
         """The group of a form, and whether it is new.
@@ -113,11 +120,11 @@ class Groups:
         known = self.of(form)
         if known is not None:
             return known, False
-        space = self._space_of_label.get(form.space_label, self.next_group)
+        space = self._space_of_label.get(space_label(form), self.next_group)
         names = tuple(table.name for table in form.tables)
-        tenant = form.tables[0].tenant
+        tenant, per = form.tables[0].tenant, form.query.per
         group = Group(
-            self.next_group, self.name(form), form.type, form.label, space, names, sql, notify, tenant
+            self.next_group, self.name(form), form.type, label(form), space, names, sql, notify, tenant, per
         )
         self.next_group += 1
         self.add_group(group, form)
@@ -126,8 +133,8 @@ class Groups:
     def add_group(self, group: Group, form: Form) -> None:
         self.by_id[group.id] = self._of_label[group.label] = self._of_name[group.name] = group
         self.sizes.setdefault(group.id, 0)
-        self._space_of_label[form.space_label] = group.space
-        self._label_of_space[group.space] = form.space_label
+        self._space_of_label[space_label(form)] = group.space
+        self._label_of_space[group.space] = space_label(form)
         if self._first_of.get(group.space) not in self.by_id:
             self._first_of.pop(group.space, None)
 
@@ -150,7 +157,7 @@ class Groups:
         left = Left(not self._uses[statement], not self.sizes[group])
         if left.statement:
             gone = self.statements.pop(statement)
-            del self._statement_of_text[gone.tenant, gone.sql, encode(gone.notify)], self._uses[statement]
+            del self._statement_of_text[_text_of(gone)], self._uses[statement]
             self._forms.pop(statement, None)
         if left.group:
             self._remove(self.by_id[group])
@@ -192,6 +199,10 @@ class Groups:
             space = self.spaces[group.space] = form.open_space(group.space, context)
             if isinstance(space, ItemStateSpace):
                 self.keeping[group.space] = space
+            if group.per == "transaction":
+                self.per_transaction.add(group.space)
+            if form.replay.reads_log:
+                self.from_log.add(group.space)
             for table in form.tables:
                 self._spaces_of_table.setdefault(table.id, []).append(group.space)
         return space
@@ -224,13 +235,29 @@ class Groups:
         """Nothing refers to an empty space any more."""
         for known in (self.keeping, self._empty_since, self._members, self._first_of):
             known.pop(space, None)
-        label = self._label_of_space.pop(space, None)
-        if label is not None:
-            del self._space_of_label[label]
+        self.per_transaction.discard(space)
+        self.from_log.discard(space)
+        known_label = self._label_of_space.pop(space, None)
+        if known_label is not None:
+            del self._space_of_label[known_label]
         if self.spaces.pop(space, None) is not None:
             for others in self._spaces_of_table.values():
                 others[:] = [at for at in others if at != space]
         self.on_close(space)
+
+
+def label(form: Form) -> str:
+    """The template in words, one per group."""
+    return form.label + _PER[form.query.per]
+
+
+def space_label(form: Form) -> str:
+    """What the groups of one space have in common, in words."""
+    return form.space_label + _PER[form.query.per]
+
+
+def _text_of(statement: Statement) -> _Text:
+    return statement.tenant, statement.per, statement.sql, encode(statement.notify)
 
 
 def _digest(label: str, size: int) -> str:

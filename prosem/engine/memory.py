@@ -19,7 +19,7 @@ from prosem.engine.traffic import Traffic
 from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
-from prosem.types.base import Bound, Draft, Form, MarkedSpace, Space, Storage
+from prosem.types.base import MOVED, Bound, Draft, Form, MarkedSpace, Space, Storage
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
 from prosem.values.timeline import Timelines
 from prosem.values.wire import decode_exact, pack
@@ -98,6 +98,8 @@ class EngineMemory:
         """Put a message into the outbox and among the frames; its size in bytes."""
         message = Message(seq, part, space.network.id, *draft)
         body, storage = None, space.storage.get(message.kind, Storage.WHOLE)
+        if message.space in self.group_store.from_log and message.kind != MOVED:
+            storage = Storage.SENT_ONLY  # replays make it again from rows and the event log
         if storage is not Storage.SENT_ONLY:
             body = None if storage is Storage.EVENT else pack(message)
             self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))

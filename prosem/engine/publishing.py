@@ -18,8 +18,8 @@ from prosem.engine.transaction import transaction
 from prosem.engine.validate import Effect, effect, effects, known_table
 from prosem.store.log import WriteSet
 from prosem.types.base import Space
-from prosem.values.model import Delta, JsonObject, Table
-from prosem.values.wire import encode
+from prosem.values.model import Delta, JsonObject, Key, Table
+from prosem.values.wire import encode, is_same
 
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
 
@@ -47,9 +47,27 @@ def trial_of(memory: EngineMemory, command: c.Publish | c.Transact) -> WriteSet:
             net[key] = new
             before, after = (None if row is None else encode(row) for row in (old, new))
             writes.last_seq += 1
-            writes.events.append((writes.last_seq, table.id, op, before, after))
+            writes.events.append((writes.last_seq, table.id, op, before, after, False))
             writes.size_bytes += _length(before) + 2 * _length(after)
     return writes
+
+
+def net(deltas: Sequence[Delta], seq: int) -> list[Delta]:
+    """What the deltas of a request amount to, at this seq: at most one for each row, none where nothing changed.
+
+    >>> from typing import Any
+    >>> table: Any = None
+    >>> steps = [Delta(1, table, (7,), None, (7, 1)), Delta(2, table, (8,), (8, 1), (8, 2)),
+    ...     Delta(3, table, (7,), (7, 1), (7, 2)), Delta(4, table, (8,), (8, 2), (8, 1))]
+    >>> [(delta.seq, delta.old, delta.new) for delta in net(steps, 4)]
+    [(4, None, (7, 2))]
+    """
+    found: dict[tuple[Table, Key], Delta] = {}
+    for delta in deltas:
+        at = delta.table, delta.key
+        first = found.get(at)
+        found[at] = delta._replace(seq=seq, old=delta.old if first is None else first.old)
+    return [delta for delta in found.values() if not is_same(delta.old, delta.new)]
 
 
 def _length(text: bytes | None) -> int:
@@ -82,6 +100,7 @@ class Publishing:
         deltas: Deltas = {}
         for table, found in runs:
             self._apply_run(table, found, deltas)
+        self._end_request(first)
         self._step(deltas)
         answer = {"first_seq": first, "last_seq": self._memory.seq, "count": self._memory.seq + 1 - first}
         return answer if idempotency is None else self._remember(idempotency, answer)
@@ -102,7 +121,7 @@ class Publishing:
             self._tables.put(table, key, new)
             before = None if old is None else encode(old)
             after = None if new is None else encode(new)
-            writes.events.append((self._memory.seq, table.id, op, before, after))
+            writes.events.append((self._memory.seq, table.id, op, before, after, False))
             size_bytes += _length(before) + 2 * _length(after)
             if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
@@ -116,13 +135,23 @@ class Publishing:
         self._memory.batch.weight += len(found)
         self._metrics.events += len(found)
 
+    def _end_request(self, first: int) -> None:
+        """Mark the last event of a request in the log: a replay per transaction cuts there too."""
+        if self._memory.seq >= first:
+            events = self._memory.batch.writes.events
+            events[-1] = (*events[-1][:-1], True)
+
     def _step(self, deltas: Deltas) -> None:
-        """Every space takes all its deltas of the request in one call; messages are put in the order of the events."""
+        """Every space takes all its deltas of the request in one call; messages are put in the order of the events.
+
+        A space that is notified per transaction takes the net deltas, all at the seq of the last event.
+        """
         batch, parts = self._memory.batch, dict[int, int]()
         frames, messages = len(batch.frames), len(batch.writes.messages)
-        for space, some in deltas.values():
-            if some:
-                self._step_space(space, some, parts)
+        for at, (space, some) in deltas.items():
+            taken = net(some, self._memory.seq) if at in self._groups.per_transaction else some
+            if taken:
+                self._step_space(space, taken, parts)
         if len(deltas) > 1:
             batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq", "part"))
             batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1, 2))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from prosem.engine.state import EngineState
 from prosem.language.parse import parse
 from prosem.store.recovery import StoredState, StoredSubscription, load
-from prosem.types.registry import recognise
 from prosem.values.errors import ProsemError, SetupError
 from prosem.values.model import Group, PlaceMark, Row, Statement, Table
 
@@ -64,9 +64,8 @@ def fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int
     for statement in stored.statements:
         groups.add_statement(statement)
     for group in stored.groups:
-        seen = [state.tables(group.tenant)[name] for name in group.tables]
-        form = recognise(parse(group.sample_sql), seen, group.sample_notify)
-        groups.add_group(group, form)
+        query = replace(parse(group.sample_sql), per=group.per)
+        groups.add_group(group, groups.recognise(query, group.sample_notify, group.tenant))
     count = 0
     for chunk in stored.subscriptions():
         try:

@@ -137,7 +137,8 @@ class Having:
 class Grouped:
     """SELECT g, COUNT(*) AS n … GROUP BY g [HAVING …]
 
-    `items` are in the order selected and have different names; every column of `by` is among them. `having` is joined by AND.
+    `items` are in the order selected and have different names; every column of `by` is among them. `having` is joined by
+    AND.
     """
 
     by: tuple[ColumnName, ...]

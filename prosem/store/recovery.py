@@ -82,16 +82,16 @@ class Loaded:
                 catalog.table_from(number, tenant, msgspec.json.decode(definition), self.tables)
             )
         self.groups = [
-            Group(*fields, tuple(tables), sql, notify and msgspec.json.decode(notify), tenant)  # type: ignore[call-arg]
-            for *fields, tables, sql, notify, tenant in self._all(
-                "SELECT id, name, type, label, space, tables, sample_sql, sample_notify, tenant"
+            Group(*fields, tuple(tables), sql, notify and msgspec.json.decode(notify), tenant, per)  # type: ignore[call-arg]
+            for *fields, tables, sql, notify, tenant, per in self._all(
+                "SELECT id, name, type, label, space, tables, sample_sql, sample_notify, tenant, per"
                 " FROM prosem.group_ ORDER BY id"
             )
         ]
         self.statements = [
-            Statement(number, text, None if notify is None else msgspec.json.decode(notify), tenant)
-            for number, text, notify, tenant in self._all(
-                "SELECT id, sql, notify, tenant FROM prosem.statement ORDER BY id"
+            Statement(number, text, None if notify is None else msgspec.json.decode(notify), tenant, per)
+            for number, text, notify, tenant, per in self._all(
+                "SELECT id, sql, notify, tenant, per FROM prosem.statement ORDER BY id"
             )
         ]
 

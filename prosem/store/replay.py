@@ -37,7 +37,7 @@ _HISTORY = (
     "SELECT sid, seq, part, kind, params, state, mark FROM prosem.history"
     " WHERE sid = ANY(%s::bigint[]) ORDER BY sid, seq, part"
 )
-_FIELDS = "s.id, s.sid, g.name, g.type, t.sql, t.notify, s.params, s.active, s.durable, s.created_seq"
+_FIELDS = "s.id, s.sid, g.name, g.type, t.sql, t.notify, s.params, s.active, s.durable, s.created_seq, t.per"
 _JOINED = "JOIN prosem.group_ g ON g.id = s.group_id JOIN prosem.statement t ON t.id = s.statement_id"
 _PAGE = (
     f"SELECT {_FIELDS} FROM prosem.subscription s {_JOINED}"
@@ -92,6 +92,7 @@ class ListedSubscription(NamedTuple):
     active: bool
     durable: bool
     created_seq: int
+    per: str
 
 
 class ReplayStore:

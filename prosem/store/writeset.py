@@ -38,8 +38,8 @@ class WriteSet:
     """What a batch changes, filled by the engine. JSON is given as text (bytes)."""
 
     last_seq: int = 0
-    events: list[tuple[int, int, str, bytes | None, bytes | None]] = field(default_factory=list)
-    """seq, table id, op, old row, new row (JSON arrays in column order)"""
+    events: list[tuple[int, int, str, bytes | None, bytes | None, bool]] = field(default_factory=list)
+    """seq, table id, op, old row, new row (JSON arrays in column order), whether a request ends with it"""
     messages: list[tuple[int, int, int, str, str, bytes | None]] = field(default_factory=list)
     """space, seq, part, kind, plan, body"""
     rows: dict[int, dict[Key, Row | None]] = field(default_factory=dict)
@@ -116,7 +116,9 @@ def _columns(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Pack
 
 
 _EVENTS = _Insertion(
-    "event_log", {"seq": "bigint", "table_id": "integer", "op": "text", "old": "json", "new": "json"}
+    "event_log",
+    {"seq": "bigint", "table_id": "integer", "op": "text", "old": "json", "new": "json"}
+    | {"ends_request": "boolean"},
 )
 _MESSAGES = _Insertion(
     "outbox",
@@ -162,11 +164,12 @@ _MEASUREMENTS = (
     f" AS v({', '.join(_MEASURED)}) ON CONFLICT DO NOTHING"
 ).encode()
 _STATEMENTS = _Insertion(
-    "statement", {"id": "integer", "sql": "text", "notify": "json", "digest": "text", "tenant": "text"}
+    "statement",
+    {"id": "integer", "sql": "text", "notify": "json", "digest": "text", "tenant": "text", "per": "text"},
 )
 _GROUP = (
-    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify, tenant)"
-    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7, $8::text::json, $9)"
+    b"INSERT INTO prosem.group_ (id, name, type, label, space, tables, sample_sql, sample_notify, tenant, per)"
+    b" VALUES ($1, $2, $3, $4, $5, $6::text[], $7, $8::text::json, $9, $10)"
 )
 _UNUSED_GROUPS = b"DELETE FROM prosem.group_ g USING unnest($1::integer[]) AS v(id) WHERE g.id = v.id"
 _UPDATES = (
@@ -212,7 +215,8 @@ def commands(
         if g.id in batch.unused_groups:
             continue
         notify = None if g.sample_notify is None else msgspec.json.encode(g.sample_notify).decode()
-        yield _GROUP, [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify, g.tenant]
+        fields = [g.id, g.name, g.type, g.label, g.space, list(g.tables), g.sample_sql, notify]
+        yield _GROUP, [*fields, g.tenant, g.per]
     if batch.unused_statements:
         yield _UNUSED, [pack("integer", batch.unused_statements)]
     unused_ids = set(batch.unused_statements)
@@ -290,7 +294,7 @@ def _item_commands(items: dict[tuple[int, bytes], bytes | None]) -> list[Command
     return [*made, _ITEMS(kept)] if kept else made
 
 
-def _statement(statement: Statement) -> tuple[int, str, bytes | None, str, str]:
+def _statement(statement: Statement) -> tuple[int, str, bytes | None, str, str, str]:
     notify = None if statement.notify is None else msgspec.json.encode(statement.notify)
     digest = hashlib.sha256(
         statement.sql.encode()
@@ -299,4 +303,6 @@ def _statement(statement: Statement) -> tuple[int, str, bytes | None, str, str]:
         digest += "/" + hashlib.sha256(notify).hexdigest()
     if statement.tenant != DEFAULT_TENANT:
         digest += "@" + statement.tenant
-    return statement.id, statement.sql, notify, digest, statement.tenant
+    if statement.per != "event":
+        digest += "%" + statement.per
+    return statement.id, statement.sql, notify, digest, statement.tenant, statement.per

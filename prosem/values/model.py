@@ -161,13 +161,15 @@ class Group:
     sample_sql: str
     sample_notify: JsonObject | None = field(default=None, hash=False)
     tenant: str = DEFAULT_TENANT
+    per: str = "event"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a user registered, without the parameters: shared by all subscriptions of one text and tenant."""
+    """What a user registered, without the parameters: shared by all subscriptions of one text, `per` and tenant."""
 
     id: int
     sql: str
     notify: JsonObject | None = field(default=None, hash=False)
     tenant: str = DEFAULT_TENANT
+    per: str = "event"

@@ -26,7 +26,7 @@ async def _flat(chunks: AsyncIterator[list[Any]]) -> list[Any]:
 async def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, chunk: int) -> None:
     batch = events(*range(1, 130))
     batch.messages += [(7, 50, part, "k", "p", None) for part in (1, 2, 3)] + [(8, 51, 0, "k", "p", b"other")]
-    batch.events[60] = (61, 2, "delete", b"[61]", None)
+    batch.events[60] = (61, 2, "delete", b"[61]", None, True)
     writer.write(batch)
 
     replay = ReplayStore(url)
@@ -92,7 +92,7 @@ async def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
                 found += [line.id for line in page]
             assert found == wanted
         (line,) = await replay.page(after="y30", limit=1)
-        assert line == ("z02", 2, "g3", "b", "S", b'{"change":2}', b'{"n":2}', True, True, 3)
+        assert line == ("z02", 2, "g3", "b", "S", b'{"change":2}', b'{"n":2}', True, True, 3, "event")
         assert await replay.history([2, 1, 9]) == {
             1: [(3, 0, "created", b"{}", None, None), (3, 1, "patched", b'{"n": 1}', b"[2]", None)],
             2: [(3, 0, "created", None, None, b'["",null,7]')],

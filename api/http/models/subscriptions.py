@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from prosem.engine.subscribing import MAX_ID_LENGTH
 from prosem.language.notify import NotifyObject, check_notify
@@ -29,6 +29,12 @@ Id = Annotated[
 ]
 
 
+Per = Annotated[
+    Literal["event", "transaction"],
+    expected('per is "event", or "transaction": notified at most once per request'),
+]
+
+
 class NewSubscription(RequestModel, frozen=True):
     """A subscription that is to be made."""
 
@@ -41,6 +47,7 @@ class NewSubscription(RequestModel, frozen=True):
     notify: NotifyObject | None = None
     id: Id | None = None
     durable: Flag = True
+    per: Per = "event"
 
     def __post_init__(self) -> None:
         _check_id(self.id)
@@ -86,6 +93,7 @@ class SubscriptionBatch(RequestModel, frozen=True):
     ]
     notify: NotifyObject | None = None
     durable: Flag = True
+    per: Per = "event"
 
     def __post_init__(self) -> None:
         check_notify(self.notify)

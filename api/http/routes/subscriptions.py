@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ _SHORT_SQL = 2_000
 async def subscribe(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
     given = read(NewSubscription, await json_object(request, body_limit(request)))
-    query = await parsed(given.sql)
+    query = replace(await parsed(given.sql), per=given.per)
     check_complexity(query, caller)
     command = c.Subscribe(
         query,
@@ -54,7 +55,7 @@ async def subscribe(request: Request) -> Response:
 async def subscribe_batch(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
     given = read(SubscriptionBatch, await json_object(request, body_limit(request)))
-    query = await parsed(given.sql)
+    query = replace(await parsed(given.sql), per=given.per)
     if len(given.rows) > made.settings.max_batch_rows:
         raise TooLargeError(f"a batch has at most {made.settings.max_batch_rows} rows; send several", "/rows")
     turn, rows = TimeSlice(), []
@@ -133,6 +134,7 @@ def _public(item: ListedSubscription) -> JsonObject:
         "notify": None if item.notify is None else msgspec.Raw(item.notify),
         "active": item.active,
         "durable": item.durable,
+        "per": item.per,
         "created_seq": item.created_seq,
     }
 

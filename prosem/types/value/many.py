@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from cn.model.message import Message
 from prosem.language.resolve import conjunction
-from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext
+from prosem.types.base import MOVED, Bound, Replay, Rows, Space, SpaceContext
 from prosem.types.shared import rules
 from prosem.types.shared.ranges import STATELESS, topic_of
 from prosem.types.value.items import ItemForm
@@ -83,7 +83,9 @@ class ManyForm(ItemForm):
         return None
 
     def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
-        return messages[-1].payload, None
+        if len(messages) == 1 or messages[-1].kind == MOVED:
+            return messages[-1].payload, None
+        return b'{"items":[%b]}' % b",".join([message.payload for message in messages]), None
 
     @property
     def replay(self) -> Replay:
