@@ -12,6 +12,7 @@ from typing import Any
 from cn.model.geometry import BOTTOM, TOP
 from prosem.values.columns import INT64_MAX, INT64_MIN, ColumnType, Value
 from prosem.values.errors import LanguageError
+from prosem.values.numerics import is_unconstrained
 
 Span = tuple[Value, Value]  # least and greatest value, None without such an end
 Boxes = Sequence[Mapping[int, Span]]  # column position → span; a row must lie in one of them
@@ -74,7 +75,7 @@ def value_of(kind: ColumnType, code: Any) -> Value:
             return struct.unpack("<d", struct.pack("<q", bits))[0]
         case "numeric":
             units = int(code) - 10**kind.digits if kind.digits else code
-            return decimal_of(units, kind.scale)
+            return reduced(units, kind.scale) if is_unconstrained(kind) else decimal_of(units, kind.scale)
         case "text":
             return code[:-2]
         case "bytea":
@@ -84,6 +85,17 @@ def value_of(kind: ColumnType, code: Any) -> Value:
         case "timestamptz":
             return _EPOCH + timedelta(microseconds=code)
     raise LanguageError(f"{kind.name} has no codes")
+
+
+def reduced(units: int, scale: int) -> Decimal:
+    """So many 10⁻ˢ without zeros at the end of the decimals.
+
+    >>> reduced(15000, 4), reduced(-1000, 2), reduced(0, 2)
+    (Decimal('1.5'), Decimal('-10'), Decimal('0'))
+    """
+    whole = str(abs(units))
+    zeros = min(scale, len(whole) - len(whole.rstrip("0"))) if units else scale
+    return decimal_of(units // 10**zeros, scale - zeros)
 
 
 def decimal_of(units: int, scale: int) -> Decimal:

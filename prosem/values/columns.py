@@ -20,7 +20,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -39,6 +39,7 @@ _BEFORE, _EXACT, _AFTER = (
 )  # no text value holds a NUL, so a side sorts next to its value
 _NUMERIC = re.compile(r"numeric\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 MAX_PRECISION = 1000
+_WIDE = Context(prec=20_000)  # more digits than a value has
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class ColumnType:
                 end = math.floor(scaled) + 1 if is_open else math.ceil(scaled)
             else:
                 end = math.ceil(scaled) - 1 if is_open else math.floor(scaled)
-            return _wide_code(end, self.digits) if self.digits else end
+            return wide_code(end, self.digits) if self.digits else end
         code = self.code(value)
         if not is_open:
             return code
@@ -260,14 +261,19 @@ def _numeric_code(scale: int) -> Callable[[Decimal], int]:
 
 
 def _wide_numeric_code(digits: int, scale: int) -> Callable[[Decimal], str]:
-    return lambda value: _wide_code(int(Fraction(value) * 10**scale), digits)
+    return lambda value: wide_code(scaled(value, scale), digits)
 
 
-def _wide_code(value: int, digits: int) -> str:
+def scaled(value: Decimal, scale: int) -> int:
+    """The value as a number of 10⁻ˢ; exact, whatever the context's precision."""
+    return int(_WIDE.scaleb(value, scale))
+
+
+def wide_code(value: int, digits: int) -> str:
     """A text that orders as the number does; what lies outside the type sorts outside all of its values.
 
-    >>> sorted([_wide_code(n, 2) for n in (5, -7, 99, -99, 10**9, 0)]) == [
-    ...     _wide_code(n, 2) for n in (-99, -7, 0, 5, 99, 10**9)]
+    >>> sorted([wide_code(n, 2) for n in (5, -7, 99, -99, 10**9, 0)]) == [
+    ...     wide_code(n, 2) for n in (-99, -7, 0, 5, 99, 10**9)]
     True
     """
     limit = 10**digits

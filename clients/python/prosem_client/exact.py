@@ -41,7 +41,7 @@ def exact_sum(total: str, kind: str) -> str:
         return json.dumps(_double(Fraction(total)))
     if kind == "integer":
         return str(int(total))
-    return json.dumps(_fixed(Fraction(total), _scale(kind)))
+    return json.dumps(_fixed(Fraction(total), _scale(kind, total)))
 
 
 def exact_average(total: str, count: int, kind: str) -> str:
@@ -53,11 +53,14 @@ def exact_average(total: str, count: int, kind: str) -> str:
     quotient = Fraction(total) / count
     if kind == "double precision":
         return json.dumps(_double(quotient))
-    scale = _scale(kind)
+    scale = _scale(kind, total)
     return json.dumps(_fixed(quotient, _quotient_scale(int(Fraction(total) * 10**scale), scale, count)))
 
 
-def _scale(kind: str) -> int:
+def _scale(kind: str, total: str) -> int:
+    """The decimals of the values; of the total, without zeros at its end, where the type does not say it."""
+    if kind == "numeric":
+        return len(f"{Decimal(total):f}".partition(".")[2].rstrip("0"))
     return int(kind.rstrip(")").split(",")[1]) if kind.startswith("numeric") else 0
 
 

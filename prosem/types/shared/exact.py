@@ -2,18 +2,25 @@
 
 Integers count ones, numeric(p,s) counts 10⁻ˢ, doubles count 2⁻¹⁰⁷⁴ (the smallest double), so a sum is a Python integer and
 becomes a double, correctly rounded, only when it is told.
+
+The decimals that PostgreSQL shows in a SUM, and to which it rounds an AVG, are those of the values with most of them. Values
+of one numeric(p,s) all have s. Those of `numeric` differ: pass the greatest `display_scale` of the values where it is known.
+Without it the total's own decimals are taken, which gives another value only for an AVG of values with more decimals than
+PostgreSQL computes anyway (about 16 significant digits).
 """
 
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from fractions import Fraction
 
-from prosem.values.columns import ColumnType, Value
+from prosem.values.codes import reduced
+from prosem.values.columns import ColumnType, Value, scaled
+from prosem.values.numerics import display_scale, is_unconstrained
 
 _DOUBLE_UNIT = 1074
 _BASE_DIGITS = 4  # PostgreSQL's numeric computes in base 10000
 _MIN_SIGNIFICANT = 16
+_MAX_DISPLAY_SCALE = 1000
 _GREATEST = 1.7976931348623157e308
 
 
@@ -24,20 +31,20 @@ def units(kind: ColumnType, value: Value) -> int:
         shift: int = _DOUBLE_UNIT + 1 - denominator.bit_length()
         return int(numerator) << shift
     if kind.digits:  # more than a decimal context has
-        return int(Fraction(value) * 10**kind.scale)
+        return scaled(value, kind.scale)
     return int(value.scaleb(kind.scale)) if kind.scale else int(value)
 
 
-def sum_value(kind: ColumnType, total: int) -> int | float | Decimal:
+def sum_value(kind: ColumnType, total: int, scale: int | None = None) -> int | float | Decimal:
     """SUM as PostgreSQL types it: bigint for integer, numeric for bigint and numeric, double for double."""
     if kind.name == "double precision":
         return _double(total, 1)
     if kind.name == "integer":
         return total
-    return _decimal(total, kind.scale)
+    return _decimal(*_shown(kind, total, scale))
 
 
-def average_value(kind: ColumnType, total: int, count: int) -> float | Decimal:
+def average_value(kind: ColumnType, total: int, count: int, scale: int | None = None) -> float | Decimal:
     """AVG: correctly rounded for doubles, with the digits PostgreSQL gives for the others.
 
     >>> from prosem.values.columns import column_type
@@ -46,8 +53,9 @@ def average_value(kind: ColumnType, total: int, count: int) -> float | Decimal:
     """
     if kind.name == "double precision":
         return _double(total, count)
-    scale = _quotient_scale(total, kind.scale, count)
-    numerator, denominator = abs(total) * 10**scale * 2 + count * 10**kind.scale, 2 * count * 10**kind.scale
+    total, own = _shown(kind, total, scale)
+    scale = _quotient_scale(total, own, count)
+    numerator, denominator = abs(total) * 10**scale * 2 + count * 10**own, 2 * count * 10**own
     quotient = numerator // denominator  # half away from zero
     return _decimal(quotient if total >= 0 else -quotient, scale)
 
@@ -59,6 +67,15 @@ def written(value: int | float | Decimal | None) -> int | float | str | None:
     ('0.00000000', '0.000000150', 3)
     """
     return format(value, "f") if isinstance(value, Decimal) else value
+
+
+def _shown(kind: ColumnType, total: int, scale: int | None) -> tuple[int, int]:
+    """The total as a number of 10⁻ˢ, with the s of the values."""
+    if not is_unconstrained(kind):
+        return total, kind.scale
+    if scale is None:
+        scale = display_scale(reduced(total, kind.scale))
+    return total // 10 ** (kind.scale - scale), scale
 
 
 def _double(total: int, count: int) -> float:
@@ -78,7 +95,7 @@ def _quotient_scale(total: int, scale: int, count: int) -> int:
     weight, first = _leading(total, scale)
     other_weight, other_first = _leading(count, 0)
     quotient_weight = weight - other_weight - (first <= other_first)
-    return max(_MIN_SIGNIFICANT - quotient_weight * _BASE_DIGITS, scale, 0)
+    return min(max(_MIN_SIGNIFICANT - quotient_weight * _BASE_DIGITS, scale, 0), _MAX_DISPLAY_SCALE)
 
 
 def _leading(units_: int, scale: int) -> tuple[int, int]:
@@ -103,7 +120,7 @@ def exact_text(kind: ColumnType, total: int) -> str:
     '0.1000000000000000055511151231257827021181583404541015625'
     """
     if kind.name != "double precision":
-        return str(_decimal(total, kind.scale))
+        return str(_decimal(*_shown(kind, total, None)))
     if not total:
         return "0"
     zeros = min((total & -total).bit_length() - 1, _DOUBLE_UNIT)
