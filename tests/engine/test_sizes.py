@@ -23,15 +23,15 @@ def noise(length: int) -> str:
 
 def table(kind: str, columns: int, keys: int) -> dict[str, Any]:
     names = [f"c{at}" for at in range(columns)]
-    return {
-        "name": "wide",
-        "columns": [{"name": name, "type": kind} for name in names],
-        "primary_key": names[:keys],
-    }
+    described = [{"name": name, "type": kind} for name in names]
+    if not keys:  # of a type that no key can have
+        names, described = ["k"], [*described[:-1], {"name": "k", "type": "integer"}]
+    return {"name": "wide", "columns": described, "primary_key": names[: keys or 1]}
 
 
-def row(values: list[Any]) -> dict[str, Any]:
-    return insert(**{f"c{at}": value for at, value in enumerate(values)})
+def row(definition: dict[str, Any], values: list[Any]) -> dict[str, Any]:
+    has_own_key = len(values) == len(definition["columns"]) - 1
+    return insert(**{f"c{at}": value for at, value in enumerate(values)}, **({"k": 1} if has_own_key else {}))
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,9 @@ def row(values: list[Any]) -> dict[str, Any]:
         (table("text", 8, 8), [noise(500)] * 8),
         (table("text", 2, 1), [noise(5_000), "x"]),
         (table("text", 399, 1), [noise(20)] * 399),
+        (table("text", 399, 1), [noise(21)] * 399),
+        (table("text", 341, 1), [noise(23)] * 341),
+        (table("jsonb", 399, 0), [["abcd", "efgh"]] * 398),
         (table("numeric(1000,0)", 6, 6), [int("1" + "7" * 999)] * 6),
     ],
 )
@@ -48,7 +51,7 @@ async def test_what_postgresql_cannot_hold_is_refused_before_anything_changes(
 ) -> None:
     async with running(url) as made:
         await made.call(c.CreateTable(definition))
-        refused = await outcome(made, c.Publish("wide", [row(values)]))
+        refused = await outcome(made, c.Publish("wide", [row(definition, values)]))
         assert type(refused) is InputError, refused
         assert (refused.at or "").startswith("/events/0/row")
         assert made.metrics.rebuilds == 0
@@ -62,12 +65,16 @@ async def test_what_postgresql_cannot_hold_is_refused_before_anything_changes(
         (table("numeric(1000,0)", 5, 5), [int("1" + "7" * 999)] * 5),
         (table("text", 400, 1), [noise(300)] * 400),
         (table("text", 380, 1), [noise(20)] * 380),
+        (table("text", 399, 1), [noise(24)] * 399),
+        (table("text", 330, 1), [noise(23)] * 330),
+        (table("jsonb", 399, 0), [True] * 398),
+        (table("jsonb", 399, 0), [noise(30)] * 398),
     ],
 )
 async def test_what_fits_is_taken(url: str, definition: dict[str, Any], values: list[Any]) -> None:
     async with running(url) as made:
         await made.call(c.CreateTable(definition))
-        assert (await made.call(c.Publish("wide", [row(values)])))["count"] == 1
+        assert (await made.call(c.Publish("wide", [row(definition, values)])))["count"] == 1
         assert made.metrics.rebuilds == 0
 
 
