@@ -6,7 +6,8 @@ text frame of its own (RFC 6455 §5: unmasked, not fragmented), in one call to t
 compression on, frames go one by one.
 
 The protocol also bounds what a socket can cost. Until `admit` is called its first message may have `FIRST_FRAME_BYTES`, and
-nothing after it is read. One that does not answer a ping is aborted: a close would wait for bytes that are never read.
+what follows it is neither read nor parsed; bytes that arrived together with it are put aside. One that does not answer a
+ping is aborted: a close would wait for bytes that are never read.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, cast
 from fastapi import WebSocket
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
+from websockets.frames import DATA_OPCODES, Frame
 from websockets.http11 import Request
 
 EXTENSION = "prosem.frames"
@@ -45,10 +46,12 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     """Uvicorn's protocol with the extensions."""
 
     _is_admitted = False
+    _aside = b""  # what came with the first message, after it
     _unsent = 0  # bytes that waited when the last ping was sent
 
     def handle_connect(self, event: Request) -> None:
         self.conn.max_message_size = FIRST_FRAME_BYTES
+        cast(Any, self.conn).recv_frame = self._take_frame
         super().handle_connect(event)
         scope = getattr(self, "scope", None)
         if scope is not None:
@@ -62,18 +65,22 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         if not self._is_admitted:
             self._is_admitted = True
             self.conn.max_message_size = self.config.ws_max_size
+            aside, self._aside = self._aside, b""
+            if aside:
+                self.data_received(aside)
             self._resume()
+
+    def _take_frame(self, frame: Frame) -> None:
+        """The parser's own step; before `admit` it finds nothing more after the end of the first message."""
+        type(self.conn).recv_frame(self.conn, frame)
+        if not self._is_admitted and frame.fin and frame.opcode in DATA_OPCODES:
+            self._aside += bytes(self.conn.reader.buffer)
+            self.conn.reader.discard()
 
     def _resume(self) -> None:
         if self.read_paused and self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
-
-    def send_receive_event_to_app(self) -> None:
-        super().send_receive_event_to_app()
-        self.conn.max_message_size = (
-            self.config.ws_max_size
-        )  # of the next one, which is not read before `admit`
 
     async def receive(self) -> Any:
         if self._is_admitted:

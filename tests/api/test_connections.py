@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import connect
 
 from api.commands.process import free_port
@@ -193,6 +194,27 @@ def test_the_first_frame_is_small_until_the_caller_is_known(keyed: ServerProcess
         one.send(json.dumps({"tag": 1, "table": "none", "events": ["x" * 1_000_000]}))
         answer = json.loads(one.recv(30))
         assert (answer["tag"], answer["error"]["status"]) == (1, 404)
+
+
+def test_frames_that_arrive_with_the_first_one_wait_for_authentication(keyed: ServerProcess) -> None:
+    uri = keyed.url.replace("http", "ws") + "/v1/publish"
+    large = json.dumps({"tag": 1, "table": "none", "events": ["x" * 1_000_000]})
+    for others in ([large], ['{"tag": 1, "table": "none", "events": [1]}'] * 3):
+        with connect(uri, compression=None, proxy=None) as one:
+            texts = [json.dumps({"op": "authenticate", "key": ADMIN_KEY}), *others]
+            frames = [Frame(Opcode.TEXT, text.encode()).serialize(mask=True) for text in texts]
+            one.socket.sendall(b"".join(frames))  # one write
+            for _ in others:
+                answer = json.loads(one.recv(30))
+                assert (answer["tag"], answer["error"]["status"]) == (1, 404)
+    with connect(uri, compression=None, proxy=None) as one:
+        texts = [json.dumps({"op": "authenticate", "key": "wrong"}), large]
+        one.socket.sendall(b"".join(Frame(Opcode.TEXT, text.encode()).serialize(mask=True) for text in texts))
+        with pytest.raises(ConnectionClosed) as closed:
+            list(one)
+        assert (
+            closed.value.rcvd is None or closed.value.rcvd.code == 4401
+        )  # None: reset, as what follows is not read
 
 
 def test_a_refused_handshake_is_no_error_of_the_server(keyed: ServerProcess) -> None:
