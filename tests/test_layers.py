@@ -32,7 +32,18 @@ ONLY_BENCH_COMMAND = Path("api/commands/cli.py")
 ROOMS = {
     "api": ("commands", "broker", "attach", "poll", "http", "server", "webhooks", "console"),
     "pipeline": ("statistics",),
-    "prosem": ("brokers", "delivery", "engine", "types", "store", "index", "language", "values", "runtime"),
+    "prosem": (
+        "brokers",
+        "delivery",
+        "engine",
+        "views",
+        "types",
+        "store",
+        "index",
+        "language",
+        "values",
+        "runtime",
+    ),
     "prosem.types": (
         "registry",
         "EACH",

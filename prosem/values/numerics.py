@@ -11,9 +11,11 @@ import functools
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from prosem.values.columns import ColumnType, number, scaled, wide_code
+from prosem.values.columns import ColumnType, column_type, number, scaled, wide_code
 
 MAX_NUMERIC_DIGITS = 4_000  # Python refuses to print an int of more than 4,300
+
+_WHOLE_DIGITS = {"integer": 10, "bigint": 19}
 
 
 @functools.cache
@@ -65,6 +67,20 @@ def display_scale(value: Decimal) -> int:
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
     return max(0, -exponent)
+
+
+def bounds(kind: ColumnType) -> tuple[int, int]:
+    """Digits before and after the point that values of an exact type of numbers have at most.
+
+    >>> [bounds(column_type(name)) for name in ("integer", "bigint", "numeric(12,2)")]
+    [(10, 0), (19, 0), (10, 2)]
+    """
+    if kind.name in _WHOLE_DIGITS:
+        return _WHOLE_DIGITS[kind.name], 0
+    if is_unconstrained(kind):
+        return kind.digits - kind.scale, kind.scale
+    precision = int(kind.name.partition("(")[2].partition(",")[0])
+    return precision - kind.scale, kind.scale
 
 
 def is_unconstrained(kind: ColumnType) -> bool:
