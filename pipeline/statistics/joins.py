@@ -67,6 +67,8 @@ def _edges(sql: str, tables: Mapping[str, Table]) -> Iterable[Edge]:
     except (LanguageError, KeyError):  # KeyError: a table that was dropped since
         return
     for number, names in enumerate(query.using, 1):
+        if not names:
+            continue  # joined by ON
         own = [
             next(one for one in classes if one.get(number) == joined[number].position[name]) for name in names
         ]

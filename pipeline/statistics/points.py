@@ -16,7 +16,7 @@ from pipeline.statistics.histograms import SKETCHES, Sketches, merged
 from pipeline.statistics.kinds import kind, point_kind
 from prosem.language.evaluate import evaluate
 from prosem.language.parse import parse
-from prosem.language.syntax import Term
+from prosem.language.syntax import Parameter, Term
 from prosem.values.columns import ColumnType, column_type
 from prosem.values.errors import ProsemError
 from prosem.values.wire import decode_exact
@@ -54,8 +54,8 @@ def _summarise(groups: Mapping[int, tuple[Table, ...]]) -> Callable[[Iterator[An
                     type_name = types.get(group, {}).get(column)
                     if type_name is not None:
                         dimension = f"{column} {_DIMENSION[operator]}"
-                        point = _point(term, values, column_type(type_name))
-                        constants.setdefault((group, dimension, point_kind(type_name)), []).append(point)
+                        points = _points(term, values, column_type(type_name))
+                        constants.setdefault((group, dimension, point_kind(type_name)), []).extend(points)
             for (group, dimension, kind_name), some in constants.items():
                 sketch = found.of(group, dimension, kind_name)
                 points = [point for point in some if point is not None]
@@ -65,6 +65,14 @@ def _summarise(groups: Mapping[int, tuple[Table, ...]]) -> Callable[[Iterator[An
         yield from found.batches()
 
     return summarise
+
+
+def _points(term: Term, params: Mapping[str, Any], type: ColumnType) -> list[Any]:
+    """The constant of a comparison; of a parameter that is a list all its values."""
+    given = params.get(term.name) if isinstance(term, Parameter) else None
+    if isinstance(given, list):
+        return [_point(Parameter(""), {"": value}, type) for value in given]
+    return [_point(term, params, type)]
 
 
 def _point(term: Term, params: Mapping[str, Any], type: ColumnType) -> Any:
@@ -94,7 +102,7 @@ def comparisons(sql: str) -> tuple[Comparison, ...]:
         (atom.column.name, "=" if atom.op == "in" else atom.op, term)
         for conjunction in query.where
         for atom in conjunction
-        for term in atom.args
+        for term in (atom.args if atom.list_name is None else (Parameter(atom.list_name),))
     )
     return tuple(dict.fromkeys(one for one in found if one[1] in _DIMENSION))
 

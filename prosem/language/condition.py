@@ -17,13 +17,13 @@ from sqlglot import exp
 
 from prosem.language.syntax import Atom, ColumnName, Conjunction, Constant, Term
 from prosem.language.terms import term
-from prosem.language.tree import Node, bare, column_name, refuse, settings, unsupported
+from prosem.language.tree import Node, bare, column_name, operands, refuse, settings, unsupported
 
 MAX_CONJUNCTIONS = 1_000
 MAX_ATOMS = 20_000
 Disjunction = list[Conjunction]
 
-_COMPARISONS: dict[type[Node], str] = {
+COMPARISONS: dict[type[Node], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -33,7 +33,7 @@ _COMPARISONS: dict[type[Node], str] = {
 }
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _OPPOSITE |= {"like": "not like", "not like": "like", "is null": "is not null", "is not null": "is null"}
-_TURNED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+TURNED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _INSTEAD = "a condition is made of = <> < <= > >=, BETWEEN, IN, LIKE 'prefix%', IS [NOT] NULL, AND, OR, NOT"
 
 
@@ -52,29 +52,18 @@ def _normal(sql: str, node: Node, negated: bool) -> Disjunction:
     while isinstance(node, exp.Not):
         node, negated = bare(node.this), not negated
     if isinstance(node, exp.Or | exp.And):
-        parts = (_normal(sql, part, negated) for part in _operands(node))
+        parts = (_normal(sql, part, negated) for part in operands(node, type(node)))
         combine = _either if isinstance(node, exp.Or) is not negated else _both
         return combine(sql, node, parts)
     if isinstance(node, exp.Boolean):
         return [()] if bool(node.this) is not negated else []
     if isinstance(node, exp.Null):
         return []
-    if type(node) in _COMPARISONS:
+    if type(node) in COMPARISONS:
         return _comparison(sql, node, negated)
     if type(node) in _READERS:
         return _READERS[type(node)](sql, node, negated)
     unsupported(sql, node, _INSTEAD)
-
-
-def _operands(node: Node) -> Iterator[Node]:
-    """The operands of a chain of one connective, from left to right."""
-    todo = [node]
-    while todo:
-        part = todo.pop()
-        if type(part) is type(node):
-            todo += [part.expression, part.this]
-        else:
-            yield part
 
 
 def _either(sql: str, node: Node, parts: Iterator[Disjunction]) -> Disjunction:
@@ -84,7 +73,7 @@ def _either(sql: str, node: Node, parts: Iterator[Disjunction]) -> Disjunction:
     for part in parts:
         for conjunction in part:
             atom = conjunction[0] if len(conjunction) == 1 else None
-            if atom and atom.op in ("=", "in"):
+            if atom and atom.op in ("=", "in") and atom.list_name is None:
                 if atom.column not in points:
                     points[atom.column] = {}
                     found[atom.column] = conjunction
@@ -142,9 +131,9 @@ def _left_column(sql: str, node: Node, what: str) -> ColumnName:
 
 
 def _comparison(sql: str, node: Node, negated: bool) -> Disjunction:
-    op, left, right = _COMPARISONS[type(node)], bare(node.this), bare(node.expression)
+    op, left, right = COMPARISONS[type(node)], bare(node.this), bare(node.expression)
     if not isinstance(left, exp.Column) and isinstance(right, exp.Column):
-        left, right, op = right, left, _TURNED[op]
+        left, right, op = right, left, TURNED[op]
     if not isinstance(left, exp.Column):
         _refuse_comparison(sql, node, left, right)
     return _one(_left_column(sql, left, op), op, negated, term(sql, right))
@@ -172,10 +161,21 @@ def _between(sql: str, node: Node, negated: bool) -> Disjunction:
 def _in(sql: str, node: Node, negated: bool) -> Disjunction:
     given = settings(node)
     if "query" in given:
-        refuse("a subquery (IN (SELECT …)) is not supported; list the values, or join with USING", sql, node)
-    if set(given) - {"this", "expressions"} or "expressions" not in given:
-        refuse("IN takes a list of at least one constant in parentheses, like IN (1, 2, :three)", sql, node)
+        refuse("a subquery (IN (SELECT …)) is not supported; list the values, or join the tables", sql, node)
     column = _left_column(sql, node.this, "IN")
+    field = given.get("field")
+    if isinstance(field, exp.Placeholder) and isinstance(field.args.get("this"), str):
+        name = str(field.this)
+        if negated:
+            refuse(f"NOT IN :{name} is not supported; write NOT IN (…) with its values", sql, node)
+        return [(Atom(column, "in", list_name=name),)]
+    if set(given) - {"this", "expressions"} or "expressions" not in given:
+        refuse(
+            "IN takes a list of at least one constant in parentheses, like IN (1, 2, :three), "
+            "or a parameter that is a list, like IN :some",
+            sql,
+            node,
+        )
     terms = tuple(dict.fromkeys(term(sql, part) for part in given["expressions"]))
     if negated:
         return [tuple(Atom(column, "<>", (value,)) for value in terms)]

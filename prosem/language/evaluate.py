@@ -22,6 +22,7 @@ from prosem.values.columns import INT64_MAX, ColumnType, number
 from prosem.values.errors import InputError, LanguageError, pointer
 
 Number = int | Fraction | float
+MAX_LIST = 10_000  # values of a parameter that is a list
 _MAX_BITS = 8_192  # of a numerator or denominator within arithmetic: twice the widest numeric
 # types whose parameters may be given as a JSON string
 _TAKES_TEXT = ("numeric", "text", "date", "timestamptz", "bytea")
@@ -41,15 +42,37 @@ def evaluate(term: Term, params: Mapping[str, Any], type: ColumnType) -> Any:
     try:
         if isinstance(term, Arithmetic):
             return _arithmetic(term, params, type)
-        value = term.value if isinstance(term, Constant) else _given(params, term, type)
-        if value.__class__ is int and type.numeric and abs(value) <= INT64_MAX:
-            return value  # nearly every parameter of nearly every subscription
-        if value is not None:
-            value = _readable(value, type)
-            type.constant(value)
-        return value
+        return _checked(term.value if isinstance(term, Constant) else _given(params, term, type), type)
     except ValueError as error:
         raise _error(term, str(error)) from None
+
+
+def evaluate_list(name: str, params: Mapping[str, Any], type: ColumnType) -> list[Any]:
+    """The constants of a parameter that is a list, each checked against the type; NULLs are left out.
+
+    >>> from prosem.values.columns import column_type
+    >>> evaluate_list("some", {"some": [3, None, 1]}, column_type("integer"))
+    [3, 1]
+    """
+    at = pointer("params", name)
+    if name not in params:
+        raise InputError(f"the parameter :{name} is missing", at)
+    given = params[name]
+    if not isinstance(given, list | tuple):
+        raise InputError(f":{name}: expected a list, for IN :{name}", at)
+    if len(given) > MAX_LIST:
+        raise InputError(
+            f":{name}: the list has {len(given):,} values; at most {MAX_LIST:,} are supported", at
+        )
+    found = []
+    for at_index, value in enumerate(given):
+        try:
+            checked = _checked(_accepted(value, type), type)
+        except ValueError as error:
+            raise InputError(f":{name}: {error}", pointer("params", name, at_index)) from None
+        if checked is not None:
+            found.append(checked)
+    return found
 
 
 def parameter_names(term: Term) -> Iterator[str]:
@@ -61,10 +84,24 @@ def parameter_names(term: Term) -> Iterator[str]:
         yield from parameter_names(term.right)
 
 
+def _checked(value: Any, type: ColumnType) -> Any:
+    """The constant, if it is one of the type; ValueError otherwise."""
+    if value.__class__ is int and type.numeric and abs(value) <= INT64_MAX:
+        return value  # nearly every parameter of nearly every subscription
+    if value is not None:
+        value = _readable(value, type)
+        type.constant(value)
+    return value
+
+
 def _given(params: Mapping[str, Any], parameter: Parameter, type: ColumnType) -> Any:
     if parameter.name not in params:
         raise InputError(f"the parameter :{parameter.name} is missing", pointer("params", parameter.name))
-    value = params[parameter.name]
+    return _accepted(params[parameter.name], type)
+
+
+def _accepted(value: Any, type: ColumnType) -> Any:
+    """A value of JSON, if the type takes texts or it is none."""
     if isinstance(value, str) and not type.name.startswith(_TAKES_TEXT):
         wanted = "true or false" if type.name == "boolean" else "a number"
         raise ValueError(f"expected {wanted}, got a text")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cn.model.geometry import EVERYTHING, Extent, Interval
-from prosem.language.evaluate import evaluate, parameter_names
+from prosem.language.evaluate import evaluate, evaluate_list, parameter_names
 from prosem.language.syntax import Atom, Constant, Term
 from prosem.values.columns import INT64_MAX, INT64_MIN, Code, ColumnType
 from prosem.values.errors import InputError, LanguageError, pointer
@@ -39,6 +39,8 @@ def extent(atom: Atom, column: Column, params: Mapping[str, Any]) -> Extent:
         )
     if atom.op in ("like", "not like"):
         return _like(atom, column, params)
+    if atom.list_name is not None:
+        return _points(kind, evaluate_list(atom.list_name, params, kind))
     if atom.op == "in":
         return _points(kind, [_constant(term, column, params) for term in atom.args])
     constant = _constant(atom.args[0], column, params)

@@ -52,15 +52,15 @@ def read_condition(text: str, at: str = "/rows") -> Predicate:
     """A conjunction of `=` and IN over constants."""
     wanted = "a row predicate is a conjunction of column = constant and column IN (constants)"
     try:
-        query = parse(f"SELECT * FROM t WHERE {text}")
+        query = parse(f"SELECT * FROM this_table WHERE {text}")
     except LanguageError as error:
         raise InputError(f"{wanted}: {error.detail}", at) from None
-    if len(query.where) != 1 or query.tables != ("t",) or query.parameters:
+    if len(query.where) != 1 or query.tables != ("this_table",) or query.parameters:
         raise InputError(wanted, at)
     found: dict[str, tuple[object, ...]] = {}
     for atom in query.where[0]:
         values = [term.value for term in atom.args if isinstance(term, Constant)]
-        if atom.op not in ("=", "in") or len(values) < len(atom.args) or atom.column.table is not None:
+        if atom.op not in ("=", "in") or len(values) < len(atom.args):
             raise InputError(wanted, at)
         if atom.column.name in found:
             raise InputError(f"the column {atom.column.name} stands twice", at)
@@ -118,7 +118,8 @@ def restricted(
             names = [f"{RESERVED}{len(constants) + number}" for number in range(1, len(values) + 1)]
             constants |= dict(zip(names, values, strict=True))
             op = "=" if len(names) == 1 else "in"
-            atoms.append(Atom(ColumnName(column, table.name), op, tuple(map(Parameter, names))))
+            qualifier = query.sources[0].alias if len(query.sources) == 1 else table.name
+            atoms.append(Atom(ColumnName(column, qualifier), op, tuple(map(Parameter, names))))
     return restrict(query, atoms), constants
 
 

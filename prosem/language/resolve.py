@@ -22,6 +22,7 @@ __all__ = [
     "extent",
     "normal_form",
     "owner",
+    "source_of",
     "tables",
 ]
 _LISTED = 20  # names that a message lists
@@ -48,27 +49,34 @@ def column(query: Query, table: Table, name: ColumnName) -> Column:
 
 
 def owner(query: Query, tables: Sequence[Table], name: ColumnName) -> Table:
-    """The table a name belongs to: the one it is qualified with, or the only one with such a column.
+    """The table a name belongs to."""
+    return tables[source_of(query, tables, name)]
 
-    A column that all tables with it share by USING is the same in each of them: the first is returned.
+
+def source_of(query: Query, tables: Sequence[Table], name: ColumnName) -> int:
+    """The number of the source a name belongs to: the one whose alias qualifies it, or the only one with such a column.
+
+    A column that all sources with it share by USING is the same in each of them, as PostgreSQL has it: the first is
+    returned, whose column is never NULL-extended by the joins that share it.
     """
+    aliases = [source.alias for source in query.sources]
     if name.table is not None:
-        for table in tables:
-            if table.name == name.table:
-                _position(query.sql, table, name)
-                return table
-        raise _at(
-            query.sql, name, f"the table {name.table} of {name.table}.{name.name} does not stand in FROM"
-        )
+        if name.table not in aliases:
+            raise _at(
+                query.sql, name, f"the table {name.table} of {name.table}.{name.name} does not stand in FROM"
+            )
+        number = aliases.index(name.table)
+        _position(query.sql, tables[number], ColumnName(name.name, None, name.start))
+        return number
     holders = [at for at, table in enumerate(tables) if name.name in table.position]
     if not holders:
         raise _at(
             query.sql, name, f"there is no column {name.name} in {', '.join(table.name for table in tables)}"
         )
-    if not all(name.name in query.using[at - 1] for at in holders[1:]):
-        choices = ", ".join(f"{tables[at].name}.{name.name}" for at in holders)
+    if not all(name.name in query.sources[at].using for at in holders[1:]):
+        choices = ", ".join(f"{aliases[at]}.{name.name}" for at in holders)
         raise _at(query.sql, name, f"the column {name.name} is ambiguous; write one of {choices}")
-    return tables[holders[0]]
+    return holders[0]
 
 
 def check_parameters(query: Query, params: Mapping[str, Any]) -> None:

@@ -1,108 +1,89 @@
-"""What stands between SELECT and FROM."""
+"""What a SELECT selects: `*`, columns, DISTINCT, aggregates, groups, or the first k rows.
+
+Names of the result are those PostgreSQL gives, and must differ. Whether columns exist is left to the types.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from sqlglot import exp
 
-from prosem.language.syntax import Aggregate, Columns, Distinct, SelectedColumn, Selection, Star
-from prosem.language.tree import (
-    Node,
-    bare,
-    column_name,
-    construct,
-    function_name,
-    refuse,
-    settings,
-    unsupported,
-)
+from prosem.language.grouping import read_groups
+from prosem.language.items import INSTEAD, Item, check_names, read_item
+from prosem.language.ordering import read_first_rows
+from prosem.language.positions import located
+from prosem.language.reading import keyword
+from prosem.language.syntax import Aggregate, Aggregates, Columns, Distinct, SelectedColumn, Selection, Star
+from prosem.language.tree import Node, refuse, settings
 from prosem.values.errors import LanguageError
 
-_AGGREGATES: dict[type[Node], str] = {
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.Sum: "sum",
-    exp.Count: "count",
-    exp.Avg: "avg",
-}
-_INSTEAD = "select *, columns, or one MIN, MAX, SUM, COUNT or AVG of a column"
+_WORDS = {"distinct": "DISTINCT", "group": "GROUP BY", "order": "ORDER BY", "limit": "LIMIT"}
 
 
-def selection(sql: str, items: list[Node], distinct: Node | None) -> Selection:
-    """`*`, columns, DISTINCT of a column, or one aggregate of a column."""
-    if not items:
-        raise LanguageError(f"nothing is selected; {_INSTEAD}")
-    nodes = [bare(item) for item in items]
-    for node in nodes:
-        _check(sql, node)
-    aggregates = [node for node in nodes if type(node) in _AGGREGATES]
-    if len(aggregates) > 1:
+def selection(sql: str, tree: exp.Select) -> Selection:
+    """The selection of a statement, with its GROUP BY, HAVING, ORDER BY and LIMIT."""
+    given = settings(tree)
+    nodes: list[Node] = given.get("expressions", [])
+    if not nodes:
+        raise LanguageError(f"nothing is selected; {INSTEAD}")
+    items = [read_item(sql, node) for node in nodes]
+    if "having" in given and "group" not in given:
+        detail = "HAVING without GROUP BY is not supported; conditions on rows stand in WHERE"
+        raise located(detail, sql, *keyword(sql, "HAVING", given["having"]))
+    if "distinct" in given:
+        return _distinct(sql, nodes, items, given)
+    named = [item for item in items if not isinstance(item, Star)]
+    if len(named) < len(items):
+        return _star(sql, nodes, items, given)
+    check_names(sql, nodes, named)
+    if "group" in given:
+        _refuse_with(sql, given, "GROUP BY", "order", "limit")
+        return read_groups(sql, given["group"], given.get("having"), nodes, named)
+    columns = [item for item in named if isinstance(item, SelectedColumn)]
+    aggregates = [item for item in named if isinstance(item, Aggregate)]
+    if aggregates and columns:
+        name = columns[0].column.name
         refuse(
-            "two aggregates in one SELECT are not supported; subscribe to each on its own", sql, aggregates[1]
-        )
-    if aggregates and len(nodes) > 1:
-        other = next(node for node in nodes if node is not aggregates[0])
-        refuse("an aggregate mixed with columns is not supported; select the aggregate alone", sql, other)
-    if distinct is not None:
-        return _distinct(sql, nodes, distinct)
-    if aggregates:
-        return _aggregate(sql, aggregates[0])
-    if isinstance(nodes[0], exp.Star) and len(nodes) == 1:
-        return Star()
-    for node in nodes:
-        if isinstance(node, exp.Star):
-            refuse("* mixed with columns is not supported; select * alone or name the columns", sql, node)
-    names = tuple(column_name(sql, node) for node in nodes if isinstance(node, exp.Column))
-    for name, node in zip(names, nodes, strict=True):
-        if names.count(name) > 1:
-            refuse(f"the column {name.name} is selected twice", sql, node)
-    return Columns(tuple(map(SelectedColumn, names)))
-
-
-def _check(sql: str, node: Node) -> None:
-    """Whether the item is a star, a column or an aggregate at all."""
-    if isinstance(node, exp.Star):
-        if settings(node):
-            refuse("* with EXCEPT, REPLACE or RENAME is not supported; name the columns", sql, node)
-    elif isinstance(node, exp.Alias):
-        refuse("an alias of a column (AS) is not supported; results are named by the columns", sql, node)
-    elif isinstance(node, exp.Window):
-        refuse("a window (OVER) is not supported; select the aggregate of the whole selection", sql, node)
-    elif isinstance(node, exp.Filter):
-        refuse("FILTER is not supported; write its condition in WHERE", sql, node)
-    elif isinstance(node, exp.Column):
-        column_name(sql, node)
-    elif type(node) not in _AGGREGATES:
-        if isinstance(node, exp.Func) and not isinstance(node, exp.Cast | exp.Case | exp.Connector):
-            unsupported(sql, node, "the aggregates are MIN, MAX, SUM, COUNT and AVG of one column")
-        refuse(f"{construct(sql, node)} is not a column; {_INSTEAD}", sql, node)
-
-
-def _distinct(sql: str, nodes: list[Node], distinct: Node) -> Distinct:
-    if settings(distinct).get("on"):
-        refuse("DISTINCT ON is not supported; select DISTINCT of one column", sql, distinct)
-    node = nodes[0]
-    if len(nodes) > 1 or not isinstance(node, exp.Column):
-        refuse("DISTINCT takes exactly one column", sql, nodes[-1])
-    return Distinct(column_name(sql, node))
-
-
-def _aggregate(sql: str, node: Node) -> Aggregate:
-    assert isinstance(node, exp.Func)
-    name, label = _AGGREGATES[type(node)], function_name(sql, node)
-    argument = node.args.get("this")
-    if isinstance(argument, exp.Distinct):
-        refuse(
-            f"DISTINCT in {label} is not supported; select DISTINCT of the column and aggregate its values",
+            f"the column {name} is mixed with aggregates; add GROUP BY {name}, or select aggregates alone",
             sql,
-            node,
+            nodes[items.index(columns[0])],
         )
-    if isinstance(argument, exp.Order):
-        refuse(f"ORDER BY in {label} is not supported; leave it out", sql, node)
-    if node.args.get("expressions") or argument is None:
-        refuse(f"{label} takes exactly one column", sql, node)
-    argument = bare(argument)
-    if isinstance(argument, exp.Star) and name == "count":
-        return Aggregate(name, None)
-    if not isinstance(argument, exp.Column) or isinstance(argument.this, exp.Star):
-        refuse(f"{label} of an expression is not supported; it takes one column", sql, argument)
-    return Aggregate(name, column_name(sql, argument))
+    if aggregates:
+        _refuse_with(sql, given, "an aggregate of all rows", "order", "limit")
+        return aggregates[0] if len(aggregates) == 1 else Aggregates(tuple(aggregates))
+    if "order" in given or "limit" in given:
+        return read_first_rows(sql, given.get("order"), given.get("limit"), columns)
+    return Columns(tuple(columns))
+
+
+def _star(sql: str, nodes: Sequence[Node], items: Sequence[Item], given: Mapping[str, Any]) -> Star:
+    if len(items) > 1:
+        node = nodes[next(at for at, item in enumerate(items) if isinstance(item, Star))]
+        refuse("* mixed with columns is not supported; select * alone or name the columns", sql, node)
+    if "order" in given and "limit" in given:
+        detail = "SELECT * with ORDER BY … LIMIT is not supported; name the columns, with the primary key among them"
+        raise located(detail, sql, *keyword(sql, "ORDER", given["order"]))
+    if "order" in given or "limit" in given:
+        read_first_rows(sql, given.get("order"), given.get("limit"), ())
+    _refuse_with(sql, given, "SELECT *", "group")
+    return Star()
+
+
+def _distinct(sql: str, nodes: Sequence[Node], items: Sequence[Item], given: Mapping[str, Any]) -> Distinct:
+    if settings(given["distinct"]).get("on"):
+        refuse("DISTINCT ON is not supported; select DISTINCT of one column", sql, given["distinct"])
+    item = items[0]
+    if len(items) > 1 or not isinstance(item, SelectedColumn):
+        refuse("DISTINCT takes exactly one column", sql, nodes[-1])
+    _refuse_with(sql, given, "SELECT DISTINCT", "group", "order", "limit")
+    return Distinct(item.column)
+
+
+def _refuse_with(sql: str, given: Mapping[str, Any], what: str, *clauses: str) -> None:
+    for clause in clauses:
+        if clause in given:
+            word = _WORDS[clause]
+            place = keyword(sql, word.split()[0], given[clause])
+            raise located(f"{word} with {what} is not supported; leave {word} out", sql, *place)

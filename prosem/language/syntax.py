@@ -45,6 +45,8 @@ Term = Constant | Parameter | Arithmetic
 
 @dataclass(frozen=True, slots=True)
 class ColumnName:
+    """`x` or `a.x`; `table` is the alias of a source. In a query of one table it is None."""
+
     name: str
     table: str | None = None
     start: int | None = field(default=None, compare=False)  # offset in the text, for messages
@@ -137,8 +139,8 @@ class Having:
 class Grouped:
     """SELECT g, COUNT(*) AS n … GROUP BY g [HAVING …]
 
-    `items` are in the order selected and have different names; every column of `by` is among them. `having` is joined by
-    AND.
+    `items` are in the order selected and have different names; every column of `by` is among them (over a join `x` and
+    `a.x` are taken for the same). `having` is joined by AND.
     """
 
     by: tuple[ColumnName, ...]
@@ -168,7 +170,8 @@ Selection = Star | Columns | Distinct | Aggregate | Aggregates | Grouped | TopK
 class Source:
     """A table in FROM: its name, what it is called in the query, and how it is joined with those before it.
 
-    `join` is "" for the first, "inner" or "left". `using` are the columns of USING, `on` the equalities of ON.
+    `join` is "" for the first, "inner" or "left". `using` are the columns of USING, `on` the equalities of
+    ON, each with the column of a table before this one on the left and its own column on the right, both qualified.
     """
 
     table: str

@@ -68,7 +68,7 @@ def _refuse_term(sql: str, node: Node) -> NoReturn:
     if isinstance(node, exp.Column):
         name = excerpt(sql, node)
         refuse(
-            f"comparing with the column {name} is not supported; {_INSTEAD}, tables are joined by USING",
+            f"comparing with the column {name} is not supported; {_INSTEAD}, tables are joined by USING or ON",
             sql,
             node,
         )

@@ -7,6 +7,7 @@ which the parser learns tomorrow is an error and never a different meaning.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from sqlglot import exp
@@ -63,6 +64,17 @@ def bare(node: Node) -> Node:
     while isinstance(node, exp.Paren):
         node = node.this
     return node
+
+
+def operands(node: Node, kind: type[Node]) -> Iterator[Node]:
+    """The operands of a chain of one connective (`kind`), from left to right, without parentheses around them."""
+    todo = [node]
+    while todo:
+        part = bare(todo.pop())
+        if type(part) is kind:
+            todo += [part.args["expression"], part.args["this"]]
+        else:
+            yield part
 
 
 def settings(node: Node) -> dict[str, Any]:

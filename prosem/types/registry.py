@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
-from prosem.language.syntax import Aggregate, Columns, Distinct, Query
+from prosem.language.syntax import Aggregate, Aggregates, Columns, Distinct, Grouped, Query, TopK
 from prosem.types.base import Form, SubscriptionType
 from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import JsonObject, Table
@@ -52,6 +52,12 @@ def _construct(query: Query) -> str:
         return f"the aggregate {selection.function.upper()}"
     if isinstance(selection, Distinct):
         return "SELECT DISTINCT"
+    if isinstance(selection, Aggregates):
+        return "a SELECT of several aggregates"
+    if isinstance(selection, Grouped):
+        return "GROUP BY"
+    if isinstance(selection, TopK):
+        return "ORDER BY … LIMIT"
     if isinstance(selection, Columns):
         return "a value notification (one column without the key)"
     return "this query"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,19 @@ from hypothesis import strategies as st
 from prosem.language.parse import MAX_LENGTH, parse
 from prosem.language.syntax import (
     Aggregate,
+    Aggregates,
     Arithmetic,
     Atom,
     ColumnName,
     Columns,
     Constant,
     Distinct,
+    Grouped,
     Parameter,
     Query,
+    SelectedColumn,
+    Selection,
+    Source,
     Star,
     Term,
 )
@@ -31,6 +37,19 @@ from prosem.values.errors import LanguageError
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.sql"))
 FROM = "SELECT * FROM t WHERE "
+SELECTIONS = (
+    "star",
+    "columns",
+    "distinct",
+    "min",
+    "max",
+    "sum",
+    "count",
+    "avg",
+    "aggregates",
+    "groups",
+    "first",
+)
 LIST = ", ".join(map(str, range(300)))
 
 
@@ -49,22 +68,52 @@ def show_term(term: Term) -> str:
 
 
 def show_atom(atom: Atom) -> str:
+    if atom.list_name is not None:
+        return f"{show_name(atom.column)} {atom.op} list :{atom.list_name}"
     return " ".join([show_name(atom.column), atom.op, ", ".join(map(show_term, atom.args))]).rstrip()
 
 
-def show(query: Query) -> str:
-    """One line a part; conjunctions are lines that begin with `or`."""
-    chosen = query.selection
+def show_item(item: SelectedColumn | Aggregate) -> str:
+    alias = "" if item.alias is None else f" as {item.alias}"
+    if isinstance(item, SelectedColumn):
+        return show_name(item.column) + alias
+    return f"{item.function} " + (show_name(item.column) if item.column else "*") + alias
+
+
+def show_items(items: Sequence[SelectedColumn | Aggregate]) -> str:
+    return ", ".join(map(show_item, items))
+
+
+def show_selection(chosen: Selection) -> list[str]:
     if isinstance(chosen, Star):
-        lines = ["star"]
-    elif isinstance(chosen, Columns):
-        lines = ["columns " + ", ".join(map(show_name, chosen.names))]
-    elif isinstance(chosen, Distinct):
-        lines = ["distinct " + show_name(chosen.column)]
-    else:
-        lines = [f"{chosen.function} " + (show_name(chosen.column) if chosen.column else "*")]
-    lines.append(f"from {query.tables[0]}")
-    lines += [f"join {t} by {', '.join(c)}" for t, c in zip(query.tables[1:], query.using, strict=True)]
+        return ["star"]
+    if isinstance(chosen, Columns):
+        return ["columns " + show_items(chosen.items)]
+    if isinstance(chosen, Distinct):
+        return ["distinct " + show_name(chosen.column)]
+    if isinstance(chosen, Aggregate):
+        return [show_item(chosen)]
+    if isinstance(chosen, Aggregates):
+        return ["aggregates " + show_items(chosen.items)]
+    if isinstance(chosen, Grouped):
+        having = [f"having {show_item(h.aggregate)} {h.op} {show_term(h.term)}" for h in chosen.having]
+        return [f"groups {show_items(chosen.items)} by {', '.join(map(show_name, chosen.by))}", *having]
+    way = ("desc" if chosen.is_descending else "asc") + (" nulls first" if chosen.nulls_first else "")
+    return [f"first {chosen.limit} of {show_items(chosen.items)} by {show_name(chosen.order)} {way}"]
+
+
+def show_source(source: Source) -> str:
+    name = source.table if source.alias == source.table else f"{source.table} as {source.alias}"
+    on = [f"{show_name(left)} = {show_name(right)}" for left, right in source.on]
+    if source.join:
+        join = "join" if source.join == "inner" else f"{source.join} join"
+        return f"{join} {name} " + (f"on {' and '.join(on)}" if on else f"by {', '.join(source.using)}")
+    return f"from {name}"
+
+
+def show(query: Query) -> str:
+    """One line per part; conjunctions are lines that begin with `or`."""
+    lines = [*show_selection(query.selection), *map(show_source, query.sources)]
     if query.where != ((),):
         lines += ["or " + " and ".join(map(show_atom, atoms)) for atoms in query.where] or ["never"]
     if query.parameters:
@@ -211,7 +260,7 @@ def test_nothing_but_a_language_error_at_length(sql: str) -> None:
 def check_robust(sql: str) -> None:
     for text in (sql, FROM + sql):
         answer = outcome(text)
-        if answer.startswith(("star", "columns", "distinct", "min", "max", "sum", "count", "avg")):
+        if answer.startswith(SELECTIONS):
             assert parse(text).sql == text
         else:
             error = refusal(text)

@@ -108,7 +108,7 @@ def test_columns_of_using_are_merged() -> None:
         ("SELECT * FROM r JOIN s USING (b) WHERE a IS NULL", "IS NULL is supported in"),
         ("SELECT * FROM r JOIN s USING (b) WHERE k = 1", "ambiguous; write one of r.k, s.k"),
         ("SELECT * FROM r JOIN s USING (b) WHERE nosuch = 1", "no column nosuch in r, s"),
-        ("SELECT * FROM r JOIN s USING (b) WHERE u.f = 1", "does not stand in FROM"),
+        ("SELECT * FROM r JOIN s USING (b) WHERE u.f = 1", "there is no table u in FROM; there are r, s"),
     ],
 )
 def test_what_a_join_cannot_be(sql: str, words: str) -> None:

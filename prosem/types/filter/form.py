@@ -240,6 +240,14 @@ class FilterType(SubscriptionType):
             names = list(table.names)
         else:
             names = [column(query, table, name).name for name in selection.names]
+            aliased = next(
+                (item for item in selection.items if item.alias not in (None, item.column.name)), None
+            )
+            if aliased is not None and len(names) > 1:
+                raise LanguageError(
+                    f"the alias {aliased.alias} is not supported here: rows of a table have the names of its "
+                    f"columns; select {aliased.column.name} itself"
+                )
             if len(set(names)) < len(names):
                 raise LanguageError("a column is selected twice; name each column once")
             missing = [name for name in table.primary_key if name not in names]

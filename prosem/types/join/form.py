@@ -18,7 +18,7 @@ from typing import Any, cast
 from cn.model.message import Message
 from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
-from prosem.language.syntax import Atom, Query, Star
+from prosem.language.syntax import Atom, Query, Source, Star
 from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
 from prosem.types.join.client_rules import RULES
 from prosem.types.join.decomposition import first_decomposition
@@ -181,6 +181,11 @@ class JoinType(SubscriptionType):
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> JoinForm | None:
         if len(tables) == 1:
             return None
+        if isinstance(query.selection, Star) and not all(map(_is_plain, query.sources)):
+            raise LanguageError(
+                "SELECT * of a join takes JOIN … USING (…) without aliases, a LEFT JOIN, ON or a self-join; "
+                "for those name the columns, or select aggregates"
+            )
         if not isinstance(query.selection, Star):
             raise LanguageError(
                 "a join tells the whole rows of its tables; write SELECT * FROM … JOIN … USING (…), "
@@ -235,6 +240,10 @@ class JoinType(SubscriptionType):
             "transform": "the natural join of the rows held; a change is its difference before and after",
             "rules": RULES.document(),
         }
+
+
+def _is_plain(source: Source) -> bool:
+    return source.alias == source.table and source.join != "left" and not source.on
 
 
 def _atoms(query: Query, tables: Sequence[Table]) -> tuple[tuple[Atom, ...], ...]:

@@ -217,7 +217,7 @@ def _short_way(shape: Ranges, query: Query) -> list[tuple[str, int, bool, int]] 
     for atom in query.where[0]:
         at = shape.table.position[atom.column.name]
         is_integer = shape.table.columns[at].type.name in ("integer", "bigint")
-        term = atom.args[0]
+        term = atom.args[0] if atom.args else None
         if atom.op not in _SHIFTS or not isinstance(term, Parameter) or not is_integer:
             return None
         found += [(term.name, at, *side) for side in _SHIFTS[atom.op]]
