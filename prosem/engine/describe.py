@@ -8,6 +8,7 @@ from typing import Any
 from prosem.engine.groups import label
 from prosem.engine.state import EngineState
 from prosem.language import resolve
+from prosem.language.notify import radius_names
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Form, SpaceContext
 from prosem.types.registry import TYPES
@@ -25,9 +26,11 @@ def describe(
 ) -> JsonObject:
     """The description; parameters that are missing leave the place out. The space is opened over no rows: O(1)."""
     form, _, constants = state.subscribing.recognise(query, notify, tenant, predicates)
-    resolve.check_parameters(query, {**dict.fromkeys(query.parameters), **params})
+    radii = radius_names(notify)
+    resolve.check_parameters(query, {**dict.fromkeys(query.parameters | radii), **params}, radii)
     names = sorted(query.parameters, key=lambda name: (query.sql.find(f":{name}"), name))  # as they are read
-    is_placed = query.parameters <= params.keys()
+    names += sorted(radii - query.parameters)
+    is_placed = params.keys() >= {*names}
     bound = form.bind({**params, **constants}) if is_placed else None
     name, known = state.group_store.name(form), state.group_store.of(form)
     empty = SpaceContext(tuple({} for _ in form.tables), lambda sid: Bound(b"", None), 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from prosem.engine import commands as c
 from prosem.engine.marks import Unmarked
 from prosem.engine.memory import EngineMemory
 from prosem.language import resolve
-from prosem.language.parse import parse
+from prosem.language.notify import radius_names
 from prosem.language.predicates import check_given, restricted
 from prosem.language.syntax import Query
 from prosem.store.recovery import StoredSubscription
@@ -106,10 +107,10 @@ class Subscribing:
             )
 
     def _bind_all(self, form: Form, command: c.Subscribe, constants: JsonObject) -> list[Bound]:
-        bounds = []
+        bounds, radii = [], radius_names(command.notify)
         for number, (_, params) in enumerate(command.rows):
             try:
-                resolve.check_parameters(command.query, params)
+                resolve.check_parameters(command.query, params, radii)
                 bounds.append(form.bind(params | constants if constants else params))
             except InputError as error:
                 if command.batch and error.at != "/sql":
@@ -233,19 +234,22 @@ class Subscribing:
         sid = self._known(command.id, command.scope)
         self._memory.unstreamed.renew(sid)
         form, space, bound = self._memory.place(sid)
-        params, moved = self._registry.params(sid), bound
-        if command.params is not None:
-            check_given(command.params)
-            given = decode_exact(params) | command.params
-            resolve.check_parameters(parse(self._groups.statements[self._registry.statement(sid)].sql), given)
-            moved, params = form.bind(given), encode_exact(given)
+        params, moved, is_retuned = self._registry.params(sid), bound, False
         frozen = self._registry.frozen(sid)
         was_active, active = frozen is None, frozen is None if command.active is None else command.active
+        if command.params is not None:
+            old = decode_exact(params)
+            given = self._given(sid, form, old, command.params)
+            moved, params = form.bind(given), encode_exact(given)
+            is_retuned = all(old[name] == given[name] for name in form.query.parameters)
         before = self._memory.snapshot(form, space, bound) if frozen is None else decode(frozen)
-        after = self._memory.snapshot(form, space, moved)
-
-        packed = self._packed_state(form, space, bound) if was_active else None
-        self._shift(sid, form, space, bound if was_active else None, moved if active else None)
+        if is_retuned and was_active and active and isinstance(space, MarkedSpace):
+            packed, after = None, before
+            self._retune(sid, form, space, moved)
+        else:
+            after = self._memory.snapshot(form, space, moved)
+            packed = self._packed_state(form, space, bound) if was_active else None
+            self._shift(sid, form, space, bound if was_active else None, moved if active else None)
         if not isinstance(space, MarkedSpace):  # kept once: a point that never moved needs no history
             created = (
                 sid,
@@ -277,6 +281,21 @@ class Subscribing:
         self._marks.moved(self._memory.batch, self._memory.seq, sid, kind, params, packed, space)
         self._memory.batch.weight += 1
         return {"id": command.id, **self._moment, "result": after, "active": active}
+
+    def _given(self, sid: int, form: Form, old: JsonObject, params: JsonObject) -> JsonObject:
+        """The parameters of a subscription with some of them changed."""
+        check_given(params)
+        given = old | params
+        statement = self._groups.statements[self._registry.statement(sid)]
+        resolve.check_parameters(form.query, given, radius_names(statement.notify))
+        return given
+
+    def _retune(self, sid: int, form: Form, space: MarkedSpace, bound: Bound) -> None:
+        """Other radii, if any, of a subscription that stays where it is."""
+        space.retune(sid, bound)
+        self._marks.relabelled(self._memory.batch, self._memory.seq, {sid}, form, space)
+        placed = space.locate(sid)
+        self._memory.batch.frames.append(c.Moved(sid, placed, form.state(cast(Space, space), placed)))
 
     def _packed_state(self, form: Form, space: Space, bound: Bound) -> bytes | None:
         if not form.replay.stores_states:

@@ -1,19 +1,22 @@
 """When a change of a value is worth telling: the shape of `notify`.
 
-`{"change": r}`, `{"percent": p}`, `{"factor": f}` or `{"may": r1, "must": r2}`. Whether a radius fits its
-column (a duration for dates and timestamps, a number otherwise) is the subscription type's question.
+`{"change": r}`, `{"percent": p}`, `{"factor": f}` or `{"may": r1, "must": r2}`. Each radius is a constant, or `":name"`: a
+parameter that each subscription gives. Whether a radius fits its column (a duration for dates and timestamps, a number
+otherwise) is the subscription type's question.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from prosem.language.predicates import RESERVED
 from prosem.language.terms import MAX_DIGITS
 from prosem.values.errors import InputError, pointer
 from prosem.values.model import JsonObject
@@ -21,7 +24,8 @@ from prosem.values.request_model import RequestModel, expected, read
 
 _FORMS = ({"change"}, {"percent"}, {"factor"}, {"may", "must"})
 _SUPPORTED = '{"change": r}, {"percent": p}, {"factor": f} or {"may": r1, "must": r2}'
-_SIZE = "expected a number, a numeric string or a duration"
+_SIZE = 'expected a number, a numeric string, a duration or a parameter like ":r"'
+_NAME = re.compile(r":([^\W\d]\w*)")
 _DURATION = re.compile(
     r"P(?=[\dT])(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,6}))?S)?)?",
     re.ASCII,
@@ -46,26 +50,76 @@ class Notify(RequestModel, frozen=True):
 NotifyObject = Annotated[dict[str, Any], expected(Notify.expected, of=Notify)]
 
 
+class Size(NamedTuple):
+    """A radius, percentage or factor as it was given, and where in the request it stands."""
+
+    value: Any
+    at: str
+
+
 def check_notify(notify: Any) -> JsonObject | None:
     """The same object, with exact numbers, if it is one of the four forms; InputError below /notify otherwise.
 
-    >>> check_notify({"may": "PT1H", "must": "P1D"})
-    {'may': 'PT1H', 'must': 'P1D'}
+    >>> check_notify({"may": "PT1H", "must": ":most"})
+    {'may': 'PT1H', 'must': ':most'}
     """
     if notify is None:
         return None
     read(Notify, notify, "/notify")
     if set(notify) not in _FORMS:
         raise InputError(f"notify takes exactly one form: {_SUPPORTED}", "/notify")
-    sizes = {name: _size(name, value) for name, value in notify.items()}
-    if "may" in sizes:
-        may, must = sizes["may"], sizes["must"]
-        if isinstance(may, timedelta) is not isinstance(must, timedelta):
-            raise InputError("may and must are both numbers or both durations", "/notify/must")
-        if must < may:
-            raise InputError("must is at least as large as may", "/notify/must")
+    for given in radius_names(notify):
+        if given.startswith(RESERVED):
+            raise InputError(f"parameters that begin with {RESERVED} are the server's", "/notify")
+    _check({name: Size(value, pointer("notify", name)) for name, value in notify.items() if not _name(value)})
     found: JsonObject = notify
     return found
+
+
+def radius_names(notify: Mapping[str, Any] | None) -> frozenset[str]:
+    """The parameters that are radii.
+
+    >>> sorted(radius_names({"may": ":r", "must": 5}))
+    ['r']
+    """
+    return frozenset(name for value in (notify or {}).values() if (name := _name(value)))
+
+
+def sizes_of(notify: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Size]:
+    """The radii of one subscription; InputError at the parameter that is none.
+
+    >>> sizes_of({"change": ":r"}, {"r": 3})
+    {'change': Size(value=3, at='/params/r')}
+    """
+    found = {}
+    for form, value in notify.items():
+        name = _name(value)
+        found[form] = Size(value, pointer("notify", form))
+        if name is not None:
+            found[form] = Size(params[name], pointer("params", name))
+            if isinstance(params[name], bool) or not isinstance(params[name], int | float | Decimal | str):
+                raise InputError(f"{form}: expected a number, a numeric string or a duration", found[form].at)
+    _check(found)
+    return found
+
+
+def _check(sizes: Mapping[str, Size]) -> None:
+    exact = {form: _size(form, *size) for form, size in sizes.items()}
+    if {"may", "must"} <= exact.keys():
+        may, must = exact["may"], exact["must"]
+        at = min(
+            (sizes["must"].at, sizes["may"].at), key=lambda at: at.startswith("/notify")
+        )  # a parameter rather than a constant
+        if isinstance(may, timedelta) is not isinstance(must, timedelta):
+            raise InputError("may and must are both numbers or both durations", at)
+        if must < may:
+            raise InputError("must is at least as large as may", at)
+
+
+def _name(value: Any) -> str | None:
+    """The parameter that a radius is; None if it is a constant."""
+    match = _NAME.fullmatch(value) if isinstance(value, str) else None
+    return None if match is None else match[1]
 
 
 def duration(text: str) -> timedelta:
@@ -89,9 +143,8 @@ def duration(text: str) -> timedelta:
         raise ValueError("the duration is too long") from None
 
 
-def _size(name: str, value: Any) -> Any:
+def _size(name: str, value: Any, at: str) -> Any:
     """The radius, percentage or factor as a Fraction or a timedelta."""
-    at = pointer("notify", name)
     try:
         size: Any = (
             duration(value) if name not in ("percent", "factor") and _is_duration(value) else _number(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from cn.model.geometry import Extent, Interval
@@ -79,11 +79,12 @@ def source_of(query: Query, tables: Sequence[Table], name: ColumnName) -> int:
     return holders[0]
 
 
-def check_parameters(query: Query, params: Mapping[str, Any]) -> None:
-    """Whether exactly the query's parameters are given."""
-    for name in sorted(query.parameters - params.keys()):
+def check_parameters(query: Query, params: Mapping[str, Any], radii: Set[str] = frozenset()) -> None:
+    """Whether exactly the query's parameters are given, and those that are radii."""
+    names = query.parameters | radii
+    for name in sorted(names - params.keys()):
         raise InputError(f"the parameter :{name} is missing", pointer("params", name))
-    for name in sorted(params.keys() - query.parameters):
+    for name in sorted(params.keys() - names):
         raise InputError(f"the query has no parameter :{name}", pointer("params", name))
 
 

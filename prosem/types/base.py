@@ -298,7 +298,8 @@ class PackedForm(Protocol, metaclass=ByMembers):
 
 @runtime_checkable
 class MarkedSpace(Protocol, metaclass=ByMembers):
-    """A space that gives its points a part of their place itself; they may be moved to make room for others.
+    """A space that knows what its subscriptions were notified of, and gives them a part of their place itself; they may be
+    moved to make room for others.
 
     `looks_back`: what was told since a mark stands in the messages alone, so that marks must not become too old.
     """
@@ -307,6 +308,12 @@ class MarkedSpace(Protocol, metaclass=ByMembers):
 
     def locate(self, sid: int) -> Bound: ...
     def mark(self, sid: int) -> PlaceMark: ...
+    def retune(self, sid: int, bound: Bound) -> None:
+        """Other radii for a subscription whose conditions stay: what it was notified of stays too.
+
+        They hold from the next event on that concerns one of its rows, whether that changes the value or not.
+        """
+
     def relabelled(self) -> list[int]:
         """Who was moved since this was last asked."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prosem.language.notify import check_notify, duration
+from prosem.language.notify import check_notify, duration, radius_names, sizes_of
 from prosem.values.errors import InputError
 
 
@@ -25,6 +25,9 @@ from prosem.values.errors import InputError
         {"factor": 1.0001},
         {"may": 1, "must": 1},
         {"may": "PT1H", "must": "P1D"},
+        {"change": ":r"},
+        {"factor": ":much_more"},
+        {"may": ":r", "must": 1},
     ],
 )
 def test_accepted(notify: Any) -> None:
@@ -62,11 +65,51 @@ def test_accepted(notify: Any) -> None:
         ({"may": 0, "must": 1}, "/notify/may"),
         ({"may": 1, "must": "P1D"}, "/notify/must"),
         ({"may": "P2D", "must": "PT47H"}, "/notify/must"),
+        ({"change": ":"}, "/notify/change"),
+        ({"change": ":1"}, "/notify/change"),
+        ({"change": ": r"}, "/notify/change"),
+        ({"change": "r"}, "/notify/change"),
+        ({"change": ":prosem_1"}, "/notify"),
+        ({"may": ":r", "must": 0}, "/notify/must"),
     ],
 )
 def test_refused(notify: Any, at: str) -> None:
     with pytest.raises(InputError) as caught:
         check_notify(notify)
+    assert caught.value.at == at
+
+
+def test_radii_may_be_parameters() -> None:
+    notify = {"may": ":r", "must": 5}
+    assert radius_names(notify) == {"r"}
+    assert radius_names(None) == radius_names({"change": "P1D"}) == frozenset()
+    assert sizes_of(notify, {"r": "2.5"}) == {"may": ("2.5", "/params/r"), "must": (5, "/notify/must")}
+
+
+@pytest.mark.parametrize(
+    ("notify", "params", "at"),
+    [
+        ({"change": ":r"}, {"r": 0}, "/params/r"),
+        ({"change": ":r"}, {"r": -1}, "/params/r"),
+        ({"change": ":r"}, {"r": "far"}, "/params/r"),
+        ({"change": ":r"}, {"r": ":r"}, "/params/r"),
+        ({"change": ":r"}, {"r": None}, "/params/r"),
+        ({"change": ":r"}, {"r": True}, "/params/r"),
+        ({"change": ":r"}, {"r": [1]}, "/params/r"),
+        ({"change": ":r"}, {"r": "P1M"}, "/params/r"),
+        ({"change": ":r"}, {"r": "P0D"}, "/params/r"),
+        ({"percent": ":r"}, {"r": "P1D"}, "/params/r"),
+        ({"factor": ":f"}, {"f": 1}, "/params/f"),
+        ({"factor": ":f"}, {"f": Decimal("0.5")}, "/params/f"),
+        ({"may": ":r", "must": ":s"}, {"r": 2, "s": 1}, "/params/s"),
+        ({"may": ":r", "must": 1}, {"r": 2}, "/params/r"),
+        ({"may": ":r", "must": 1}, {"r": "P1D"}, "/params/r"),
+        ({"may": 2, "must": ":s"}, {"s": 1}, "/params/s"),
+    ],
+)
+def test_refused_parameters(notify: Any, params: Any, at: str) -> None:
+    with pytest.raises(InputError) as caught:
+        sizes_of(notify, params)
     assert caught.value.at == at
 
 

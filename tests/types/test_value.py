@@ -30,11 +30,12 @@ from prosem.store.lookback import Lookback, LookbackPoint
 from prosem.types.base import MarkedSpace
 from prosem.types.value.measure import measure_of
 from prosem.types.value.space import DECISION, ValueSpace, classes
+from prosem.values.access import WHOLE
 from prosem.values.codes import value_of
 from prosem.values.columns import column_type
 from prosem.values.errors import InputError, LanguageError, ProsemError
 from prosem.values.model import PlaceMark
-from prosem.values.wire import decode
+from prosem.values.wire import decode, is_same
 
 read_message = msgspec.msgpack.Decoder(Message).decode
 MOMENT = datetime(2024, 2, 28, 23, 59, 58, tzinfo=UTC)
@@ -78,6 +79,11 @@ def told(kind: str, notify: Any, before: Any, now: Any, *, heard: bool = False) 
     return bool(now >= before + r or now <= before - r)
 
 
+def by_name(notify: Any) -> tuple[Any, Any]:
+    """The same with parameters for radii, and their values."""
+    return {form: f":{form}_" for form in notify}, {f"{form}_": size for form, size in notify.items()}
+
+
 class Heard:
     """A sink that remembers."""
 
@@ -116,12 +122,14 @@ class World:
         self.marks: dict[int, tuple[int, PlaceMark]] = {}
         self.kept: dict[tuple[int, bytes], bytes | None] = {}
         self.rows: dict[int, Any] = {}
+        self.touched: set[int] = set()  # the rows whose z is true
         self.subs: dict[str, tuple[int, Any, Any]] = {}  # id → key, notify, told
         self.run(c.CreateTable(self.definition))
 
     @property
     def definition(self) -> Any:
-        columns = [{"name": "k", "type": "integer"}, {"name": "y", "type": self.kind}]
+        kinds = {"k": "integer", "y": self.kind, "z": "boolean"}
+        columns = [{"name": name, "type": kind} for name, kind in kinds.items()]
         return {"name": "t", "columns": columns, "primary_key": ["k"]}
 
     def _state(self) -> EngineState:
@@ -159,13 +167,18 @@ class World:
 
     def set(self, key: int, value: Any) -> None:
         now = None if value is None else self.type.read(value)
-        self.run(c.Publish("t", [{"op": "upsert", "row": {"k": key, "y": value}}]))
-        self._tell(key, now)
+        self.run(c.Publish("t", [{"op": "upsert", "row": {"k": key, "y": value, "z": False}}]))
+        if key not in self.rows or not is_same(self.rows[key], now) or key in self.touched:
+            self._tell(key, now)
+        else:  # no event for anybody
+            self.expect({})
+        self.touched.discard(key)
 
     def drop(self, key: int) -> None:
         self.run(c.Publish("t", [{"op": "delete", "key": {"k": key}}]))
         self._tell(key, None)
         del self.rows[key]
+        self.touched.discard(key)
 
     def _tell(self, key: int, now: Any) -> None:
         self.rows[key] = now
@@ -176,9 +189,11 @@ class World:
                 self.subs[id] = item, notify, now
         self.expect(wanted, heard)
 
-    def subscribe(self, key: int, notify: Any) -> None:
+    def subscribe(self, key: int, notify: Any, named: bool = False) -> None:
+        """`named`: the radii are parameters."""
         query = parse("SELECT y FROM t WHERE k = :k")
-        answer = self.run(c.Subscribe(query, check_notify(notify), [(None, {"k": key})]))
+        asked, radii = by_name(notify) if named else (notify, {})
+        answer = self.run(c.Subscribe(query, check_notify(asked), [(None, {"k": key} | radii)]))
         now = self.rows.get(key)
         assert self.plain(answer["result"]) == {"value": self.plain(now)}
         self.attach(answer["id"])
@@ -191,11 +206,37 @@ class World:
         self.sink.frames = []
 
     def patch(self, id: str, key: int) -> None:
-        _, notify, before = self.subs[id]
+        item, notify, before = self.subs[id]
         now = self.rows.get(key)
         self.run(c.Patch(id, {"k": key}))
+        if key == item:  # the same subscription as before
+            self.expect({})
+            return
         self.expect({} if before == now else {id: (before, now)})
         self.subs[id] = key, notify, now
+
+    def retune(self, id: str, notify: Any) -> None:
+        """Other radii tell nothing by themselves."""
+        item, _, before = self.subs[id]
+        answer = self.run(c.Patch(id, by_name(notify)[1]))
+        assert self.plain(answer["result"]) == {"value": self.plain(before)}
+        self.expect({})
+        self.subs[id] = item, notify, before
+
+    def retuned(self) -> list[str]:
+        """Those whose radii are parameters."""
+        return [id for id in self.subs if set(self.params(id)) != {"k"}]
+
+    def params(self, id: str) -> Any:
+        sid = self.state.registry.sid(id, WHOLE)
+        assert sid is not None
+        return decode(self.state.registry.params(sid))
+
+    def touch(self, key: int) -> None:
+        """An event of the row that leaves the value as it is."""
+        self.run(c.Publish("t", [{"op": "update", "key": {"k": key}, "set": {"z": key not in self.touched}}]))
+        self.touched ^= {key}
+        self._tell(key, self.rows[key])
 
     def suspend_and_resume(self, id: str, key: int, value: Any) -> None:
         item, notify, before = self.subs.pop(id)
@@ -304,10 +345,19 @@ def test_exactly_those_are_told_whose_value_moved_far_enough(kind: str, plan: st
                 world.set(key, None if dice < 0.03 else draw(chance))
             elif dice < 0.54 and key in world.rows:
                 world.drop(key)
+            elif dice < 0.56 and key in world.rows:
+                world.touch(key)
             elif dice < 0.8 or not ids:
-                world.subscribe(key, chance.choice(choices))
-            elif dice < 0.88:
+                notify = chance.choice(choices)
+                world.subscribe(key, notify, notify is not None and chance.random() < 0.5)
+            elif dice < 0.84:
                 world.patch(chance.choice(ids), key)
+            elif dice < 0.88 and (named := world.retuned()):
+                id = chance.choice(named)
+                asked = world.subs[id][1]
+                world.retune(
+                    id, chance.choice([one for one in choices if one and one.keys() == asked.keys()])
+                )
             elif dice < 0.91:
                 world.suspend_and_resume(chance.choice(ids), key, draw(chance))
             elif dice < 0.95:
@@ -388,7 +438,7 @@ def test_values_come_back_from_their_codes(kind: str) -> None:
 def test_radii_keep_their_order_as_coordinates(kind: str) -> None:
     measure = measure_of(column_type(kind))
     assert measure is not None
-    radii = sorted({measure.radius("change", "change", size) for size in RADII[kind]})
+    radii = sorted({measure.radius("change", "change", size, "") for size in RADII[kind]})
     coordinates = [measure.code(radius) for radius in radii]
     assert coordinates == sorted(coordinates)
     assert [measure.radius_of(code) for code in coordinates] == radii
@@ -397,7 +447,7 @@ def test_radii_keep_their_order_as_coordinates(kind: str) -> None:
 def test_a_double_radius_beyond_all_doubles_is_the_greatest() -> None:
     measure = measure_of(column_type("double precision"))
     assert measure is not None
-    assert math.isfinite(measure.radius("change", "change", Decimal("1e400")))
+    assert math.isfinite(measure.radius("change", "change", Decimal("1e400"), ""))
 
 
 @pytest.mark.parametrize(

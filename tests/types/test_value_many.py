@@ -16,7 +16,7 @@ from prosem.values.errors import LanguageError
 from prosem.values.model import PlaceMark
 from tests.support.live import Api, Json, delete, insert, update
 from tests.support.processes import ServerProcess
-from tests.types.test_value import VALUES, World, forms, told
+from tests.types.test_value import VALUES, World, by_name, forms, told
 
 ALL, SOME = "SELECT y FROM t", "SELECT y FROM t WHERE k IN (:a, :b)"
 KEYS = (1, 2, 3, 4)
@@ -30,9 +30,10 @@ class ManyWorld(World):
         super().__init__(kind, plan)
         self.many: dict[str, tuple[tuple[int, ...], Any, Told]] = {}
 
-    def subscribe_many(self, keys: tuple[int, ...] | None, notify: Any) -> None:
+    def subscribe_many(self, keys: tuple[int, ...] | None, notify: Any, named: bool = False) -> None:
         sql, params = (ALL, {}) if keys is None else (SOME, {"a": keys[0], "b": keys[-1]})
-        answer = self.run(c.Subscribe(parse(sql), check_notify(notify), [(None, params)]))
+        asked, radii = by_name(notify) if named else (notify, {})
+        answer = self.run(c.Subscribe(parse(sql), check_notify(asked), [(None, params | radii)]))
         now = self._present(keys or KEYS)
         assert self.plain(answer["result"]) == self._result(now)
         self.attach(answer["id"])
@@ -57,10 +58,20 @@ class ManyWorld(World):
                     known[key] = now
         assert heard == wanted
 
+    def retune_many(self, id: str, notify: Any) -> None:
+        keys, _, known = self.many[id]
+        answer = self.run(c.Patch(id, by_name(notify)[1]))
+        assert self.plain(answer["result"]) == self._result(known)
+        assert not self.changes()
+        self.many[id] = keys, notify, known
+
     def patch_many(self, id: str, keys: tuple[int, int]) -> None:
-        _, notify, before = self.many[id]
+        old, notify, before = self.many[id]
         now = self._present(keys)
         self.run(c.Patch(id, {"a": keys[0], "b": keys[1]}))
+        if keys == old:
+            assert not self.changes()
+            return
         changed = [key for key in KEYS if before.get(key) != now.get(key)]
         found = self.changes().get(id)
         assert (found is None) == (not changed)
@@ -94,21 +105,32 @@ class ManyWorld(World):
 @pytest.mark.parametrize("plan", ["reformulate", "enumerate", "random:3"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_each_item_is_told_when_it_moved_far_enough(kind: str, plan: str) -> None:
-    for seed in range(2):
+    for seed in range(3):
         chance = random.Random(f"{kind} {plan} {seed}")
         world, choices, draw = ManyWorld(kind, plan), forms(kind), VALUES[kind]
         if seed % 2:
             choices = chance.sample(choices, min(2, len(choices)))  # many of one radius
-        for step in range(120):
+        for step in range(150):
             dice, key, ids = chance.random(), chance.choice(KEYS), list(world.many)
             some = [id for id in ids if world.many[id][0] is not KEYS]
             pair = (chance.choice(KEYS), chance.choice(KEYS))
-            if dice < 0.6:
-                world.set(key, None if dice < 0.04 else draw(chance))
-            elif dice < 0.66 and key in world.rows:
+            named = [id for id in ids if not set(world.params(id)) <= {"a", "b"}]
+            if dice < 0.56:
+                world.set(key, None if dice < 0.02 else draw(chance))
+            elif dice < 0.6 and key in world.rows:
+                world.touch(key)
+            elif dice < 0.63 and key in world.rows:
                 world.drop(key)
-            elif dice < 0.8 or not ids:
-                world.subscribe_many(chance.choice([None, pair]), chance.choice(choices))
+            elif dice < 0.72 or not ids:
+                notify = chance.choice(choices)
+                is_named = notify is not None and chance.random() < 0.6
+                world.subscribe_many(chance.choice([None, pair]), notify, is_named)
+            elif dice < 0.84 and named:
+                id = chance.choice(named)
+                asked = world.many[id][1].keys()
+                world.retune_many(id, chance.choice([one for one in choices if one and one.keys() == asked]))
+                if key in world.rows and chance.random() < 0.5:
+                    world.touch(key)
             elif dice < 0.88 and some:
                 world.patch_many(chance.choice(some), pair)
             elif dice < 0.9:

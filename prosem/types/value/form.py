@@ -25,7 +25,7 @@ from prosem.types.shared.words import equal_values
 from prosem.types.value.client_rules import RULES
 from prosem.types.value.items import ItemForm, Items
 from prosem.types.value.many import ManyForm
-from prosem.types.value.measure import FINE, form_and_radius, measure_of
+from prosem.types.value.measure import measure_of, radii_of
 from prosem.types.value.space import RELAXED, FreeSpace, ValueSpace
 from prosem.values.columns import INT64_MAX, INT64_MIN
 from prosem.values.errors import LanguageError
@@ -39,7 +39,7 @@ class ValueForm(ItemForm):
 
     @property
     def label(self) -> str:
-        return f"{self._column} BY {self.notify}{self._where}"
+        return f"{self._column} BY {self.radii.name}{self._where}"
 
     @property
     def space_label(self) -> str:
@@ -52,20 +52,17 @@ class ValueForm(ItemForm):
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         """The item and the radius; the label is the space's to give."""
+        place = (self.items.code(self.radii.radius(params)),)
         if self._names is not None:
             values = [params[name] for name in self._names]
             if all(type(value) is int and INT64_MIN <= value <= INT64_MAX for value in values):
-                return Bound(topic_of(values), self._place)
+                return Bound(topic_of(values), place)
         table = self.items.table
         extents = conjunction(self.query.where[0], table, params, self.query.sql)
         if extents is None:
             return Bound(b"", None)
         topic = topic_of([extents[at].intervals[0].low for at in table.key_positions])
-        return Bound(topic, self._place)
-
-    @cached_property
-    def _place(self) -> tuple[Any]:
-        return (self.items.code(self.radius),)
+        return Bound(topic, place)
 
     @cached_property
     def _names(self) -> list[str] | None:
@@ -100,7 +97,7 @@ class ValueForm(ItemForm):
         message = messages[-1]
         if message.kind == "change":  # a move of the point: the state came with it
             return message.payload, state
-        if message.kind == RELAXED and not self._is_told(state, message.payload):
+        if message.kind == RELAXED and not self._is_told(bound, state, message.payload):
             return None, state
         return b'{"value":%b,"previous":%b}' % (message.payload, state), message.payload
 
@@ -110,9 +107,11 @@ class ValueForm(ItemForm):
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
         return [] if change is None else [{"message": "value", "value": rules.fields(change)["value"]}]
 
-    def _is_told(self, before: bytes, now: bytes) -> bool:
+    def _is_told(self, bound: Bound, before: bytes, now: bytes) -> bool:
         """Whether a relaxed message concerns a subscription that was told this."""
-        return self.items.is_told(self.radius, self.items.read(before), self.items.read(now))
+        assert bound.place is not None
+        items = self.items
+        return items.is_told(items.radius(bound.place[0]), items.read(before), items.read(now))
 
     @property
     def replay(self) -> Replay:
@@ -142,12 +141,9 @@ class ValueType(SubscriptionType):
             return None
         is_one = self._is_one(query, table)
         measure = measure_of(y.type)
-        form, radius = form_and_radius(measure, notify, y.name)
-        name = (
-            "every change" if notify is None else FINE * form.startswith(FINE) + " and ".join(sorted(notify))
-        )
-        items = Items(table, table.position[y.name], form, measure)
-        return (ValueForm if is_one else ManyForm)(query, items, name, radius)
+        radii = radii_of(measure, notify, y.name)
+        items = Items(table, table.position[y.name], radii.form, measure)
+        return (ValueForm if is_one else ManyForm)(query, items, radii)
 
     def _is_one(self, query: Query, table: Table) -> bool:
         """Whether the conditions give the whole key of one item, and not those of some or none at all."""
@@ -185,7 +181,8 @@ class ValueType(SubscriptionType):
             "messages": [
                 {
                     "name": "value",
-                    "region": "ranges of radii with all labels, or one radius and arcs of its labels, at the item",
+                    "region": "ranges of radii with all labels, or one radius and arcs of its labels, at the item; "
+                    "by name those whose radius was changed",
                     "payload": "the new value",
                 },
                 {
@@ -196,7 +193,7 @@ class ValueType(SubscriptionType):
                 {
                     "name": "item",
                     "region": "of many items: those who were told the same value before, by radius and by when they came "
-                    "if they select all rows, else by name",
+                    "if they select all rows, else and after a change of their radius by name",
                     "payload": "the key, the new value and the one told before",
                 },
             ],

@@ -16,7 +16,7 @@ from prosem.index.radii.bw_tree import Arcs, Class
 from prosem.index.radii.labels import ORIGIN, Label
 from prosem.language.syntax import Query
 from prosem.types.shared.ranges import topic_of
-from prosem.types.value.measure import FINE, Measure
+from prosem.types.value.measure import FINE, Measure, Radii
 from prosem.values.codes import value_of
 from prosem.values.errors import InputError
 from prosem.values.model import Key, Row, Table
@@ -95,7 +95,9 @@ class Items:
 
     def number(self, row: Row | None) -> Any:
         """The row's value as the trees take it; None if it is NULL or there is no row."""
-        value = None if row is None else row[self.y]
+        return None if row is None else self.number_of(row[self.y])
+
+    def number_of(self, value: Any) -> Any:
         return value if value is None or self.measure is None else self.measure.number(value)
 
     def value(self, number: Any) -> Any:
@@ -152,12 +154,11 @@ class Items:
 
 @dataclass(frozen=True)
 class ItemForm:
-    """The head of both forms. `items.form` is how distances are taken; `notify` names the form that was asked for."""
+    """The head of both forms. `items.form` is how distances are taken."""
 
     query: Query
     items: Items
-    notify: str
-    radius: Radius
+    radii: Radii
     type: str = "value"
 
     @property

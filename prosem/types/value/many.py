@@ -36,7 +36,7 @@ class ManyForm(ItemForm):
     def label(self) -> str:
         names = {atom.column.name for atom in self.query.where[0]}
         keys = " AND ".join(f"{name!r} IN (?)" for name in self.items.table.primary_key if name in names)
-        return f"{self._column} BY {self.notify}{self._source} WHERE {keys or 'TRUE'}"
+        return f"{self._column} BY {self.radii.name}{self._source} WHERE {keys or 'TRUE'}"
 
     @property
     def space_label(self) -> str:
@@ -44,11 +44,12 @@ class ManyForm(ItemForm):
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         """What is selected; where it stands is the space's to say."""
+        radius = self.radii.radius(params)
         if not self.query.where[0]:
-            return Bound(b"", Selected(None, self.radius))
+            return Bound(b"", Selected(None, radius))
         extents = conjunction(self.query.where[0], self.items.table, params, self.query.sql)
         if extents is None:
-            return Bound(b"", Selected((), self.radius))
+            return Bound(b"", Selected((), radius))
         codes = [
             [interval.low for interval in extents[at].intervals] for at in self.items.table.key_positions
         ]
@@ -57,7 +58,7 @@ class ManyForm(ItemForm):
                 f"at most {MAX_KEYS} keys can be listed; leave the condition out for all rows"
             )
         topics = (topic_of(list(key)) for key in itertools.product(*codes))
-        return Bound(b"", Selected(tuple(dict.fromkeys(topics)), self.radius))
+        return Bound(b"", Selected(tuple(dict.fromkeys(topics)), radius))
 
     def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
         return ManySpace(self.items, space_id, surroundings.rows[0])
@@ -98,4 +99,5 @@ class ManyForm(ItemForm):
         return {"message": "state", **rules.fields(snapshot)}
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
-        return [] if change is None else [{"message": "item", **rules.fields(change)}]
+        items = [message for message in messages if message.kind == "item"]
+        return [{"message": "item", **rules.fields(message.payload)} for message in items]

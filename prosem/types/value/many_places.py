@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 from prosem.index.radii.ba_tree_ends import Radius
 from prosem.index.radii.ba_tree_radii import Run
 from prosem.index.radii.epochs import Birth, Epochs, State
+from prosem.index.radii.single_ends import SingleEnds
 from prosem.types.value.items import Items
 from prosem.values.wire import decode, encode
 
 ALL = b"*"  # the topic of those that select every row; no key has it
+SINGLE = b"~"  # in the index, the topic of those of them that are named in messages
 
 
 class Selected(NamedTuple):
@@ -21,34 +23,40 @@ class Selected(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a subscription stands, and under which topics messages find it."""
+    """Where a subscription stands, and under which topics it is found. `is_single`: it is named, whatever it selects."""
 
     topics: tuple[bytes, ...] | None
     code: Any
     birth: Birth
+    is_single: bool = False
 
     @property
     def found_by(self) -> tuple[bytes, ...]:
-        return (ALL,) if self.topics is None else self.topics
+        if self.topics is None:
+            return (SINGLE,) if self.is_single else (ALL,)
+        return self.topics
 
     @property
     def point(self) -> tuple[Any, Birth]:
         return self.code, self.birth
 
 
-def written(kind: Items, topic: bytes, item: Epochs) -> bytes:
-    """An item's epochs as JSON: its key's codes, and for each epoch the last birth and what its radii were told."""
+def written(kind: Items, topic: bytes, item: Epochs | None, single: SingleEnds | None) -> bytes:
+    """What is kept of an item, as JSON: its key's codes; for each epoch the last birth and what its radii were told; and
+    the subscriptions that were told values of their own."""
     epochs = [
         (stop, [(kind.code(low), kind.code(high), kind.value(told)) for low, high, told in runs])
-        for stop, runs in item.state()
+        for stop, runs in (() if item is None else item.state())
     ]
-    return encode((topic.decode(), epochs))
+    own = [(sid, kind.value(told)) for sid, _, told in single or ()]
+    return encode((topic.decode(), epochs, own) if own else (topic.decode(), epochs))
 
 
-def read(kind: Items, stored: bytes) -> tuple[bytes, State]:
-    """The item and its epochs from what was written."""
-    text, epochs = decode(stored)
-    return text.encode(), [
+def read(kind: Items, stored: bytes) -> tuple[bytes, State, list[tuple[int, Any]]]:
+    """The item, its epochs and what single subscriptions were told, from what was written."""
+    text, epochs, *rest = decode(stored)
+    state = [
         (stop, [Run(kind.radius(low), kind.radius(high), kind.read(encode(v))) for low, high, v in runs])
         for stop, runs in epochs
     ]
+    return text.encode(), state, [(sid, kind.read(encode(v))) for own in rest for sid, v in own]

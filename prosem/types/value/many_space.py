@@ -1,39 +1,44 @@
-"""The server's side of value notification of many items: points of everybody, and the epochs of each item that moved."""
+"""The server's side of value notification of many items: points of everybody, and the epochs of each item that moved.
+
+A subscription that was given another radius is born again, but keeps what it was told of each item. Where that is not the
+present value, the item remembers it for this subscription alone (`single`), and messages name the subscription.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
-from cn.match.point_index import PointIndex
 from cn.model.geometry import EVERYTHING, Box, Interval, Region
-from cn.model.network import Space as NetworkSpace
-from prosem.index.radii.ba_tree_ends import Radius
-from prosem.index.radii.epochs import Birth, Epochs, Piece, more
-from prosem.index.radii.radius_block import RadiusBlocks
-from prosem.index.radii.radius_pairs import RadiusPairs
+from prosem.index.radii.epochs import Birth, Epochs, Piece
 from prosem.types.base import Bound, Draft, Rows
-from prosem.types.shared.sketched import Sketched
 from prosem.types.value.items import Items, on_a_copy
-from prosem.types.value.many_places import ALL, Place, Selected, read, written
-from prosem.values.model import Delta, JsonObject, PlaceMark
+from prosem.types.value.many_places import ALL, SINGLE, Place, Selected, read, written
+from prosem.types.value.many_points import ManyPoints
+from prosem.types.value.single import SingleTold
+from prosem.values.model import Delta, JsonObject
 from prosem.values.wire import decode, encode, is_same
 
 ANYBODY: Region = ((EVERYTHING, EVERYTHING),)
 
 
 class NotifiedItems(NamedTuple):
-    """An event on an item: the new value, and the regions of those who were told each of the values before."""
+    """An event on an item: the new value, and the regions of those who were told each of the values before.
+
+    `apart` are in no region, wherever they stand; those of them that are notified are in `single`, with what each was told
+    before.
+    """
 
     topic: bytes
     value: Any
     before: list[tuple[Any, Region]]
+    single: list[tuple[int, Any]]
+    apart: frozenset[int] = frozenset()
 
 
-class ManySpace(Sketched):
-    """Who selects all rows is one point; who lists some is one under each of their keys.
+class ManySpace(ManyPoints):
+    """Points of everybody, and what items remember of them.
 
     An event costs what it does in the item's `Epochs`, and a message for each value that was told before: with regions for
     those who select all rows, with names for the others that are told. A new subscription is a point for each key it
@@ -45,16 +50,10 @@ class ManySpace(Sketched):
     looks_back: ClassVar[bool] = False
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
-        self.network = NetworkSpace(space_id, 2, items.int64)
-        super().__init__(PointIndex(2, items.int64))
-        self._kind, self._rows = items, rows
-        self._places: dict[int, Place] = {}
-        self._births: Birth = 0
-        self._last: dict[bytes, Birth] = {}  # of those that a topic finds
-        self._count: Counter[bytes] = Counter()
-        self._uses: Counter[Radius] = Counter()
-        self._radii = self._order(())  # all that are used, and some that were
+        super().__init__(items, space_id)
+        self._rows = rows
         self._items: dict[bytes, Epochs] = {}
+        self._single = SingleTold(items)
         self._changed: dict[bytes, None] = {}
         self._kept: set[bytes] = set()  # the items of which something is stored
         self._visits = 0
@@ -63,85 +62,66 @@ class ManySpace(Sketched):
     def visits(self) -> int:
         return self.points.visits + self._visits
 
-    def _order(self, radii: Iterable[Radius]) -> RadiusBlocks:
-        kind = RadiusPairs if self._kind.form == "may" else RadiusBlocks
-        return kind(radii)
-
     # -- subscriptions -------------------------------------------------------------------------------------------
-    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
-        """They come at one moment; what was told before it concerns none of them."""
-        self._births += 1
-        self._put(sids, bounds, [self._births] * len(sids))
-
-    def _put(self, sids: Sequence[int], bounds: Sequence[Bound], births: Sequence[Birth]) -> None:
-        entries: list[tuple[int, bytes, tuple[Any, Birth]]] = []
-        for sid, bound, birth in zip(sids, bounds, births, strict=True):
-            selected: Any = bound.place
-            place = self._places[sid] = Place(selected.topics, self._kind.code(selected.radius), birth)
-            self._use(selected.radius)
-            for topic in place.found_by:
-                self._count[topic] += 1
-                self._last[topic] = max(birth, self._last.get(topic, 0))
-                entries.append((sid, topic, place.point))
-        if entries:
-            numbers, topics, points = zip(*entries, strict=True)
-            self.points.insert_many(numbers, topics, points)
-
-    def _use(self, radius: Radius) -> None:
-        """A radius more; those that nobody has any more are forgotten when they are most of all."""
-        self._uses[radius] += 1
-        if len(self._radii) > 2 * len(self._uses) + 64:
-            self._radii = self._order(self._uses)
-        else:
-            self._radii = more(self._radii, radius)
-
     def move(self, sid: int, before: Bound, after: Bound) -> None:
         self.remove(sid, before)
         self.add([sid], [after])
 
+    def retune(self, sid: int, bound: Bound) -> None:
+        """Another radius: what it was told of items that have moved since is kept for it alone. O(items that moved)."""
+        selected, place = cast(Selected, bound.place), self._places[sid]
+        if self._kind.code(selected.radius) == place.code:
+            return
+        topics, own = {*self._items, *self._single.topics(sid)}, {}
+        for topic, present in self._present(topics if place.topics is None else topics & {*place.topics}):
+            told = self._told(topic, present, place, sid)
+            if not is_same(told, present):
+                own[topic] = told
+        self.remove(sid, bound)
+        self._births += 1
+        self._put([sid], [bound], [self._births], {sid} if own else ())
+        for topic, told in own.items():
+            self._single.add(topic, sid, selected.radius, told)
+            self._changed[topic] = None
+
     def remove(self, sid: int, bound: Bound) -> None:
-        place = self._places.pop(sid)
-        for topic in place.found_by:
-            self.points.remove(sid, topic, place.point)
-            self._count[topic] -= 1
-            if not self._count[topic]:
-                del self._count[topic], self._last[topic]
-                self._drop(topic)
-        radius = self._kind.radius(place.code)
-        self._uses[radius] -= 1
-        if not self._uses[radius]:
-            del self._uses[radius]
+        self._changed.update(dict.fromkeys(self._single.remove(sid)))
+        for topic in self._take_out(sid):
+            self._drop(topic)
 
     def _drop(self, topic: bytes) -> None:
         """Nobody selects these items any more, except those that others list."""
-        for item in list(self._items) if topic == ALL else [topic]:
+        for item in list(self._items) if topic in (ALL, SINGLE) else [topic]:
             if item in self._items and not self._is_selected(item):
                 del self._items[item]
                 self._changed[item] = None
 
-    def _is_selected(self, topic: bytes) -> bool:
-        return ALL in self._count or topic in self._count
-
     # -- answers -------------------------------------------------------------------------------------------------
     def told(self, bound: Bound) -> list[JsonObject]:
         """The items of a subscription with what it was told; of a mere selection with their present values."""
+        kind, sid = self._kind, -1
         if isinstance(bound.place, Selected):
-            topics, radius, birth = bound.place.topics, bound.place.radius, self._births + 1
+            place = Place(bound.place.topics, kind.code(bound.place.radius), self._births + 1)
+        elif bound.topic == ALL:
+            place = Place(None, *cast("tuple[Any, Birth]", bound.place))
         else:
-            topics = None if bound.topic == ALL else self._places[int(bound.topic[1:])].topics
-            code, birth = bound.place or (0, 0)
-            radius = self._kind.radius(code)
-        kind, found = self._kind, {}
-        for topic, present in self._present(topics):
-            item = self._items.get(topic)
-            found[topic] = present if item is None else item.told(radius, birth)
+            sid = int(bound.topic[1:])
+            place = self._places[sid]
+        found = {topic: self._told(topic, value, place, sid) for topic, value in self._present(place.topics)}
         names = kind.table.primary_key
         return [
             {"key": dict(zip(names, kind.key(topic), strict=True)), "value": kind.value(found[topic])}
             for topic in sorted(found, key=decode)
         ]
 
-    def _present(self, topics: tuple[bytes, ...] | None) -> list[tuple[bytes, Any]]:
+    def _told(self, topic: bytes, present: Any, place: Place, sid: int) -> Any:
+        """What a subscription was told of an item that has this value."""
+        if self._single.holds(topic, sid):
+            return self._single.items[topic].told(sid)
+        item = self._items.get(topic)
+        return present if item is None else item.told(self._kind.radius(place.code), place.birth)
+
+    def _present(self, topics: Iterable[bytes] | None) -> list[tuple[bytes, Any]]:
         """The selected items that have a value."""
         kind, rows = self._kind, self._rows
         if topics is None:
@@ -151,29 +131,14 @@ class ManySpace(Sketched):
         return [(topic, number) for topic, number in found if number is not None]
 
     # -- marks and kept items ------------------------------------------------------------------------------------
-    def locate(self, sid: int) -> Bound:
-        """Who lists keys is found by name only, and stands alone under a topic that no message has."""
-        place = self._places[sid]
-        return Bound(ALL if place.topics is None else b"+%d" % sid, place.point)
-
-    def mark(self, sid: int) -> PlaceMark:
-        return PlaceMark(*self.locate(sid)[:2], is_birth=True)
-
-    def relabelled(self) -> list[int]:
-        return []
-
-    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
-        births = [int(mark.place[1]) for mark in marks if mark.place is not None]
-        self._put(sids, bounds, births)
-        self._births = max([self._births, *births])
-
     def changed_items(self) -> dict[bytes, bytes | None]:
         """The items that changed since this was last asked; None: everybody was told its present value."""
         changed, self._changed = self._changed, {}
         found: dict[bytes, bytes | None] = {}
         for topic in changed:
-            item = self._items.get(topic)
-            told = None if item is None else written(self._kind, topic, item)
+            item, single = self._items.get(topic), self._single.items.get(topic)
+            is_plain = item is None and single is None
+            told = None if is_plain else written(self._kind, topic, item, single)
             if told is not None or topic in self._kept:
                 found[topic] = told
                 (self._kept.discard if told is None else self._kept.add)(topic)
@@ -183,11 +148,16 @@ class ManySpace(Sketched):
         """Bring kept items back; the subscriptions are there."""
         kind = self._kind
         for told in stored:
-            topic, state = read(kind, told)
+            topic, state, own = read(kind, told)
             self._kept.add(topic)
             number = kind.number(self._rows.get(kind.key(topic)))
             if number is None or not self._is_selected(topic):
                 self._changed[topic] = None
+                continue
+            for sid, value in own:
+                if sid in self._places:
+                    self._single.add(topic, sid, kind.radius(self._places[sid].code), value)
+            if not state:
                 continue
             item = Epochs.from_state(kind.ends, number, state, self._radii)
             self._births = max(self._births, item.stops[-1])
@@ -202,25 +172,47 @@ class ManySpace(Sketched):
             return None
         kind = self._kind
         topic, old, new = kind.topic(delta.key), kind.number(delta.old), kind.number(delta.new)
-        if is_same(old, new) or not self._is_selected(topic):
-            return None
-        if old is None or kind.measure is None:
-            before: dict[Any, list[Box]] = {old: list(ANYBODY)}
-        elif new is None:
-            before = self._vanish(topic, old)
-        else:
-            before = self._boxes(self._fire(topic, old, new))
-        if not before:
+        if not self._is_selected(topic):
             return None
         value = None if delta.new is None else delta.new[kind.y]
-        return NotifiedItems(topic, value, [(told, tuple(boxes)) for told, boxes in before.items()])
+        before, single, apart = self._regular(topic, old, new), *self._fire_single(topic, new)
+        if not before and not single:
+            return None
+        told = [(number, tuple(boxes)) for number, boxes in before.items()]
+        return NotifiedItems(topic, value, told, single, apart)
+
+    def _regular(self, topic: bytes, old: Any, new: Any) -> dict[Any, list[Box]]:
+        """The affected subscriptions by what they were told before, if the item has nothing else to remember of them."""
+        if is_same(old, new):
+            return {}
+        if old is None or self._kind.measure is None:
+            return {old: list(ANYBODY)}
+        return self._vanish(topic, old) if new is None else self._boxes(self._fire(topic, old, new))
+
+    def _fire_single(self, topic: bytes, new: Any) -> tuple[list[tuple[int, Any]], frozenset[int]]:
+        """Those of an item's single subscriptions that are notified, with what they were told before; and all of them.
+
+        One that is told what the others at its place are told is single no more.
+        """
+        single = self._single.items.get(topic)
+        if single is None:
+            return [], frozenset()
+        apart = frozenset(sid for sid, _, _ in single)
+        fired = single.event(new)
+        item = self._items.get(topic)
+        for sid, _ in fired:
+            self._changed[topic] = None
+            place = self._places[sid]
+            if item is None or is_same(item.told(self._kind.radius(place.code), place.birth), new):
+                self._single.leave(topic, sid)
+        return fired, apart
 
     def _fire(self, topic: bytes, old: Any, new: Any) -> list[Piece]:
         item = self._items.get(topic)
         if item is None:
             item = self._items[topic] = Epochs(self._kind.ends, old)
         visits, stop = item.visits, item.stops[-1:]
-        birth = max(self._last.get(ALL, 0), self._last.get(topic, 0))
+        birth = max(self._last.get(found, 0) for found in (ALL, SINGLE, topic))
         pieces = item.event(new, birth, self._radii)
         self._visits += item.visits - visits
         is_plain = item.is_plain
@@ -259,49 +251,51 @@ class ManySpace(Sketched):
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[NotifiedItems | None]:
         """What an event would do to what is known of the item."""
-        changed = dict(self._changed)
+        changed, topic = dict(self._changed), self._kind.topic(delta.key)
         try:
-            with on_a_copy(self._items, self._kind.topic(delta.key)):
+            with on_a_copy(self._items, topic), on_a_copy(self._single.items, topic):
                 yield self.step(delta)
         finally:
             self._changed = changed
 
     def regions(self, description: NotifiedItems) -> list[tuple[bytes, Region]]:
-        return [(topic, region) for _, region in description.before for topic in (ALL, description.topic)]
+        topics = (ALL, description.topic, *([SINGLE] if SINGLE in self._count else ()))
+        return [(topic, region) for _, region in description.before for topic in topics]
+
+    def affected(self, description: NotifiedItems) -> int:
+        return super().affected(description) + len(description.single)
 
     def messages(self, description: NotifiedItems, plan: str) -> list[Draft]:
-        topic, value, before = description
+        topic, value, before, single, apart = description
         kind = self._kind
         key = encode(dict(zip(kind.table.primary_key, kind.key(topic), strict=True)))
         now, drafts = encode(value), []
+        topics = [topic, *([SINGLE] if SINGLE in self._count else ())]
+        if plan == "enumerate":
+            topics.append(ALL)
         for told, region in before:
             payload = b'{"key":%b,"value":%b,"previous":%b}' % (key, now, encode(kind.value(told)))
-            named = self.points.find(topic, region).tolist()
-            if plan == "enumerate":
-                named += self.points.find(ALL, region).tolist()
-            elif self._is_anybody(region):
+            named = [sid for one in topics for sid in self.points.find(one, region).tolist()]
+            if apart:
+                named = [sid for sid in named if sid not in apart]
+            if plan != "enumerate" and self._is_anybody(region):
                 drafts.append(Draft("item", ALL, region, payload=payload))
             if named:
                 drafts.append(Draft("item", topic, targets=tuple(named), payload=payload))
+        for sid, told in single:
+            payload = b'{"key":%b,"value":%b,"previous":%b}' % (key, now, encode(kind.value(told)))
+            drafts.append(Draft("item", topic, targets=(sid,), payload=payload))
         return drafts
-
-    def _is_anybody(self, region: Region) -> bool:
-        """Whether somebody who selects all rows is told; radii are somebody's, so only epochs can be empty."""
-        if len(self._count) == 1 and ALL in self._count:
-            births = region[0][1]
-            if not births.low and (births.high is None or births.high >= self._last[ALL]):
-                return True
-        return self.points.any(ALL, region)
 
     def check(self) -> None:
         """The invariants, in O(N)."""
-        self.points.check()
-        entries = {(sid, t, place.point) for sid, place in self._places.items() for t in place.found_by}
-        assert set(self.points.items()) == entries, "the index holds the places"
-        assert self._count == Counter(topic for _, topic, _ in entries), "topics are counted"
-        codes = Counter(place.code for place in self._places.values())
-        assert {self._kind.code(radius): n for radius, n in self._uses.items()} == codes, "radii are counted"
-        assert set(self._uses) <= set(self._radii), "all radii are known"
+        self._check_points()
+        self._single.check()
+        for single in self._single.items.values():
+            for sid, radius, _ in single:
+                place = self._places[sid]
+                assert place.found_by != (ALL,), "one that was told something of its own is named"
+                assert self._kind.code(radius) == place.code, "its radius is known"
         for topic, item in self._items.items():
             item.check()
             assert self._is_selected(topic), "no item without a subscription"

@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, MayMust, Percent, Radius
-from prosem.language.notify import duration
-from prosem.values.codes import decimal_of, value_of
+from prosem.language.notify import duration, radius_names, sizes_of
+from prosem.values.codes import decimal_of, reduced, value_of
 from prosem.values.columns import Code, ColumnType, Value
 from prosem.values.errors import InputError, pointer
+from prosem.values.numerics import is_unconstrained
 
 MILLION = 10**6  # relative radii of exact columns are counted in millionths
 FINE = "fine "  # before the name of a relative form of an exact column with more decimals than that
@@ -48,6 +50,11 @@ class Measure:
         """Whether radii are 64-bit integers; two bigints may be farther apart, so theirs are texts."""
         return self.kind.int64 and self.kind.name != "bigint"
 
+    @property
+    def unit(self) -> timedelta | None:
+        """What counts as one, if values are moments and radii are durations."""
+        return _TIMES.get(self.kind.name)
+
     def number(self, value: Value) -> Any:
         """A value that is not NULL as a number.
 
@@ -66,7 +73,8 @@ class Measure:
         if self.is_double:
             return number
         if self.kind.digits:
-            return decimal_of(number, self.kind.scale)
+            as_decimal = reduced if is_unconstrained(self.kind) else decimal_of
+            return as_decimal(number, self.kind.scale)
         return value_of(self.kind, number)
 
     # -- radii -------------------------------------------------------------------------------------------------
@@ -78,18 +86,14 @@ class Measure:
         kind = Percent if form.removeprefix(FINE) == "percent" else Factor
         return kind(exact=False) if self.is_double else kind(scale=MILLION)
 
-    def radius(self, form: str, name: str, size: Any) -> Radius:
-        """The radius that `notify` gives under this name; InputError if it does not fit the column."""
-        at = pointer("notify", name)
-        unit = _TIMES.get(self.kind.name)
-        if unit is not None:
-            if form != "change":
-                raise InputError(f"{name} needs a column of numbers, and this one is {self.kind.name}", at)
+    def radius(self, form: str, name: str, size: Any, at: str) -> Radius:
+        """The radius that `notify` gives under this name; InputError there if it does not fit the column."""
+        if self.unit is not None:
             try:
-                return min(_FAR, -(-duration(str(size)) // unit))
+                return min(_FAR, -(-duration(str(size)) // self.unit))
             except ValueError as error:
                 raise InputError(f"{name} of a {self.kind.name} column: {error}", at) from None
-        exact = _fraction(name, size)
+        exact = _fraction(name, size, at)
         if self.is_double:
             return float(min(exact, Fraction(_GREATEST)))
         if form == "change":
@@ -105,7 +109,7 @@ class Measure:
 
         >>> from prosem.values.columns import column_type
         >>> measure = Measure(column_type("integer"))
-        >>> radius = measure.radius("percent", "percent", "0.12345678")
+        >>> radius = measure.radius("percent", "percent", "0.12345678", "/notify")
         >>> measure.fine_code(radius)[-10:], Fraction(measure.fine_code(radius)) == radius
         ('0123456.78', True)
         """
@@ -149,32 +153,72 @@ def measure_of(kind: ColumnType) -> Measure | None:
     return Measure(kind) if kind.numeric or kind.name in _TIMES else None
 
 
-def form_and_radius(
-    measure: Measure | None, notify: Mapping[str, Any] | None, name: str
-) -> tuple[str, Radius]:
-    """How a subscription wants to be told: change (an absolute radius), may (a pair of them), percent or factor.
+@dataclass(frozen=True)
+class Radii:
+    """How subscriptions of a statement are to be notified: `form` is change (an absolute radius), may (a pair of them),
+    percent or factor.
 
-    Without `notify` every change is told: a radius of zero.
+    Without `notify` every change is told: a radius of zero. A radius is a constant or a parameter. A relative one of an
+    exact column that is a parameter may have any number of decimals: its form is a fine one.
     """
+
+    measure: Measure | None
+    notify: Mapping[str, Any] | None = field(hash=False)
+    form: str
+
+    @property
+    def name(self) -> str:
+        """The form that was asked for, without the radius."""
+        if self.notify is None:
+            return "every change"
+        return FINE * self.form.startswith(FINE) + " and ".join(sorted(self.notify))
+
+    def radius(self, params: Mapping[str, Any]) -> Radius:
+        """The radius of a subscription; InputError at a parameter that is none, or does not fit the column."""
+        return self._constant if self._is_constant else self._radius(params)
+
+    @cached_property
+    def _is_constant(self) -> bool:
+        return not radius_names(self.notify)
+
+    @cached_property
+    def _constant(self) -> Radius:
+        return self._radius({})
+
+    def _radius(self, params: Mapping[str, Any]) -> Radius:
+        measure = self.measure
+        if measure is None or self.notify is None:
+            return 0.0 if measure is not None and measure.is_double else 0
+        sizes = sizes_of(self.notify, params)
+        if "may" in sizes:
+            return tuple(measure.radius("change", name, *sizes[name]) for name in ("may", "must"))
+        ((name, size),) = sizes.items()
+        return measure.radius(self.form.removeprefix(FINE), name, *size)
+
+
+def radii_of(measure: Measure | None, notify: Mapping[str, Any] | None, column: str) -> Radii:
+    """The radii of a statement over this column; InputError if a constant does not fit it."""
     if notify is None:
-        return "change", 0.0 if measure is not None and measure.is_double else 0
+        return Radii(measure, None, "change")
     if measure is None:
         raise InputError(
-            f"notify needs a column of numbers, dates or timestamps; leave it out, and every change of {name} is told",
+            f"notify needs a column of numbers, dates or timestamps; leave it out, and every change of {column} is told",
             "/notify",
         )
-    if "may" in notify:
-        return "may", tuple(measure.radius("change", given, notify[given]) for given in ("may", "must"))
-    ((given, size),) = notify.items()
-    form = given if given in ("percent", "factor") else "change"
-    radius = measure.radius(form, given, size)
-    is_fine = form != "change" and not measure.is_double and type(radius) is not int
-    return FINE * is_fine + form, radius
+    form = "may" if "may" in notify else next(iter(notify))
+    is_relative = form in ("percent", "factor")
+    if is_relative and measure.unit is not None:
+        at = pointer("notify", form)
+        raise InputError(f"{form} needs a column of numbers, and this one is {measure.kind.name}", at)
+    radii = Radii(measure, notify, form)
+    is_fine = is_relative and not measure.is_double
+    if not radius_names(notify):
+        is_fine &= type(radii.radius({})) is not int
+    return Radii(measure, notify, FINE + form) if is_fine else radii
 
 
-def _fraction(name: str, size: Any) -> Fraction:
+def _fraction(name: str, size: Any, at: str) -> Fraction:
     try:
         return Fraction(Decimal(repr(size) if isinstance(size, float) else size))
     except (ArithmeticError, ValueError, TypeError):
-        at = pointer("notify", name)
         raise InputError(f"{name} of a column of numbers is a number, not a duration", at) from None

@@ -3,6 +3,9 @@
 A subscription is the point (radius, label) under the item's key; the tree gives the label, and may move others to make
 room for it. What was told is known by the tree alone, for whole ranges of radii and arcs of labels at once: an event that
 fires nobody costs O(1), and one that fires a million subscriptions as many steps as it has ranges.
+
+A subscription that was given another radius keeps the value it was told, which the tree may have no place for. It stands
+beside the tree then (`single`), under a topic of its own, and its messages are addressed.
 """
 
 from __future__ import annotations
@@ -17,15 +20,17 @@ from cn.model.geometry import EVERYTHING, Box, Interval, Region
 from prosem.index.radii.b2_tree import B2Tree
 from prosem.index.radii.ba_tree_ends import Radius
 from prosem.index.radii.bw_tree import Class
-from prosem.index.radii.labels import Label
+from prosem.index.radii.labels import ORIGIN, Label
 from prosem.types.base import Bound, Draft, Rows, Storage
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.value.items import Fired, Items, Plain, on_a_copy
+from prosem.types.value.single import SingleTold
 from prosem.values.model import Delta, PlaceMark
-from prosem.values.wire import encode
+from prosem.values.wire import encode, is_same
 
 DECISION = "decision"  # kind of the message that says which subscriptions a relaxed one concerns
 RELAXED = "relaxed"  # kind of one that the edge decides on
+SINGLE = b"+"  # begins the topic of a subscription beside the tree; no key's topic does
 
 
 class Plane(NamedTuple):
@@ -36,11 +41,12 @@ class Plane(NamedTuple):
 
 
 class NotifiedClass(NamedTuple):
-    """An event on an item: whom it is told, and the new value."""
+    """An event on an item: the affected subscriptions, and the new value. `single` are those beside the tree."""
 
     topic: bytes
     region: Region
     value: Any
+    single: tuple[int, ...] = ()
 
 
 class ValueSpace(PointSpace):
@@ -59,6 +65,7 @@ class ValueSpace(PointSpace):
         super().__init__(Plane(items.int64), space_id)
         self._kind, self._rows = items, rows
         self._items: dict[bytes, B2Tree | Plain] = {}
+        self._single = SingleTold(items)  # those beside the trees
         self._places: dict[int, Bound] = {}
         self._relabelled: dict[int, None] = {}
 
@@ -77,6 +84,10 @@ class ValueSpace(PointSpace):
             return None
         if len(bound.place) == 1:
             return self._kind.value(self._present(bound.topic))
+        if bound.topic.startswith(SINGLE):
+            sid = int(bound.topic[len(SINGLE) :])
+            (topic,) = self._single.topics(sid)
+            return self._kind.value(self._single.items[topic].told(sid))
         code, label = bound.place
         return self._kind.value(self._items[bound.topic].told(self._kind.radius(code), label))
 
@@ -134,17 +145,39 @@ class ValueSpace(PointSpace):
         self._relabelled.pop(sid, None)
         if place is None:
             return
+        if self._single.remove(sid):
+            return
         item = self._items[topic]
         item.remove(self._kind.radius(place[0]), place[1])
         if not len(item):
             del self._items[topic]
         self.points.remove(sid, topic, place)
 
+    def retune(self, sid: int, bound: Bound) -> None:
+        """Another radius: it stays in the tree if it was told the present value, and stands beside it otherwise."""
+        place = self._places[sid]
+        if place.place is None or bound.place is None or place.place[0] == bound.place[0]:
+            return
+        told, present = self.told(place), self._present(bound.topic)
+        self.remove(sid, place)
+        if is_same(told, self._kind.value(present)):
+            self.add([sid], [bound])
+        else:
+            self._add_single(sid, bound, self._kind.number_of(told))
+
+    def _add_single(self, sid: int, bound: Bound, told: Any) -> None:
+        assert bound.place is not None
+        self._single.add(bound.topic, sid, self._kind.radius(bound.place[0]), told)
+        self._places[sid] = Bound(SINGLE + b"%d" % sid, (bound.place[0], ORIGIN))
+
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
         told: dict[bytes, dict[Radius, dict[Label, tuple[Any, int]]]] = {}
-        for sid, mark in zip(sids, marks, strict=True):
+        for sid, bound, mark in zip(sids, bounds, marks, strict=True):
             self._places[sid] = Bound(mark.topic, mark.place)
             if mark.place is None:
+                continue
+            if mark.topic.startswith(SINGLE):
+                self._add_single(sid, bound, self._kind.read(bytes(mark.told)))
                 continue
             code, label = cast("tuple[Any, Label]", mark.place)
             labels = told.setdefault(mark.topic, {}).setdefault(self._kind.radius(code), {})
@@ -156,22 +189,22 @@ class ValueSpace(PointSpace):
             if isinstance(item, Plain):
                 for _ in range(sum(times for labels in radii.values() for _, times in labels.values())):
                     item.add(0)
-        self._insert(sids)
+        self._insert([sid for sid in sids if sid not in self._single])
 
     # -- events --------------------------------------------------------------------------------------------------
     def step(self, delta: Delta) -> NotifiedClass | None:
-        if not self._items:
+        if not self._places:
             return None
         topic = self._kind.topic(delta.key)
-        item = self._items.get(topic)
-        if item is None:
+        item, single = self._items.get(topic), self._single.items.get(topic)
+        if item is None and single is None:
             return None
-        region = tuple(self._boxes(item.event(self._kind.number(delta.new))))
-        return (
-            NotifiedClass(topic, region, None if delta.new is None else delta.new[self._kind.y])
-            if region
-            else None
-        )
+        number = self._kind.number(delta.new)
+        region = () if item is None else tuple(self._boxes(item.event(number)))
+        fired = () if single is None else tuple(sid for sid, _ in single.event(number))
+        if not region and not fired:
+            return None
+        return NotifiedClass(topic, region, None if delta.new is None else delta.new[self._kind.y], fired)
 
     def _boxes(self, fired: Iterable[Fired]) -> Iterable[Box]:
         code = self._kind.code
@@ -185,32 +218,43 @@ class ValueSpace(PointSpace):
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[NotifiedClass | None]:
-        """What an event would do to the item's tree."""
-        with on_a_copy(self._items, self._kind.topic(delta.key)):
+        """What an event would do to the item's tree, and to what stands beside it."""
+        topic = self._kind.topic(delta.key)
+        with on_a_copy(self._items, topic), on_a_copy(self._single.items, topic):
             yield self.step(delta)
 
     def regions(self, description: NotifiedClass) -> list[tuple[bytes, Region]]:
-        return [(description.topic, description.region)]
+        return [(description.topic, description.region)] if description.region else []
+
+    def affected(self, description: NotifiedClass) -> int:
+        return super().affected(description) + len(description.single)
 
     def drafts(self, description: NotifiedClass) -> list[Draft]:
-        topic, region, value = description
-        return [Draft("value", topic, region, payload=encode(value))]
+        topic, region, value, single = description
+        payload = encode(value)
+        found = [Draft("value", topic, region, payload=payload)] if region else []
+        return [*found, Draft("value", targets=single, payload=payload)] if single else found
 
     def messages(self, description: NotifiedClass, plan: str) -> list[Draft]:
-        if plan != "relax":
+        topic, region, value, _ = description
+        if plan != "relax" or not region:
             return super().messages(description, plan)
-        topic, region, value = description
         (radii, _), payload = region[-1], encode(value)
         everybody = ((Interval(None, radii.high), EVERYTHING),)
         return [
             Draft(DECISION, topic, region, payload=payload),
             Draft(RELAXED, topic, everybody, payload=payload),
+            *self.drafts(description)[1:],
         ]
 
     def check(self) -> None:
         """The invariants, in O(N)."""
         self.points.check()
-        placed = {(sid, *bound[:2]) for sid, bound in self._places.items() if bound.place is not None}
+        placed = {
+            (sid, *bound[:2])
+            for sid, bound in self._places.items()
+            if bound.place is not None and sid not in self._single
+        }
         assert set(self.points.items()) == placed, "the index holds the places"
         assert sum(map(len, self._items.values())) == len(placed), "each point is in its item's tree"
         for topic, item in self._items.items():
@@ -218,6 +262,7 @@ class ValueSpace(PointSpace):
             assert item.value == self._present(topic), "an item knows its value"
             if isinstance(item, B2Tree):
                 item.check()
+        self._single.check()
 
 
 class FreeSpace(ValueSpace):

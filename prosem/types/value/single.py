@@ -1,0 +1,60 @@
+"""Single subscriptions: those that were told of an item what the item does not know of a whole range of radii.
+
+A subscription that was given another radius keeps the value it was told. Messages name it from then on, wherever it stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prosem.index.radii.ba_tree_ends import Radius
+from prosem.index.radii.single_ends import SingleEnds
+from prosem.types.value.items import Items
+
+
+class SingleTold:
+    """`items`: what single subscriptions were told, by item. None without a subscription."""
+
+    def __init__(self, kind: Items) -> None:
+        self._kind = kind
+        self.items: dict[bytes, SingleEnds] = {}
+        self._topics: dict[int, set[bytes]] = {}  # the items of each, and some that it has left
+
+    def __contains__(self, sid: object) -> bool:
+        return sid in self._topics
+
+    def add(self, topic: bytes, sid: int, radius: Radius, told: Any) -> None:
+        """One more of an item."""
+        single = self.items.get(topic)
+        if single is None:
+            single = self.items[topic] = SingleEnds(self._kind.ends)
+        single.add(sid, radius, told)
+        self._topics.setdefault(sid, set()).add(topic)
+
+    def leave(self, topic: bytes, sid: int) -> None:
+        """One less of an item."""
+        single = self.items[topic]
+        single.remove(sid)
+        if not len(single):
+            del self.items[topic]
+
+    def remove(self, sid: int) -> list[bytes]:
+        """A subscription goes; the items that knew it."""
+        topics = [topic for topic in self._topics.pop(sid, ()) if self.holds(topic, sid)]
+        for topic in topics:
+            self.leave(topic, sid)
+        return topics
+
+    def topics(self, sid: int) -> frozenset[bytes]:
+        """The items that may know a subscription."""
+        return frozenset(self._topics.get(sid, ()))
+
+    def holds(self, topic: bytes, sid: int) -> bool:
+        return topic in self.items and sid in self.items[topic]
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
+        for topic, single in self.items.items():
+            single.check()
+            assert len(single), "no item without a subscription"
+            assert all(topic in self._topics[sid] for sid, _, _ in single), "each knows its items"
