@@ -6,12 +6,15 @@ the name in the text, since the library gives synonyms of other databases (NVL) 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import NoReturn
 
 from sqlglot import exp
 
+from prosem.language.condition import COMPARISONS
+from prosem.language.positions import located
 from prosem.language.terms import MAX_DIGITS
 from prosem.language.tree import (
     Node,
@@ -20,6 +23,7 @@ from prosem.language.tree import (
     construct,
     excerpt,
     function_name,
+    operands,
     place,
     refuse,
     settings,
@@ -30,14 +34,6 @@ from prosem.language.view_syntax import Call, Case, Cast, ColumnRef, Expression,
 MAX_DEPTH = 100  # nodes in one another; the depth of the recursion here and in the compiler
 _PLAIN_DIGITS = 4_000  # Python refuses to print a longer int
 
-COMPARISONS: dict[type[Node], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
 _ARITHMETIC: dict[type[Node], str] = {
     exp.Add: "+",
     exp.Sub: "-",
@@ -72,7 +68,7 @@ def expression(sql: str, node: Node, depth: int = 0) -> Expression:
             f"the expression is nested too deeply; at most {MAX_DEPTH} parts stand in one another", sql, node
         )
     if type(node) in _CONNECTIVES:
-        parts = tuple(expression(sql, part, depth + 1) for part in _chain(node))
+        parts = tuple(expression(sql, part, depth + 1) for part in operands(node, type(node)))
         return Operation(_CONNECTIVES[type(node)], parts, place(sql, node))
     if type(node) in _ARITHMETIC:
         sides = _sides(sql, node, depth)
@@ -92,27 +88,16 @@ def expression(sql: str, node: Node, depth: int = 0) -> Expression:
 
 def refuse_expression(sql: str, node: Node) -> NoReturn:
     if isinstance(node, exp.Placeholder | exp.Parameter):
-        name = excerpt(sql, node)
-        refuse(f"the parameter {name} is not supported; a view has constants only", sql, node)
+        name = str(node.this)
+        found = re.search(rf":\s*{re.escape(name)}\b", sql)
+        start, end = found.span() if found else place(sql, node)
+        raise located(f"the parameter :{name} is not supported; a view has constants only", sql, start, end)
     if isinstance(node, exp.AggFunc):
         label = function_name(sql, node)
         refuse(f"{label} within an expression or condition is not supported; select it alone", sql, node)
     if isinstance(node, exp.Star):
         refuse("* is not supported; name the columns of the view", sql, node)
     unsupported(sql, node, _INSTEAD)
-
-
-def _chain(node: Node) -> list[Node]:
-    """The operands of a chain of one connective, from left to right, so that no depth grows with its length."""
-    found: list[Node] = []
-    todo = [node]
-    while todo:
-        part = bare(todo.pop())
-        if type(part) is type(node):
-            todo += [part.expression, part.this]
-        else:
-            found.append(part)
-    return found
 
 
 def _sides(sql: str, node: Node, depth: int) -> tuple[Expression, Expression]:

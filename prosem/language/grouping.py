@@ -28,7 +28,7 @@ def read_groups(
 
     Without a catalog `x` and `t.x` may be one column, so they are taken for one here.
     """
-    by = _columns(sql, group)
+    by = read_columns(sql, group)
     selected = [item.column for item in items if isinstance(item, SelectedColumn)]
     for name, node in by.items():
         if not any(is_alike(name, other) for other in selected):
@@ -52,7 +52,8 @@ def is_alike(one: ColumnName, other: ColumnName) -> bool:
     return one.name == other.name and (one.table == other.table or None in (one.table, other.table))
 
 
-def _columns(sql: str, group: Node) -> dict[ColumnName, Node]:
+def read_columns(sql: str, group: Node) -> dict[ColumnName, Node]:
+    """The columns of GROUP BY, each once, with their nodes."""
     given = settings(group)
     if group.args.get("all") is not None:  # True is ALL, False is DISTINCT
         refuse("GROUP BY ALL and GROUP BY DISTINCT are not supported; name the columns", sql, group)

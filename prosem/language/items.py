@@ -34,7 +34,7 @@ def read_item(sql: str, node: Node) -> Item:
     """The item a node stands for, or LanguageError."""
     node, alias = bare(node), None
     if isinstance(node, exp.Alias):
-        alias, node = _alias(sql, node), bare(node.this)
+        alias, node = read_alias(sql, node), bare(node.this)
     if isinstance(node, exp.Star):
         if alias is not None or settings(node):
             refuse("* with EXCEPT, REPLACE, RENAME or AS is not supported; name the columns", sql, node)
@@ -52,7 +52,8 @@ def read_item(sql: str, node: Node) -> Item:
     refuse(f"{construct(sql, node)} is not a column; {INSTEAD}", sql, node)
 
 
-def _alias(sql: str, node: exp.Alias) -> str:
+def read_alias(sql: str, node: exp.Alias) -> str:
+    """The name after AS."""
     name = node.args.get("alias")
     if not isinstance(name, exp.Identifier) or sql[name.meta.get("start", 0)] == "'" or not name.this:
         refuse('an alias is a name: AS n or AS "N"', sql, node)

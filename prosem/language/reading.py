@@ -141,6 +141,11 @@ def _check_tokens(sql: str, tokens: list[Token], what: str) -> None:
             raise located(
                 f"the operator {token.text} is not supported; write {_FOREIGN[token.text]}", sql, start, end
             )
+        if before.token_type is TokenType.NUMBER and start == before.end + 1 and kind is TokenType.VAR:
+            text = token.text[:40]
+            raise located(
+                f'syntax error at or near "{text}"; it follows a number without a space', sql, start, end
+            )
         if before.token_type is TokenType.COMMA and (kind in _IN_ORDER or kind is TokenType.R_PAREN):
             raise located("syntax error: something is missing after the comma", sql, before.start)
         before = token

@@ -11,7 +11,7 @@ import functools
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from prosem.values.columns import ColumnType, column_type, number, scaled, wide_code
+from prosem.values.columns import ColumnType, number, scaled, wide_code
 
 MAX_NUMERIC_DIGITS = 4_000  # Python refuses to print an int of more than 4,300
 
@@ -72,6 +72,7 @@ def display_scale(value: Decimal) -> int:
 def bounds(kind: ColumnType) -> tuple[int, int]:
     """Digits before and after the point that values of an exact type of numbers have at most.
 
+    >>> from prosem.values.columns import column_type
     >>> [bounds(column_type(name)) for name in ("integer", "bigint", "numeric(12,2)")]
     [(10, 0), (19, 0), (10, 2)]
     """
