@@ -5,7 +5,8 @@
     │   ├── MalformedError          400  malformed            the body is no JSON, or not of the expected kind
     │   ├── LanguageError           422  bad-sql              with line, column and a highlight
     │   ├── TooLargeError           413  too-large            a limit of the configuration
-    │   └── RefusedError            422  refused              PostgreSQL does not take what the request holds
+    │   ├── RefusedError            422  refused              PostgreSQL does not take what the request holds
+    │   └── ViewRowError            422  view-row             a view cannot have a row that follows from the request
     ├── UnauthorizedError           401  unauthorized         no key, or one that is not known
     ├── ForbiddenError              403  forbidden            the key has not the role for it
     ├── NotFoundError               404  not-found
@@ -73,6 +74,16 @@ class RefusedError(InputError):
     """`detail` has PostgreSQL's own words."""
 
     code, status, title = "refused", 422, "The database does not take the request"
+
+
+class ViewRowError(InputError):
+    """An expression of a view fails on a row (overflow, division by zero). `rows` names the row by its keys."""
+
+    code, status, title = "view-row", 422, "A view cannot have a row of the request"
+
+    def __init__(self, view: str, rows: str, reason: str) -> None:
+        super().__init__(f"the view {view} cannot have the row of {rows}: {reason}")
+        self.view, self.rows = view, rows
 
 
 class LanguageError(InputError):
