@@ -43,11 +43,19 @@ class Bound(NamedTuple):
     """The place of one subscription: a topic (its equality values) and a point or filters; None is nowhere.
 
     With `IN` on an equality column it is at one place under several topics: `others` are those after the first.
+    `constants` are those of a subscription that its place does not have (HAVING): networks do not see them, and an edge has
+    them in its state.
     """
 
     topic: bytes
     place: Any | None
     others: tuple[bytes, ...] = ()
+    constants: tuple[Any, ...] = ()
+
+    @property
+    def topics(self) -> tuple[bytes, ...]:
+        """All topics; none of a subscription that is nowhere."""
+        return () if self.place is None else (self.topic, *self.others)
 
 
 ALIAS_SHIFT = 40  # bits of a sid; an id in a network may have the number of a topic above them

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from cn.model.geometry import Box, Interval, Region, difference
@@ -18,12 +19,14 @@ from cn.model.message import Message
 from prosem.index.ranges.positions import Positions
 from prosem.language.resolve import column
 from prosem.language.syntax import Distinct, Query
-from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext, SubscriptionType
+from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext, SubscriptionType, is_composed
 from prosem.types.distinct.client_rules import RULES
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges, recognise_ranges
+from prosem.values.codes import value_of
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Row, Table
+from prosem.values.numerics import is_unconstrained
 from prosem.values.wire import decode, encode
 
 _NULL = (1, 0)  # the sort key of NULL: after all values
@@ -66,11 +69,11 @@ class DistinctForm(RangeForm):
         return {"values": cast(DistinctSpace, space).values(bound.topic, bound.place)}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
-        was = {encode(value): value for value in before["values"]}
-        now = {encode(value): value for value in after["values"]}
+        was = {self._ranked(value)["rank"]: value for value in before["values"]}
+        now = {self._ranked(value)["rank"]: value for value in after["values"]}
         change = {
-            "add": [value for text, value in now.items() if text not in was],
-            "remove": [value for text, value in was.items() if text not in now],
+            "add": [value for rank, value in now.items() if rank not in was],
+            "remove": [value for rank, value in was.items() if rank not in now],
         }
         return change if any(change.values()) else None
 
@@ -80,8 +83,26 @@ class DistinctForm(RangeForm):
     def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
         if messages[-1].kind == "change":
             return messages[-1].payload, None
+        if self._is_composed:
+            messages = self._net(messages)
+            if not messages:
+                return None, None
         parts = {kind: b",".join(m.payload for m in messages if m.kind == kind) for kind in ("add", "remove")}
         return b'{"add":[%b],"remove":[%b]}' % (parts["add"], parts["remove"]), None
+
+    @cached_property
+    def _is_composed(self) -> bool:
+        return is_composed(self)
+
+    def _net(self, messages: Sequence[Message]) -> list[Message]:
+        """Several deltas may bring a value and take it again: of each value the last message, if one is left over."""
+        gains: dict[Any, int] = {}
+        last: dict[Any, Message] = {}
+        for message in messages:
+            rank = self._ranked(decode(message.payload))["rank"]
+            gains[rank] = gains.get(rank, 0) + (1 if message.kind == "add" else -1)
+            last[rank] = message
+        return [message for rank, message in last.items() if gains[rank]]
 
     def opening(self, snapshot: bytes, state: None) -> JsonObject:
         return {"message": "state", "values": list(map(self._ranked, decode(snapshot)["values"]))}
@@ -100,6 +121,11 @@ class DistinctForm(RangeForm):
         rank = None if value is None else kind.code(kind.read(value))
         is_marked = kind.name in ("text", "bytea")
         return {"value": value, "rank": rank[:-2] if is_marked and isinstance(rank, str) else rank}
+
+    def shown(self, value: Any) -> Any:
+        """A value as all rows with it show it: 1.5 and 1.50 of a view are one value."""
+        kind = self.shape.table.columns[self.y].type
+        return value_of(kind, kind.code(value)) if value is not None and is_unconstrained(kind) else value
 
     def placer(self) -> Callable[[Row | None], Placed | None]:
         """A function that gives topic, position and rank of a row; NULL in a range column: it is in no range."""
@@ -131,7 +157,7 @@ class DistinctSpace(PointSpace):
         values = self._values.setdefault(placed.topic, {})
         known = values.get(placed.rank)
         if known is None:
-            known = values[placed.rank] = (value, Positions())
+            known = values[placed.rank] = (self._form.shown(value), Positions())
         known[1].add(placed.x)
 
     def _take(self, placed: Placed) -> None:
@@ -178,7 +204,7 @@ class DistinctSpace(PointSpace):
             if other is not None and old is not None and new is not None and old[0::2] == new[0::2]:
                 region = tuple(difference(box, other))  # the same value leaves one place and comes to another
             if region:
-                gains.append(Gain(kind, placed.topic, region, row[form.y]))
+                gains.append(Gain(kind, placed.topic, region, form.shown(row[form.y])))
         return gains or None
 
     def _alone(self, placed: Placed | None) -> Box | None:
@@ -213,6 +239,9 @@ class DistinctType(SubscriptionType):
         if not y.type.ordered:
             raise LanguageError(f"DISTINCT needs an ordered column, and {y.name} is {y.type.name}")
         shape = recognise_ranges(query, table)
+        if shape.listed:
+            names = ", ".join(table.names[at] for at in shape.listed)
+            raise LanguageError(f"IN on {names} is supported in aggregates, not in DISTINCT; use equality")
         if len(shape.ranged) > 1:
             names = ", ".join(table.names[at] for at in shape.ranged)
             raise LanguageError(

@@ -82,7 +82,7 @@ def step(
 
 def answer(tree: MinKdTree, place: Sequence[Code]) -> tuple[Code, Ref] | None:
     """The minimum of a subscription (lo1, hi1, lo2, …) and a tuple that attains it; None if it is empty."""
-    found = tree.lowest(_hull(place))
+    found = tree.lowest(hull(place))
     return None if found is None else (found[0], found[2])
 
 
@@ -90,15 +90,15 @@ def settle(
     tree: MinKdTree, old: Place | None, new: Place | None, ref: Ref, place: Sequence[Code]
 ) -> Piece | None:
     """What an event means to one subscription, by the tree after it; None if its minimum is as before."""
-    hull = _hull(place)
-    held_old = old is not None and _holds(hull, old[0])
-    if new is not None and _holds(hull, new[0]):
+    box = hull(place)
+    held_old = old is not None and holds(box, old[0])
+    if new is not None and holds(box, new[0]):
         x, y = new
-        if not (held_old and old is not None and old[1] <= y) and tree.near(hull, x, y, but=ref) is None:
+        if not (held_old and old is not None and old[1] <= y) and tree.near(box, x, y, but=ref) is None:
             return Piece((tuple([Interval(code, code) for code in place]),), y, ref)
     if old is None or not held_old:
         return None
-    found = tree.lowest(hull)
+    found = tree.lowest(box)
     if found is not None and found[0] <= old[1]:
         return None
     region = (tuple([Interval(code, code) for code in place]),)
@@ -288,7 +288,7 @@ def _merged(cells: list[Cell]) -> list[Cell]:
     return cells
 
 
-def _hull(place: Sequence[Code]) -> Box:
+def hull(place: Sequence[Code]) -> Box:
     """The range of a subscription in the space of the rows."""
     return tuple(
         [
@@ -298,5 +298,5 @@ def _hull(place: Sequence[Code]) -> Box:
     )
 
 
-def _holds(hull: Box, x: Point) -> bool:
-    return all(code in side for code, side in zip(x, hull, strict=True))
+def holds(box: Box, x: Point) -> bool:
+    return all(code in side for code, side in zip(x, box, strict=True))

@@ -7,28 +7,28 @@ k messages, whatever the number of subscriptions. Ranges on several columns are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from cn.model.geometry import Region
 from cn.model.message import Message
 from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
-from prosem.language.resolve import column
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext, SubscriptionType
-from prosem.types.extreme.client_rules import RULES
+from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext
 from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece, step
 from prosem.types.extreme.several_ranges import BoxesSpace
-from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
+from prosem.types.extreme.trees import ExtremeTrees, Rule
+from prosem.types.shared.ranges import Codes, RangeForm, Ranges
 from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
-from prosem.values.errors import LanguageError
-from prosem.values.model import Delta, JsonObject, Key, Row, Table
+from prosem.values.columns import ColumnType
+from prosem.values.model import Delta, JsonObject, Key, Row
 from prosem.values.wire import encode
 
+Placed = tuple[bytes, Codes, Any]  # topic, coordinates, height
 _Description = list[tuple[bytes, Piece]]
 
 
@@ -64,15 +64,22 @@ class ExtremeForm(RangeForm):
         return {"value": row[self.y], "row": self.shape.table.record(*row)}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
-        return None if before["value"] == after["value"] else after
+        """Numerics of a view may have other decimals and still be the same number."""
+        one, other = before["value"], after["value"]
+        if one == other:
+            return None
+        if one is not None and other is not None and self._kind.numeric:
+            read, code = self._kind.read, self._kind.code
+            return None if code(read(one)) == code(read(other)) else after
+        return after
 
-    def state(self, space: Space, bound: Bound) -> None:
+    def state(self, space: Space, bound: Bound) -> Any | None:
         return None
 
-    def change(self, messages: Sequence[Message], bound: Bound, state: None) -> tuple[bytes | None, None]:
+    def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]:
         return messages[-1].payload, None
 
-    def opening(self, snapshot: bytes, state: None) -> JsonObject:
+    def opening(self, snapshot: bytes, state: Any) -> JsonObject:
         return {"message": "state", **fields(snapshot)}
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
@@ -85,11 +92,11 @@ class ExtremeForm(RangeForm):
     def picture(self, space: Any, scene: Scene) -> JsonObject:
         return picture(self, space, scene)
 
-    def placer(self) -> Callable[[Row | None], tuple[bytes, Codes, Any] | None]:
+    def placer(self) -> Callable[[Row | None], Placed | None]:
         """A function that gives topic, coordinates and height of a row; None if a NULL keeps it out."""
         at, place, encode = self.y, self.shape.placer(), self._height_encoder()
 
-        def placed(row: Row | None) -> tuple[bytes, Codes, Any] | None:
+        def placed(row: Row | None) -> Placed | None:
             if row is None or row[at] is None:
                 return None
             found = place(row)
@@ -102,8 +109,12 @@ class ExtremeForm(RangeForm):
         encode = self._height_encoder()
         return [None if row[self.y] is None else encode(row[self.y]) for row in rows]
 
+    @property
+    def _kind(self) -> ColumnType:
+        return self.shape.table.columns[self.y].type
+
     def _height_encoder(self) -> Callable[[Any], Any]:
-        kind = self.shape.table.columns[self.y].type
+        kind = self._kind
         assert kind.encode is not None
         ascending: Callable[[Any], Any] = kind.encode
         if not self.maximum:
@@ -114,36 +125,31 @@ class ExtremeForm(RangeForm):
 class ExtremeSpace(RowLookingSpace):
     """The trees over the rows, and the points, of one group with at most one range."""
 
-    def __init__(self, form: ExtremeForm, space_id: int, rows: Rows) -> None:
+    kind: ClassVar[str] = "change"  # of its messages
+
+    def __init__(self, form: ExtremeForm, space_id: int, rows: Rows, rule: Rule = step) -> None:
         super().__init__(form.shape, space_id)
         self._form, self._place = form, form.placer()
         self._rows: Rows = rows
-        self._trees: dict[bytes, A2BTree] = {}
+        self._trees = ExtremeTrees(rule)
         codes = form.shape.flat_codes(rows.values())
+        entries: dict[Hashable, list[tuple[Any, Any, Any]]] = {}
         if codes is not None:
             placed_all = zip(codes, form.heights(rows.values()), rows, strict=True)
             flat = [entry for entry in placed_all if entry[0] is not None and entry[1] is not None]
             if flat:
-                self._tree(b"").build(flat)
-            return
-        entries: dict[bytes, list[tuple[Any, Any, Any]]] = {}
-        for key, row in rows.items():
-            placed = self._place(row)
-            if placed is not None:
-                topic, (x,), y = placed
-                entries.setdefault(topic, []).append((x, y, key))
-        for topic, some in entries.items():
-            self._tree(topic).build(some)
+                entries[b""] = flat
+        else:
+            for key, row in rows.items():
+                placed = self._place(row)
+                if placed is not None:
+                    topic, (x,), y = placed
+                    entries.setdefault(topic, []).append((x, y, key))
+        self._trees.build(entries)
 
     @property
     def visits(self) -> int:
-        return self.points.visits + sum(tree.visits for tree in list(self._trees.values()))
-
-    def _tree(self, topic: bytes) -> A2BTree:
-        tree = self._trees.get(topic)
-        if tree is None:
-            tree = self._trees[topic] = A2BTree()
-        return tree
+        return self.points.visits + self._trees.visits
 
     def tree(self, topic: bytes) -> A2BTree | None:
         """The rows with these equality values."""
@@ -151,93 +157,36 @@ class ExtremeSpace(RowLookingSpace):
 
     def lowest(self, topic: bytes, place: Codes) -> Key | None:
         """The key of a row that attains the extreme in the range; O(log N)."""
-        tree = self._trees.get(topic)
-        if tree is None:
-            return None
-        (interval,) = self._form.shape.data_box(place)
-        found = tree.lowest(interval.low, interval.high)
+        found = self._trees.lowest(topic, self._form.shape.data_box(place))
         return None if found is None else cast(Key, found[1])
 
     def step(self, delta: Delta) -> _Description | None:
         old, new = self._place(delta.old), self._place(delta.new)
-        if old == new:
-            return None
-        if old is not None and new is not None and old[0] == new[0]:
-            return self._step(old[0], (old[1][0], old[2]), (new[1][0], new[2]), delta.key)
-        out = [] if old is None else self._step(old[0], (old[1][0], old[2]), None, delta.key) or []
-        if new is not None:
-            out += self._step(new[0], None, (new[1][0], new[2]), delta.key) or []
-        return out or None
+        return None if old == new else self._stepped(delta.key, old, new)
 
-    def _step(
-        self, topic: bytes, old: tuple[Any, Any] | None, new: tuple[Any, Any] | None, key: Key
-    ) -> _Description | None:
-        tree = self._tree(topic)
-        if len(self.points):
-            found = [(topic, piece) for piece in step(tree, old, new, key)]
-        else:  # nobody to tell
-            found = []
-            if old is not None:
-                tree.remove(*old, key)
-            if new is not None:
-                tree.add(*new, key)
-        if not len(tree):
-            del self._trees[topic]
-        return found or None
+    def _stepped(self, key: Key, old: Placed | None, new: Placed | None) -> _Description | None:
+        move, is_watched = self._trees.step, len(self.points) > 0
+        if old is not None and new is not None and old[0] == new[0]:
+            found = move(old[0], (old[1][0], old[2]), (new[1][0], new[2]), key, is_watched)
+            return [(old[0], piece) for piece in found] or None
+        out: _Description = []
+        if old is not None:
+            out += [(old[0], piece) for piece in move(old[0], (old[1][0], old[2]), None, key, is_watched)]
+        if new is not None:
+            out += [(new[0], piece) for piece in move(new[0], None, (new[1][0], new[2]), key, is_watched)]
+        return out or None
 
     def regions(self, description: _Description) -> list[tuple[bytes, Region]]:
         return [(topic, piece.region) for topic, piece in description]
 
     def drafts(self, description: _Description) -> list[Draft]:
-        rows, form = self._rows, self._form
+        rows, form, kind = self._rows, self._form, self.kind
         return [
             Draft(
-                "change",
+                kind,
                 topic,
                 piece.region,
                 payload=encode(form.result(None if piece.ref is None else rows[cast(Key, piece.ref)])),
             )
             for topic, piece in description
         ]
-
-
-class ExtremeType(SubscriptionType):
-    """`function` is MIN or MAX."""
-
-    pictured = "a MIN or MAX over one range"
-
-    def __init__(self, function: str) -> None:
-        self.function = function
-        self.name = f"range-{function.lower()}"
-
-    def recognise(
-        self, query: Query, tables: Sequence[Table], notify: JsonObject | None
-    ) -> ExtremeForm | None:
-        selection = aggregated(query, tables, self.function)
-        if selection is None:
-            return None
-        table = tables[0]
-        assert selection.column is not None
-        y = column(query, table, selection.column)
-        if not y.type.ordered:
-            raise LanguageError(f"{self.function} needs an ordered column, and {y.name} is {y.type.name}")
-        shape = recognise_ranges(query, table)
-        return ExtremeForm(self.name, query, shape, self.function == "MAX", table.position[y.name])
-
-    def describe(self) -> JsonObject:
-        word = "lowest" if self.function == "MIN" else "highest"
-        return {
-            "name": self.name,
-            "sql": f"SELECT {self.function}(y) FROM t [WHERE x BETWEEN :lo AND :hi …] [AND e = :c …]",
-            "notify": [],
-            "messages": [
-                {
-                    "name": "change",
-                    "region": "L < lo <= l AND r <= hi < R",
-                    "payload": f"the {word} y of the region's subscriptions after the event, and a row that has it",
-                }
-            ],
-            "update": "replace the value and the row by the message's",
-            "transform": "the value and the row",
-            "rules": RULES.document(),
-        }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cn.model.geometry import Interval
 from prosem.index.ranges.a2b_tree import A2BTree
-from prosem.types.base import Scene
+from prosem.types.base import SID_MASK, Scene
 from prosem.types.extreme.rule import Piece, pieces
 from prosem.types.shared.words import end_value, equal_values
 from prosem.values.columns import ColumnType
@@ -116,17 +116,17 @@ class _Drawing:
         """Some points, each with the number of its piece (None: the event does not affect it), affected ones first."""
         ids: dict[int, int | None] = {}
         for number, piece in enumerate(found):
-            for sid in self._space.points.find(topic, piece.region)[: MOST_SHOWN - len(ids)].tolist():
-                ids[sid] = number
+            for id in self._space.points.find(topic, piece.region)[: MOST_SHOWN - len(ids)].tolist():
+                ids[id] = number
         places = {}
         in_all = 0
-        for sid, where, place in islice(self._space.points.items(), MOST_SEEN):
+        for id, where, place in islice(self._space.points.items(), MOST_SEEN):
             in_all += where == topic
-            if where == topic and (sid in ids or len(ids) < MOST_SHOWN):
-                ids.setdefault(sid, None)
-                places[sid] = place
+            if where == topic and (id in ids or len(ids) < MOST_SHOWN):
+                ids.setdefault(id, None)
+                places[id] = place
         points = [
-            [*(end_value(self._x, code) for code in place), self._scene.id_of(sid), ids[sid]]
-            for sid, place in places.items()
+            [*(end_value(self._x, code) for code in place), self._scene.id_of(id & SID_MASK), ids[id]]
+            for id, place in places.items()
         ]
         return {"points": points, "points_in_all": max(in_all, len(points))}

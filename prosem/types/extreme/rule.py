@@ -48,20 +48,20 @@ def pieces(tree: A2BTree, old: tuple[Code, Code] | None, new: tuple[Code, Code, 
     x, y = old
     if new is not None and new[0] == x:
         exposure = None if new[1] == y else tree.exposure(x, y, new[2], new[1])
-        return [] if exposure is None else _exposed(x, *exposure)
+        return [] if exposure is None else exposed(x, *exposure)
     peak = tree.peak(x)
     if peak is not None and peak[0] <= y:
         return pieces(tree, None, new)  # it was nobody's minimum
     hull = tree.hull(x, None if peak is None else peak[0], y)
-    exposed = _exposed(x, peak, hull)
+    left = exposed(x, peak, hull)
     if new is None or (mar := tree.mar(new[0], new[1])) is None:
-        return exposed
+        return left
     new_x, new_y, ref = new
     box = _box(mar[0], new_x, new_x, mar[1])
     told = [Piece((box,), new_y, ref)]
     if new_y == y:  # a minimum that only moves is no change where both points are in the range
-        told = _without(told, _box(hull[1], x, x, hull[3]))
-    return told + _without(exposed, box)
+        told = without(told, _box(hull[1], x, x, hull[3]))
+    return told + without(left, box)
 
 
 def step(
@@ -80,7 +80,7 @@ def step(
     x, y = old
     if new is not None and new[0] == x:
         exposure = None if new[1] == y else tree.replace_seen(x, y, ref, new[1])
-        return [] if exposure is None else _exposed(x, *exposure)
+        return [] if exposure is None else exposed(x, *exposure)
     tree.remove(x, y, ref)
     if new is None:
         return pieces(tree, old, None)
@@ -89,7 +89,7 @@ def step(
     return told
 
 
-def _without(told: list[Piece], hole: Box) -> list[Piece]:
+def without(told: list[Piece], hole: Box) -> list[Piece]:
     """The pieces less a box; most do not touch it."""
     rest = []
     for piece in told:
@@ -109,29 +109,29 @@ def _apart(side: Interval, other: Interval) -> bool:
     )
 
 
-def _exposed(x: Code, peak: Peak | None, hull: Hull) -> list[Piece]:
+def exposed(x: Code, peak: Peak | None, hull: Hull) -> list[Piece]:
     """The old range parted by the hull: the peak, the left points, the right points; ties go left."""
     left, left_end, right, right_end = hull
     y, ref = (None, None) if peak is None else peak
     if not left and not right:
-        return [_piece(left_end, x, x, right_end, y, ref)]
+        return [piece_of(left_end, x, x, right_end, y, ref)]
     left_xs = [*(point[0] for point in left), left_end]
     right_xs = [*(point[0] for point in right), right_end]
-    told = [_piece(left_xs[0], x, x, right_xs[0], y, ref)]
+    told = [piece_of(left_xs[0], x, x, right_xs[0], y, ref)]
     ahead = 0
     for at, (place, y, ref) in enumerate(left, 1):
         while ahead < len(right) and not right[ahead][1] < y:
             ahead += 1
-        told.append(_piece(left_xs[at], place, x, right_xs[ahead], y, ref))
+        told.append(piece_of(left_xs[at], place, x, right_xs[ahead], y, ref))
     ahead = 0
     for at, (place, y, ref) in enumerate(right, 1):
         while ahead < len(left) and not left[ahead][1] <= y:
             ahead += 1
-        told.append(_piece(left_xs[ahead], x, place, right_xs[at], y, ref))
+        told.append(piece_of(left_xs[ahead], x, place, right_xs[at], y, ref))
     return told
 
 
-def _piece(
+def piece_of(
     outer_left: Code | None,
     inner_left: Code,
     inner_right: Code,

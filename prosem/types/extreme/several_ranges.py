@@ -10,12 +10,16 @@ subscriptions at once: there a scan of arrays would do better.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, cast
 
+from cn.match.point_index import PointIndex
 from cn.model.geometry import Box, Region
 from prosem.index.boxes.kd_tree import MinKdTree
-from prosem.types.base import Draft, Rows, SpaceContext
-from prosem.types.extreme.boxes import settle, step
+from prosem.index.ranges.a2b_tree import Peak
+from prosem.index.ranges.lower_tier import Ref
+from prosem.types.base import SID_MASK, Bound, Draft, Rows, SpaceContext
+from prosem.types.extreme.boxes import Place, settle, step
 from prosem.types.extreme.rule import Piece
 from prosem.types.shared.ranges import Codes, around
 from prosem.types.shared.rewound import RowLookingSpace
@@ -24,94 +28,146 @@ from prosem.values.wire import encode
 
 FEW = 64  # subscriptions up to which answering one by one is cheaper than describing regions
 SMALL_GROUP = 5_000  # subscriptions up to which it is worth asking how many see a row
-_Spot = tuple[Codes, Any]  # coordinates, y
+Found = tuple[list[Piece], list[tuple[int, Piece]]]  # pieces with regions; and those of single ids
+
+
+class BoxTrees:
+    """The rows of one minimum over several ranges: a k-d tree for each key (a topic, or a topic and a group).
+
+    `points` and `locate` are those of the space, by which subscriptions are found that must be answered one by one.
+    """
+
+    def __init__(
+        self, dimensions: int, max_boxes: int, points: PointIndex, locate: Callable[[int], Bound]
+    ) -> None:
+        self._dimensions, self._max_boxes = dimensions, max_boxes
+        self._points, self._locate = points, locate
+        self._trees: dict[Hashable, MinKdTree] = {}
+
+    def build(self, entries: Mapping[Hashable, Sequence[tuple[Codes, Any, Ref]]]) -> None:
+        """Rows (coordinates, y, reference) by key; O(N log N)."""
+        for key, some in entries.items():
+            self._trees[key] = MinKdTree(self._dimensions).build(some)
+
+    @property
+    def visits(self) -> int:
+        return sum(tree.visits for tree in list(self._trees.values()))
+
+    def lowest(self, key: Hashable, box: Box) -> Peak | None:
+        """The lowest row in a box, and its reference; O(√N) with two ranges."""
+        tree = self._trees.get(key)
+        found = None if tree is None else tree.lowest(box)
+        return None if found is None else (found[0], found[2])
+
+    def step(self, key: Hashable, topic: bytes, old: Place | None, new: Place | None, ref: Ref) -> Found:
+        """Take a row from `old` to `new`: what that means to the subscriptions under the topic."""
+        tree = self._trees.get(key)
+        if tree is None:
+            tree = self._trees[key] = MinKdTree(self._dimensions)
+        found = self._step(tree, topic, old, new, ref)
+        if not len(tree):
+            del self._trees[key]
+        return found
+
+    def _step(self, tree: MinKdTree, topic: bytes, old: Place | None, new: Place | None, ref: Ref) -> Found:
+        pieces: list[Piece] = []
+        candidates = self._few(topic, old, new)
+        if candidates is None:
+            pieces, unresolved = step(tree, old, new, ref, self._max_boxes)
+            candidates = self._inside(topic, unresolved)
+        else:
+            exchange(tree, old, new, ref)
+        return pieces, self._settled(candidates, lambda place: settle(tree, old, new, ref, place))
+
+    def _settled(
+        self, ids: Sequence[int], settled: Callable[[Codes], Piece | None]
+    ) -> list[tuple[int, Piece]]:
+        found = []
+        for id in ids:
+            place = self._locate(id & SID_MASK).place
+            assert place is not None
+            piece = settled(place)
+            if piece is not None:
+                found.append((id, piece))
+        return found
+
+    def _few(self, topic: bytes, old: Place | None, new: Place | None) -> list[int] | None:
+        """The subscriptions that see the row at all, if they are few in a group that is not large."""
+        if len(self._points) > SMALL_GROUP:
+            return None
+        found = self._seeing(topic, old, new)
+        return found if len(found) <= FEW else None
+
+    def _seeing(self, topic: bytes, old: Place | None, new: Place | None) -> list[int]:
+        return self._inside(topic, [around(spot[0]) for spot in (old, new) if spot is not None])
+
+    def _inside(self, topic: bytes, boxes: Sequence[Box]) -> list[int]:
+        return sorted({id for box in boxes for id in self._points.find(topic, (box,)).tolist()})
+
+
+def exchange(tree: MinKdTree, old: Place | None, new: Place | None, ref: Ref) -> None:
+    """Take a tuple from `old` to `new`."""
+    if old is not None:
+        tree.remove(*old, ref)
+    if new is not None:
+        tree.add(*new, ref)
 
 
 class NewExtreme(NamedTuple):
-    """Regions that travel, and single subscriptions with the key of the row that is their extreme now."""
+    """Regions that travel, and single subscriptions (topic, id) with the key of the row that is their extreme now."""
 
     pieces: list[tuple[bytes, Piece]]
-    single: list[tuple[int, Key | None]]
+    single: list[tuple[bytes, int, Key | None]]
 
 
 class BoxesSpace(RowLookingSpace):
     """One k-d tree for each combination of equality values."""
 
+    kind: ClassVar[str] = "change"  # of its messages
+    trees: ClassVar[type[BoxTrees]] = BoxTrees
+
     def __init__(self, form: Any, space_id: int, surroundings: SpaceContext) -> None:
         super().__init__(form.shape, space_id)
         rows = surroundings.rows[0]
-        self._form, self._place, self._locate = form, form.placer(), surroundings.locate
+        self._form, self._place = form, form.placer()
         self._rows: Rows = rows
-        self._max_boxes = surroundings.max_boxes
-        self._dimensions = len(form.shape.ranged)
-        self._trees: dict[bytes, MinKdTree] = {}
-        entries: dict[bytes, list[tuple[Codes, Any, Any]]] = {}
+        self._trees = self.trees(
+            len(form.shape.ranged), surroundings.max_boxes, self.points, surroundings.locate
+        )
+        entries: dict[Hashable, list[tuple[Codes, Any, Any]]] = {}
         for key, row in rows.items():
             placed = self._place(row)
             if placed is not None:
                 entries.setdefault(placed[0], []).append((placed[1], placed[2], key))
-        for topic, some in entries.items():
-            self._tree(topic).build(some)
+        self._trees.build(entries)
 
     @property
     def visits(self) -> int:
-        return self.points.visits + sum(tree.visits for tree in list(self._trees.values()))
-
-    def _tree(self, topic: bytes) -> MinKdTree:
-        tree = self._trees.get(topic)
-        if tree is None:
-            tree = self._trees[topic] = MinKdTree(self._dimensions)
-        return tree
+        return self.points.visits + self._trees.visits
 
     def lowest(self, topic: bytes, place: Codes) -> Key | None:
-        tree = self._trees.get(topic)
-        found = None if tree is None else tree.lowest(self._form.shape.data_box(place))
-        return None if found is None else cast(Key, found[2])
+        found = self._trees.lowest(topic, self._form.shape.data_box(place))
+        return None if found is None else cast(Key, found[1])
 
     def step(self, delta: Delta) -> NewExtreme | None:
         old, new = self._place(delta.old), self._place(delta.new)
-        if old == new:
-            return None
+        return None if old == new else self._stepped(delta.key, old, new)
+
+    def _stepped(self, key: Key, old: Any, new: Any) -> NewExtreme | None:
         told = NewExtreme([], [])
         if old is not None and new is not None and old[0] == new[0]:
-            self._step(old[0], old[1:], new[1:], delta.key, told)
+            self._step(old[0], old[1:], new[1:], key, told)
         else:
             if old is not None:
-                self._step(old[0], old[1:], None, delta.key, told)
+                self._step(old[0], old[1:], None, key, told)
             if new is not None:
-                self._step(new[0], None, new[1:], delta.key, told)
+                self._step(new[0], None, new[1:], key, told)
         return told if told.pieces or told.single else None
 
-    def _step(self, topic: bytes, old: _Spot | None, new: _Spot | None, key: Key, told: NewExtreme) -> None:
-        tree = self._tree(topic)
-        candidates = self._few(topic, old, new)
-        if candidates is None:
-            found, unresolved = step(tree, old, new, key, self._max_boxes)
-            told.pieces.extend((topic, piece) for piece in found)
-            candidates = self._inside(topic, unresolved)
-        else:
-            if old is not None:
-                tree.remove(*old, key)
-            if new is not None:
-                tree.add(*new, key)
-        for sid in candidates:
-            place = self._locate(sid).place
-            assert place is not None
-            piece = settle(tree, old, new, key, place)
-            if piece is not None:
-                told.single.append((sid, cast("Key | None", piece.ref)))
-        if not len(tree):
-            del self._trees[topic]
-
-    def _few(self, topic: bytes, old: _Spot | None, new: _Spot | None) -> list[int] | None:
-        """The subscriptions that see the row at all, if they are few in a group that is not large."""
-        if len(self.points) > SMALL_GROUP:
-            return None
-        found = self._inside(topic, [around(spot[0]) for spot in (old, new) if spot is not None])
-        return found if len(found) <= FEW else None
-
-    def _inside(self, topic: bytes, boxes: list[Box]) -> list[int]:
-        return sorted({sid for box in boxes for sid in self.points.find(topic, (box,)).tolist()})
+    def _step(self, topic: bytes, old: Place | None, new: Place | None, key: Key, told: NewExtreme) -> None:
+        pieces, single = self._trees.step(topic, topic, old, new, key)
+        told.pieces.extend([(topic, piece) for piece in pieces])
+        told.single.extend([(topic, id, cast("Key | None", piece.ref)) for id, piece in single])
 
     def regions(self, description: NewExtreme) -> list[tuple[bytes, Region]]:
         return [(topic, piece.region) for topic, piece in description.pieces]
@@ -120,11 +176,13 @@ class BoxesSpace(RowLookingSpace):
         return super().affected(description) + len(description.single)
 
     def drafts(self, description: NewExtreme) -> list[Draft]:
+        kind = self.kind
         drafts = [
-            Draft("change", topic, p.region, payload=self._payload(p.ref)) for topic, p in description.pieces
+            Draft(kind, topic, p.region, payload=self._payload(p.ref)) for topic, p in description.pieces
         ]
         return drafts + [
-            Draft("change", targets=(sid,), payload=self._payload(key)) for sid, key in description.single
+            Draft(kind, topic, targets=(id,), payload=self._payload(key))
+            for topic, id, key in description.single
         ]
 
     def _payload(self, key: Any) -> bytes:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -32,14 +34,16 @@ from prosem.types.base import (
     SteppedSpace,
     Storage,
     SubscriptionType,
+    is_composed,
 )
 from prosem.types.filter.client_rules import RULES
-from prosem.types.filter.message import row_change, row_draft
+from prosem.types.filter.message import row_change, row_draft, union
 from prosem.types.filter.words import in_words
 from prosem.types.shared import rules
-from prosem.types.shared.replay import Stateless
+from prosem.types.shared.replay import FromLog, Stateless
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Key, Row, Table
+from prosem.values.numerics import is_unconstrained
 from prosem.values.wire import encode, is_same
 
 Filters = tuple[dict[int, Extent], ...]
@@ -52,7 +56,7 @@ class FilterReplay(Stateless):
         return row_draft(table, old, new, range(len(table.columns)))
 
 
-_REPLAY = FilterReplay()
+_REPLAY, _FROM_LOG = FilterReplay(), FromLog()
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,11 @@ class FilterForm:
 
     @property
     def replay(self) -> Replay:
-        return _REPLAY
+        return _FROM_LOG if self._is_composed else _REPLAY
+
+    @cached_property
+    def _is_composed(self) -> bool:
+        return is_composed(self)
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)
@@ -97,9 +105,26 @@ class FilterForm:
             "remove": [
                 {name: row[name] for name in key} for identity, row in was.items() if identity not in now
             ],
-            "update": [row for identity, row in now.items() if identity in was and was[identity] != row],
+            "update": [
+                row for identity, row in now.items() if identity in was and self._differs(was[identity], row)
+            ],
         }
         return change if any(change.values()) else None
+
+    def _differs(self, was: JsonObject, now: JsonObject) -> bool:
+        """Numerics of a view may have other decimals and still be the same number."""
+        if was == now:
+            return False
+        return any(
+            was[name] != value
+            and not (
+                is_unconstrained(self.table.columns[self.table.position[name]].type)
+                and was[name] is not None
+                and value is not None
+                and Decimal(was[name]) == Decimal(value)
+            )
+            for name, value in now.items()
+        )
 
     def _by_key(self, result: JsonObject) -> dict[bytes, JsonObject]:
         return {encode([row[name] for name in self.table.primary_key]): row for row in result["rows"]}
@@ -111,9 +136,16 @@ class FilterForm:
         message = messages[-1]
         if message.kind != "row":
             return message.payload, None
+        if self._is_composed and len(messages) > 1:
+            changes = [self._change(message, bound) for message in messages]
+            return union([change for change in changes if change is not None]), None
+        return self._change(message, bound), None
+
+    def _change(self, message: Message, bound: Bound) -> bytes | None:
+        """What one message does to the answer."""
         assert message.attributes is not None
         was, now = (vector is not None and holds(bound.place, vector) for vector in message.attributes)
-        return row_change(message.payload, message.contents, was, now, self.table, self.columns), None
+        return row_change(message.payload, message.contents, was, now, self.table, self.columns)
 
     def opening(self, snapshot: bytes, state: None) -> JsonObject:
         rows = rules.listed(snapshot)["rows"]

@@ -14,6 +14,7 @@ for columns without a condition. Old values do not travel: an edge only asks whi
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2s
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import msgspec
 
 from prosem.types.base import Draft
+from prosem.types.shared import rules
 from prosem.values.model import Row, Table
 from prosem.values.wire import encode, is_same
 
@@ -69,8 +71,13 @@ def _changed(old: Row, new: Row) -> list[int]:
         at
         for at, (was, now) in enumerate(zip(old, new, strict=True))
         if was is not now and not (type(was) is type(now) and type(was) in _PLAIN and was == now)
-        if not is_same(was, now)
+        if not is_equal(was, now)
     ]
+
+
+def is_equal(was: Any, now: Any) -> bool:
+    """Whether a reader sees no difference; decimals of a view that differ in their scale alone are not one."""
+    return is_same(was, now) or (type(was) is type(now) is Decimal and was == now)
 
 
 @lru_cache(maxsize=512)
@@ -101,6 +108,14 @@ def row_change(
     else:
         return None
     return encode(change)
+
+
+def union(changes: Sequence[bytes]) -> bytes | None:
+    """The changes of several rows as one; None if there are none. A row has at most one of them."""
+    if len(changes) <= 1:
+        return changes[0] if changes else None
+    read = [rules.listed(change) for change in changes]
+    return encode({name: [row for change in read for row in change[name]] for name in read[0]})
 
 
 def _rest(table: Table, places: Sequence[int], contents: tuple[bytes, ...]) -> dict[int, Any]:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from prosem.types.join.shape import JoinShape
+from prosem.types.shared.narrowed import selected
 from prosem.types.shared.replay import FromLog
-from prosem.values.codes import Boxes, Span, value_at
-
-MAX_BOXES = 16  # in one query; more places are read as one box around all
+from prosem.values.codes import Boxes
 
 
 class JoinReplay(FromLog):
@@ -23,27 +22,5 @@ class JoinReplay(FromLog):
 
     def selection(self, table: int, places: Sequence[Any]) -> Boxes:
         """What the conditions select of a table, in values; a superset if there are many places."""
-        shape, columns = self._shape, self._shape.tables[table].columns
-        found: dict[tuple[Span, ...], None] = {}
-        for place in places:
-            spans = []
-            for at in shape.ranged[table]:
-                low, high = shape.sides(table, at)
-                kind = columns[at].type
-                spans.append((value_at(kind, place[low]), value_at(kind, place[high])))
-            found[tuple(spans)] = None
-        boxes = list(found) if len(found) <= MAX_BOXES else [_around(list(found))]
-        return [dict(zip(shape.ranged[table], box, strict=True)) for box in boxes]
-
-
-def _around(boxes: list[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """One box around many."""
-    spans = []
-    for sides in zip(*boxes, strict=True):
-        lows, highs = zip(*sides, strict=True)
-        spans.append((_end(min, lows), _end(max, highs)))
-    return tuple(spans)
-
-
-def _end(pick: Any, ends: Sequence[Any]) -> Any:
-    return None if None in ends else pick(ends)
+        sides = [(at, *self._shape.sides(table, at)) for at in self._shape.ranged[table]]
+        return selected(self._shape.tables[table], sides, places)

@@ -89,9 +89,9 @@ class PointSpace(Sketched):
             if draft.targets is not None:
                 addressed.append(draft)
                 continue
-            kind, rest = draft.kind, (None, draft.payload, draft.contents, draft.digests)
+            first, rest = draft[:2], (None, draft.payload, draft.contents, draft.digests)
             addressed += [
-                _new(Draft, (kind, b"", (), (sid,), *rest))
-                for sid in self.points.find(draft.topic, draft.region).tolist()
+                _new(Draft, (*first, (), (id,), *rest))
+                for id in self.points.find(draft.topic, draft.region).tolist()
             ]
         return addressed

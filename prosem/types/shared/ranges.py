@@ -1,7 +1,8 @@
 """The shape that all range aggregates share: ranges on some columns, equality on others.
 
 Equality values make the topic; each range is two dimensions of the space, (lo, hi). Without a range every subscription
-stands at (0, 0) and every row at x = 0, so that the same rules serve.
+is at (0, 0) and every row at x = 0, so that the same rules serve. With `IN` a subscription has a topic for each combination
+of the values.
 """
 
 from __future__ import annotations
@@ -9,33 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from math import prod
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from cn.model.geometry import BOTTOM, TOP, Box, Interval
+from cn.model.geometry import BOTTOM, TOP, Box, Extent, Interval
 from prosem.language.resolve import column, conjunction
-from prosem.language.syntax import Aggregate, Parameter, Query
-from prosem.types.base import Bound, Replay
+from prosem.language.syntax import Aggregate, Atom, Parameter, Query
+from prosem.types.base import Bound, Form, Replay, is_composed
+from prosem.types.shared.narrowed import RangeReplay
 from prosem.types.shared.replay import Stateless
 from prosem.types.shared.words import equal_values, range_ends
 from prosem.values.columns import INT64_MAX, INT64_MIN, ColumnType
-from prosem.values.errors import LanguageError
+from prosem.values.errors import InputError, LanguageError, pointer
 from prosem.values.model import JsonObject, Row, Table
 
 _RANGE = {"<", "<=", ">", ">="}
+MOST_TOPICS = 1_000  # combinations of the values of IN
 STATELESS = Stateless()
 Codes = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Positions of the columns with a range and of those with equality alone."""
+    """Positions of the columns with a range, of those with equality or `IN`, and of those among the latter with `IN`."""
 
     table: Table
     ranged: tuple[int, ...]
     equal: tuple[int, ...]
+    listed: tuple[int, ...] = ()
 
     @property
     def dimensions(self) -> int:
@@ -49,7 +55,7 @@ class Ranges:
         """The conditions without their constants, for the label of a group."""
         names = self.table.names
         parts = [f"{names[at]!r} IN RANGE" for at in self.ranged] + [
-            f"{names[at]!r} = ?" for at in self.equal
+            f"{names[at]!r} IN ?" if at in self.listed else f"{names[at]!r} = ?" for at in self.equal
         ]
         return " WHERE " + " AND ".join(parts) if parts else ""
 
@@ -91,14 +97,30 @@ class Ranges:
         extents = conjunction(query.where[0], self.table, params, query.sql)
         if extents is None:
             return Bound(b"", None)
-        topic = topic_of([extents[at].intervals[0].low for at in self.equal]) if self.equal else b""
-        if not self.ranged:
-            return Bound(topic, (0, 0))
-        point: list[Any] = []
+        topic, *others = self._topics(query, [extents[at] for at in self.equal])
+        point: list[Any] = [] if self.ranged else [0, 0]
         for at in self.ranged:
             (interval,) = extents[at].intervals
             point += self._ends(interval, self.table.columns[at].type)
-        return Bound(topic, tuple(point))
+        return Bound(topic, tuple(point), tuple(others))
+
+    def _topics(self, query: Query, extents: Sequence[Extent]) -> list[bytes]:
+        """One for each combination of the values that the equality columns may have."""
+        if not self.listed:
+            return [topic_of([extent.intervals[0].low for extent in extents]) if extents else b""]
+        if prod(len(extent.intervals) for extent in extents) > MOST_TOPICS:
+            raise self._too_many(query.where[0])
+        values = [[interval.low for interval in extent.intervals] for extent in extents]
+        return [topic_of(codes) for codes in product(*values)]
+
+    def _too_many(self, atoms: Sequence[Atom]) -> InputError:
+        detail = (
+            f"IN has more than {MOST_TOPICS:,} combinations of values; use fewer, or several subscriptions"
+        )
+        for atom in atoms:
+            if atom.list_name is not None and self.table.position[atom.column.name] in self.listed:
+                return InputError(detail, pointer("params", atom.list_name))
+        return LanguageError(detail)
 
     def _ends(self, interval: Interval, kind: ColumnType) -> tuple[Any, Any]:
         low, high = interval.low, interval.high
@@ -185,7 +207,12 @@ class RangeForm:
 
     @property
     def replay(self) -> Replay:
-        return STATELESS
+        return self._replayed_from_log or STATELESS
+
+    @property
+    def _replayed_from_log(self) -> Replay | None:
+        """The replay of a composed form: one message does not say what the others of its seq did."""
+        return RangeReplay(self.shape.table, self.shape.ranged) if is_composed(cast(Form, self)) else None
 
     @cached_property
     def bind(self) -> Callable[[Mapping[str, Any]], Bound]:
@@ -194,8 +221,13 @@ class RangeForm:
     def place_in_words(self, bound: Bound) -> JsonObject:
         shape, table = self.shape, self.shape.table
         ranged = [(table, at, table.names[at]) for at in shape.ranged]
+        each = [equal_values(table, shape.equal, topic) for topic in (bound.topic, *bound.others)]
+        listed = {table.names[at] for at in shape.listed}
         return {
-            "equal": equal_values(table, shape.equal, bound.topic),
+            "equal": {
+                name: list(dict.fromkeys(one[name] for one in each)) if name in listed else value
+                for name, value in each[0].items()
+            },
             "point": range_ends(ranged, bound.place or ()),
         }
 
@@ -238,7 +270,7 @@ def around(point: Codes) -> Box:
     return tuple(sides)
 
 
-def topic_of(codes: list[Any]) -> bytes:
+def topic_of(codes: Sequence[Any]) -> bytes:
     """The equality values of a row or a subscription as one name."""
     return msgspec.json.encode(codes)
 
@@ -252,24 +284,27 @@ def aggregated(query: Query, tables: Sequence[Table], function: str) -> Aggregat
 
 
 def recognise_ranges(query: Query, table: Table) -> Ranges:
-    """The shape of the conditions; refuses every other condition than ranges and equality joined by AND."""
+    """The shape of the conditions; refuses every other condition than ranges, equality and `IN` joined by AND.
+
+    A range on a column with `IN` only says which of the values count, and so does `IN` on a column with equality.
+    """
     if not query.where:
         raise LanguageError("the condition is never true; drop the subscription, or the condition")
     if len(query.where) > 1:
         raise LanguageError(
             "OR is supported in SELECT * | columns, not in an aggregate; use ranges joined by AND"
         )
-    ranged: set[int] = set()
-    equal: set[int] = set()
-    fixed = {atom.column.name for atom in query.where[0] if atom.op == "="}
+    found: dict[str, set[int]] = {"range": set(), "=": set(), "in": set()}
     for atom in query.where[0]:
-        at = table.position[column(query, table, atom.column).name]
-        if atom.op == "in" and atom.column.name in fixed:
-            continue  # it only says which value the equality may have
-        if atom.op not in _RANGE and atom.op != "=":
+        name = column(query, table, atom.column).name
+        op = "range" if atom.op in _RANGE else atom.op
+        if op not in found:
             raise LanguageError(
                 f"{atom.op.upper()} is supported in SELECT * | columns, not in an aggregate; "
-                "an aggregate takes =, <, <=, >, >= and BETWEEN joined by AND"
+                "an aggregate takes =, IN, <, <=, >, >= and BETWEEN joined by AND"
             )
-        (ranged if atom.op in _RANGE else equal).add(at)
-    return Ranges(table, tuple(sorted(ranged)), tuple(sorted(equal - ranged)))
+        found[op].add(table.position[name])
+    listed = found["in"] - found["="]
+    ranged = found["range"] - listed
+    equal = (found["="] | listed) - ranged
+    return Ranges(table, tuple(sorted(ranged)), tuple(sorted(equal)), tuple(sorted(listed)))

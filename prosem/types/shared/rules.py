@@ -62,10 +62,9 @@ def written(value: Any) -> str:
 
 
 def identity(table: Table, row: Mapping[str, msgspec.Raw]) -> str:
-    """The key of a row as the text by which it is found again."""
-    return ",".join(
-        [
-            written(table.columns[table.position[name]].type.read(decode(row[name])))
-            for name in table.primary_key
-        ]
-    )
+    """The key of a row as the text by which it is found again; columns of a view's key may be NULL."""
+    return ",".join([_text(table, name, decode(row[name])) for name in table.primary_key])
+
+
+def _text(table: Table, name: str, value: Any) -> str:
+    return "null" if value is None else written(table.columns[table.position[name]].type.read(value))

@@ -126,10 +126,15 @@ class SumForm(RangeForm):
     # -- the state at the edge -----------------------------------------------------------------------------------
     @property
     def replay(self) -> Replay:
-        return Undone(self)
+        return self._replayed_from_log or Undone(self)
 
     def state(self, space: Space, bound: Bound) -> SumState:
-        return SumState() if bound.place is None else cast(SumSpace, space).total(bound.topic, bound.place)
+        """With `IN` the sum over all topics: what each of them gains is added to it."""
+        number = total = 0
+        for topic in bound.topics:
+            more, units_ = cast(SumSpace, space).total(topic, cast(Codes, bound.place))
+            number, total = number + more, total + units_
+        return SumState(number, total)
 
     def value(self, state: SumState) -> Any:
         """The answer: 0 or NULL of nothing as SQL has it."""
@@ -318,7 +323,7 @@ class SumType(SubscriptionType):
         what = "COUNT(*) | COUNT(y)" if self.function == "COUNT" else f"{self.function}(y)"
         return {
             "name": self.name,
-            "sql": f"SELECT {what} FROM t [WHERE x BETWEEN :lo AND :hi …] [AND e = :c …]",
+            "sql": f"SELECT {what} FROM t [WHERE x BETWEEN :lo AND :hi …] [AND e = :c …] [AND e IN :list …]",
             "notify": [],
             "messages": [
                 {

@@ -104,7 +104,7 @@ class ValueSpace(PointSpace):
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         fresh: list[int] = []
-        for sid, (topic, place, _) in zip(sids, bounds, strict=True):
+        for sid, (topic, place, *_) in zip(sids, bounds, strict=True):
             if place is None:
                 self._places[sid] = Bound(topic, None)
                 continue
@@ -141,7 +141,7 @@ class ValueSpace(PointSpace):
         self.add([sid], [after])
 
     def remove(self, sid: int, bound: Bound) -> None:
-        topic, place, _ = self._places.pop(sid)
+        topic, place, *_ = self._places.pop(sid)
         self._relabelled.pop(sid, None)
         if place is None:
             return
