@@ -3,88 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
-from typing import Any
 
 import psycopg
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from prosem.language.view_parse import parse_view
-from prosem.language.view_syntax import AggregateCall
 from prosem.store.embedded import EmbeddedPostgres
-from prosem.values.codes import value_of
-from prosem.views.expressions import (
-    Compiled,
-    EvaluationError,
-    compile_expression,
-)
-from tests.support.expressions import NAMES, ROWS, TABLE, expressions, resolve, rows
-
-Connection = psycopg.Connection[Any]
-ALL = rows()
+from prosem.values.errors import LanguageError
+from tests.support.compiled import ALL, Connection, check, check_value, compiled, connect, type_name
+from tests.support.expressions import ROWS, expressions
 
 
 @pytest.fixture(scope="module")
 def connection(postgres: EmbeddedPostgres) -> Iterator[Connection]:
-    with psycopg.connect(postgres.url, autocommit=True) as made:
-        made.execute(TABLE.encode())
-        made.execute("SET timezone = 'UTC'")
-        with made.cursor() as cursor:
-            cursor.executemany(f"INSERT INTO t VALUES ({', '.join(['%s'] * len(NAMES))})".encode(), ALL)
+    with connect(postgres) as made:
         yield made
-
-
-def compiled(text: str) -> Compiled:
-    sql = f"SELECT id, {text} AS v FROM t"
-    expression = parse_view(sql).items[1].expression
-    assert not isinstance(expression, AggregateCall)
-    return compile_expression(expression, resolve, sql)
-
-
-def type_name(connection: Connection, sql: str) -> str:
-    """The type of a query's first column, as the server names types and PostgreSQL knows it before it plans."""
-    connection.pgconn.prepare(b"", sql.encode())
-    found = connection.pgconn.describe_prepared(b"")
-    name = connection.adapters.types[found.ftype(0)].regtype
-    modifier = found.fmod(0) - 4
-    if name == "numeric" and modifier >= 0:
-        return f"numeric({modifier >> 16},{modifier & 0xFFFF})"
-    return {"timestamp with time zone": "timestamptz"}.get(name, name)
-
-
-def check(connection: Connection, text: str, ids: list[int]) -> None:
-    made = compiled(text)
-    assert made.type.name == type_name(connection, f"SELECT {text} AS v FROM t")
-    for id in ids:
-        try:
-            expected: Any = connection.execute(
-                f"SELECT {text} AS v FROM t WHERE id = {id}".encode()
-            ).fetchone()
-        except psycopg.DataError as error:
-            with pytest.raises(EvaluationError) as raised:
-                made.evaluate([ALL[id]])
-            words = error.diag.message_primary or ""
-            assert str(raised.value) == words or (
-                "double precision" in str(raised.value) and "double precision" in words
-            )
-            continue
-        check_value(made, made.evaluate([ALL[id]]), expected[0])
-
-
-def check_value(made: Compiled, value: Any, expected: Any) -> None:
-    assert (value is None) == (expected is None)
-    if value is None:
-        assert made.nullable
-        return
-    assert type(value) is type(expected)
-    if isinstance(value, Decimal):  # decimals and bounds too
-        assert str(value) == str(expected)
-        assert made.type.read(str(value)) == value
-        assert value_of(made.type, made.type.code(value)) == value
-    else:
-        assert value == expected
 
 
 IDS = st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=6)
@@ -114,3 +48,100 @@ def test_values_and_types_are_those_of_postgresql(connection: Connection, text: 
 @given(text=expressions(4), ids=IDS)
 def test_more_expressions(connection: Connection, text: str, ids: list[int]) -> None:
     check(connection, text, ids)
+
+
+ILL_TYPED = [  # refused by PostgreSQL too
+    "t + 1",
+    "t + u",
+    "'1' + '2'",
+    "f + 1",
+    "t || i || f = 1",
+    "t > 5",
+    "i = t",
+    "f = i",
+    "day = at || 'a'",
+    "i AND f",
+    "NOT i",
+    "i IS TRUE",
+    "CASE WHEN i THEN 1 END",
+    "CASE WHEN f THEN 1 ELSE t END",
+    "CASE i WHEN 'a' THEN 1 END",
+    "COALESCE(i, t)",
+    "COALESCE(i, '1.5')",
+    "abs(t)",
+    "lower(i)",
+    "i = 'a'",
+    "i > '1.5'",
+    "d > 'x'",
+    "day > 'yesterday or so'",
+    "f = 'maybe'",
+    "t LIKE 5",
+    "i LIKE 'a'",
+    "raw = '\\xzz'",
+    "CAST(t AS numeric(2000,1))",
+    "CAST('1.5' AS integer)",
+    "CAST('10' AS numeric(2,1))",
+    "CAST('3000000000' AS integer)",
+    "i IN (1, 'a')",
+    "i BETWEEN t AND 5",
+    "-t",
+]
+NOT_SERVED = [  # PostgreSQL has them, the contract leaves them out
+    "i / j",
+    "n / 2",
+    "CAST(i AS text)",
+    "CAST(t AS integer)",
+    "CAST(f AS integer)",
+    "day + 1",
+    "day < at",
+    "t || i",
+    "raw || raw",
+    "CAST('{}' AS jsonb) = CAST('{}' AS jsonb)",
+    "d = 'infinity'",
+]
+
+
+@pytest.mark.parametrize("text", ILL_TYPED)
+def test_what_postgresql_refuses_is_refused(connection: Connection, text: str) -> None:
+    with pytest.raises(psycopg.Error):
+        connection.execute(f"SELECT {text} AS v FROM t".encode())
+    with pytest.raises(LanguageError) as raised:
+        compiled(text)
+    assert raised.value.column is not None
+
+
+@pytest.mark.parametrize("text", NOT_SERVED)
+def test_what_is_not_served_is_refused(connection: Connection, text: str) -> None:
+    connection.execute(f"SELECT {text} AS v FROM t WHERE id < 0".encode())
+    with pytest.raises(LanguageError) as raised:
+        compiled(text)
+    assert raised.value.column is not None
+
+
+QUOTED = {
+    "integer": ["5", " -7 ", "+3", "2147483648", "", "1.0", "1e2", "x"],
+    "bigint": ["9223372036854775807", "9223372036854775808", " 1"],
+    "numeric": ["1.50", " .5 ", "1e3", "-2.50e-3", "5.", "-0.00", "1e-20", "", ".", "e5", "1e"],
+    "numeric(4,1)": ["1.25", "-1.25", "999.95", "1e2", "0.04", "-0.04"],
+    "double precision": ["1.5", "1e400", "1e-400", "4.9e-324", " -0 ", "1e308", "0e999"],
+    "boolean": ["t", "TRUE", " yes ", "y", "on", "o", "of", "off", "1", "0", "n", "", "tru", "truex", "2"],
+    "text": ["", "a", "it's", "\\x"],
+    "date": ["2024-02-29", "2023-02-29", "2024-13-01"],
+    "timestamptz": ["2024-02-29T12:00:00Z", "2024-02-29 12:00:00.000001+02:00", "2024-02-30 12:00:00Z"],
+    "bytea": ["\\x", "\\x00ff", "\\xg0", "\\x0"],
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in QUOTED.items() for text in texts])
+def test_quoted_constants_are_read_as_postgresql_does(connection: Connection, kind: str, text: str) -> None:
+    written = "CAST('" + text.replace("'", "''") + f"' AS {kind})"
+    try:
+        row = connection.execute(f"SELECT {written}".encode()).fetchone()
+    except psycopg.Error:
+        with pytest.raises(LanguageError):
+            compiled(written)
+        return
+    made = compiled(written)
+    assert row is not None
+    assert made.type.name == type_name(connection, f"SELECT {written} AS v")
+    check_value(made, made.evaluate([ALL[0]]), row[0])
