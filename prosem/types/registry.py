@@ -18,6 +18,7 @@ PACKAGES = (
     "prosem.types.extreme",
     "prosem.types.sums",
     "prosem.types.distinct",
+    "prosem.types.top_k",
     "prosem.types.filter",
     "prosem.types.value",
     "prosem.types.join",

@@ -76,7 +76,7 @@ def _fixed(value: Fraction, scale: int) -> str:
     whole, rest = divmod(abs(value) * 10**scale, 1)
     digits = str(int(whole) + (rest * 2 >= 1)).zfill(scale + 1)
     text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-    return str(Decimal("-" + text if value < 0 and text.strip("0.") else text))  # as the server writes it
+    return "-" + text if value < 0 and text.strip("0.") else text
 
 
 def _quotient_scale(total: int, scale: int, count: int) -> int:
