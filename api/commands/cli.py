@@ -153,6 +153,9 @@ def subscribe(
         list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")
     ] = [],  # noqa: B006
     notify: Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')] = "",
+    per: Annotated[
+        str, typer.Option(help="event, or transaction: at most one change per request of a publisher")
+    ] = "event",
     limit: Annotated[int, typer.Option(help="end after so many changes (0: at Ctrl-C)")] = 0,
     json_lines: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     url: Url = "http://127.0.0.1:8080",
@@ -171,7 +174,7 @@ def subscribe(
         requested = json.loads(notify) if notify else None
     except ValueError as error:
         raise typer.BadParameter(f"not JSON: {error}", param_hint="--notify") from None
-    raise typer.Exit(run(url, api_key, sql, params, requested, limit, json_lines))
+    raise typer.Exit(run(url, api_key, sql, params, requested, per, limit, json_lines))
 
 
 def _value(text: str) -> object:
@@ -194,6 +197,63 @@ def publish(
     from api.commands.terminal import publish as run
 
     raise typer.Exit(run(url, api_key, table, source))
+
+
+view = typer.Typer(
+    help="Views: derived tables that the server keeps up to date, for subscriptions of every type.",
+    no_args_is_help=True,
+)
+app.add_typer(view, name="view")
+ViewName = Annotated[str, typer.Argument(help="the view")]
+
+
+@view.command("create")
+def view_create(
+    name: ViewName,
+    sql: Annotated[
+        str,
+        typer.Argument(help='for example "SELECT sector, COUNT(*) AS n FROM stocks GROUP BY sector"'),
+    ],
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """Create a view."""
+    from api.commands.views import create
+
+    raise typer.Exit(create(url, api_key, name, sql))
+
+
+@view.command("list")
+def view_list(
+    json_lines: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """All views, with what they use and what uses them."""
+    from api.commands.views import listing
+
+    raise typer.Exit(listing(url, api_key, json_lines))
+
+
+@view.command("show")
+def view_show(
+    name: ViewName,
+    json_lines: Annotated[bool, typer.Option("--json", help="as JSON")] = False,
+    url: Url = "http://127.0.0.1:8080",
+    api_key: ApiKey = "",
+) -> None:
+    """The definition of a view, its columns, and what uses it."""
+    from api.commands.views import show
+
+    raise typer.Exit(show(url, api_key, name, json_lines))
+
+
+@view.command("drop")
+def view_drop(name: ViewName, url: Url = "http://127.0.0.1:8080", api_key: ApiKey = "") -> None:
+    """Drop a view that nothing uses."""
+    from api.commands.views import drop
+
+    raise typer.Exit(drop(url, api_key, name))
 
 
 @app.command("attach")

@@ -23,16 +23,18 @@ def subscribe(
     sql: str,
     params: dict[str, Any],
     notify: dict[str, Any] | None,
+    per: str,
     limit: int,
     as_json: bool,
 ) -> int:
     """Print the answer and then every change until Ctrl-C (or `limit` changes)."""
     try:
-        asyncio.run(_follow(AsyncClient(url, api_key=api_key), sql, params, notify, limit, as_json))
+        client = AsyncClient(url, api_key=api_key)
+        asyncio.run(_follow(client, sql, params, notify, per, limit, as_json))
     except KeyboardInterrupt:
         pass
     except ProsemError as error:
-        return _complain(error)
+        return complain(error)
     return 0
 
 
@@ -41,13 +43,15 @@ async def _follow(
     sql: str,
     params: dict[str, Any],
     notify: dict[str, Any] | None,
+    per: str,
     limit: int,
     as_json: bool,
 ) -> None:
     console = Console()
     async with opened as client:
         count = 0
-        async for change in client.subscribe(sql, params, notify=notify, durable=False, snapshot=True):
+        made = client.subscribe(sql, params, notify=notify, per=per, durable=False, snapshot=True)
+        async for change in made:
             _print(console, change, as_json)
             count += not change.snapshot
             if limit and count >= limit:
@@ -76,7 +80,7 @@ def publish(url: str, api_key: str, table: str, source: str) -> int:
     try:
         return _publish(url, api_key, table, source)
     except ProsemError as error:
-        return _complain(error)
+        return complain(error)
 
 
 def _publish(url: str, api_key: str, table: str, source: str) -> int:
@@ -110,7 +114,8 @@ def _count(source: str) -> int:
         return sum(1 for line in stream if line.strip())
 
 
-def _complain(error: ProsemError) -> int:
+def complain(error: ProsemError) -> int:
+    """Report an error of the server with the place in the query, and the command that helps."""
     _errors.print(f"[red]{error.detail}[/red]", highlight=False)
     if error.highlight:
         _errors.print(error.highlight, highlight=False, markup=False)

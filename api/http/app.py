@@ -18,6 +18,7 @@ from api.http.routes import (
     streams,
     subscriptions,
     tables,
+    views,
     webhooks,
 )
 from api.server.composition import Server
@@ -47,6 +48,7 @@ def make_app(made: Server) -> FastAPI:
         events.router,
         subscriptions.router,
         tables.router,
+        views.router,
         keys.router,
         webhooks.router,
     ):

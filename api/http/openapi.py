@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from api.http.models.events import Event, Events, TableEvent, Transaction
 from api.http.models.preview import Describe, Explain, Geometry, WeightChange
 from api.http.models.subscriptions import BatchRow, NewSubscription, SubscriptionBatch, SubscriptionChange
+from api.http.models.views import NewView
 from api.server.key_requests import NewKey
 from api.webhooks.requests import NewWebhook, Redelivery
 from prosem.brokers.requests import JoinBroker, LeaseRenewal
@@ -36,6 +37,7 @@ class Problem(msgspec.Struct):
 
 BODIES: tuple[type[RequestModel], ...] = (
     NewTable,
+    NewView,
     Events,
     Transaction,
     NewSubscription,

@@ -26,7 +26,8 @@ STATEMENTS = (
     "COMMENT ON COLUMN prosem.view_.id IS 'numbered with the tables; a view refers to smaller numbers only'",
     "ALTER TABLE prosem.statement ADD COLUMN per text COLLATE \"C\" NOT NULL DEFAULT 'event'",
     "ALTER TABLE prosem.group_ ADD COLUMN per text COLLATE \"C\" NOT NULL DEFAULT 'event'",
-    "ALTER TABLE prosem.event_log ADD COLUMN ends_request boolean NOT NULL DEFAULT true",
+    "ALTER TABLE prosem.event_log ADD COLUMN request_end bigint",
+    "COMMENT ON COLUMN prosem.event_log.request_end IS 'the last seq of its request; NULL: its own'",
 )
 
 

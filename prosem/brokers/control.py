@@ -8,6 +8,7 @@ a pure function of its statement and tables, so these travel once for each broke
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,14 +18,15 @@ from cn.model.geometry import Extent
 from cn.model.message import Sent
 from cn.model.network import Space
 from prosem.engine import commands as c
-from prosem.language import resolve
 from prosem.language.parse import parse
 from prosem.store.catalog import table_from
 from prosem.types.base import Bound, Form, PackedForm
-from prosem.types.registry import recognise
 from prosem.values import errors
+from prosem.values.columns import column_type
 from prosem.values.errors import ProsemError
-from prosem.values.model import JsonObject, Statement, Table
+from prosem.values.model import Column, JsonObject, Statement, Table, View
+from prosem.values.numerics import numeric_bounds, unconstrained_numeric
+from prosem.views.subscription import recognise
 
 
 # -- up ------------------------------------------------------------------------------------------------------------
@@ -68,13 +70,24 @@ class Place(Sent, frozen=True):
     others: tuple[bytes, ...] = ()
 
 
+class StatedTable(Sent, frozen=True):
+    """A table or a view as a broker needs it; `bounds` are those of each column's type, if it is a plain numeric."""
+
+    id: int
+    tenant: str
+    definition: JsonObject
+    is_view: bool = False
+    bounds: tuple[tuple[int, int] | None, ...] = ()
+
+
 class Stated(Sent, frozen=True, tag="stated"):
-    """A statement and the tables it names, each after the one it extends: (id, tenant, definition)."""
+    """A statement and the tables in its FROM, each after the one it extends."""
 
     statement: int
     sql: str
     notify: JsonObject | None
-    tables: tuple[tuple[int, str, JsonObject], ...]
+    tables: tuple[StatedTable, ...]
+    per: str = "event"
 
 
 class Hosted(Sent, frozen=True, tag="hosted"):
@@ -157,19 +170,41 @@ def stated(statement: Statement, tables: Sequence[Table]) -> Stated:
     """What a broker needs to make the form of a statement."""
     known: dict[int, Table] = {}
     for table in tables:
-        for one in (*reversed([*table.ancestors]), table):
-            known[one.id] = one
-    described = ((table.id, table.tenant, table.definition()) for table in known.values())
-    return Stated(statement.id, statement.sql, statement.notify, tuple(described))
+        for named in table.inputs if isinstance(table, View) and table.is_unnamed else (table,):
+            for one in (*reversed([*named.ancestors]), named):
+                known[one.id] = one
+    described = tuple(map(_stated_table, known.values()))
+    return Stated(statement.id, statement.sql, statement.notify, described, statement.per)
+
+
+def _stated_table(table: Table) -> StatedTable:
+    bounds = tuple(numeric_bounds(column.type) for column in table.columns)
+    is_view = isinstance(table, View)
+    return StatedTable(table.id, table.tenant, table.definition(), is_view, bounds if is_view else ())
+
+
+def _table(stated: StatedTable, known: Sequence[Table]) -> Table:
+    if not stated.is_view:
+        return table_from(stated.id, stated.tenant, stated.definition, known)
+    columns = tuple(
+        Column(
+            one["name"],
+            column_type(one["type"]) if bounds is None else unconstrained_numeric(*bounds),
+            one["nullable"],
+        )
+        for one, bounds in zip(stated.definition["columns"], stated.bounds, strict=True)
+    )
+    key = tuple(stated.definition["primary_key"])
+    return View(stated.id, stated.definition["name"], columns, key, stated.tenant)
 
 
 def form_of(notice: Stated) -> Form:
     """The form as the server has it."""
     tables: list[Table] = []
-    for id, tenant, definition in notice.tables:
-        tables.append(table_from(id, tenant, definition, tables))
-    query = parse(notice.sql)
-    return recognise(query, resolve.tables(query, {table.name: table for table in tables}), notice.notify)
+    for stated in notice.tables:
+        tables.append(_table(stated, tables))
+    query = replace(parse(notice.sql), per=notice.per)
+    return recognise(query, {table.name: table for table in tables}, notice.notify)
 
 
 def pack_state(form: Form, state: Any) -> bytes | None:

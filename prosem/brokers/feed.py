@@ -133,7 +133,7 @@ class BrokerFeed:
             if future is not None:
                 future.set_exception(control.error_of(notice))
         else:
-            statement = Statement(notice.statement, notice.sql, notice.notify)
+            statement = Statement(notice.statement, notice.sql, notice.notify, per=notice.per)
             self._forms[notice.statement] = statement, control.form_of(notice)
 
     def _host(self, notice: control.Hosted) -> None:

@@ -21,12 +21,24 @@ import msgspec
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE
-from prosem.delivery.replay_steps import Move, ReplayRequest, by_subscription, moves, read_row
+from prosem.delivery.replay_steps import (
+    Move,
+    ReplayRequest,
+    by_subscription,
+    moves,
+    place_again,
+    read_row,
+)
+from prosem.engine.publishing import net
+from prosem.engine.tables import Tables
+from prosem.engine.views import Changes, Views
 from prosem.runtime.metrics import Metrics
 from prosem.store.past import Logged
 from prosem.store.replay import HistoryRow, NotRetainedError, ReplayStore
-from prosem.types.base import Bound, Form, Space, SpaceContext
-from prosem.values.model import Delta, Key, Row, Table
+from prosem.types.base import SID_MASK, Bound, Form, Space, SpaceContext
+from prosem.values.codes import Boxes
+from prosem.values.model import Delta, Key, Row, RowChange, Table, View
+from prosem.views.subscription import definition_of
 
 EVENTS_PER_SLICE = 25
 MAX_BOXES = 128  # of the regions of one event in the shadow
@@ -40,11 +52,17 @@ async def replay_log(store: ReplayStore, requests: Sequence[ReplayRequest], metr
     async with store.view() as past:
         if past.retained_after > after:
             raise NotRetainedError(f"only what comes after {past.retained_after} is kept, not after {after}")
+        if form.query.per == "transaction":
+            start = await past.request_start(after)
+            if start is None:
+                raise RequestNotRetainedError(f"the request that was under way at {after} is not kept whole")
+            after = start
         history = await past.history([r.stream.host.sid for r in requests])
         points = ReplayedPoints(requests, history, metrics)
-        rows = RolledBack(form.tables, await past.tables())
-        for number, table in enumerate(form.tables):
-            async for chunk in past.rows(table, form.replay.selection(number, points.places)):
+        sources = sources_of(form, points.places)
+        rows = RolledBack([table for table, _ in sources], await past.tables())
+        for number, (table, boxes) in enumerate(sources):
+            async for chunk in past.rows(table, boxes):
                 rows.load(number, chunk)
                 await asyncio.sleep(0)
         async for events in past.events(rows.table_ids, after, past.last_seq):
@@ -58,8 +76,25 @@ async def replay_log(store: ReplayStore, requests: Sequence[ReplayRequest], metr
                 shadow.take(event)
                 if number % EVENTS_PER_SLICE == 0:  # live streams wait no longer than that
                     await asyncio.sleep(0)
+        shadow.end_request()
     shadow.advance(upto + 1)
     points.finish()
+
+
+class RequestNotRetainedError(NotRetainedError):
+    """A stream stands in the middle of a request whose beginning is no longer retained."""
+
+
+def sources_of(form: Form, places: Sequence[Any]) -> list[tuple[Table, Boxes]]:
+    """The tables that a form's rows come from, directly or through views, each with the rows that are needed of it."""
+    found: dict[int, tuple[Table, Boxes]] = {}
+    for number, table in enumerate(form.tables):
+        if not isinstance(table, View):
+            found[table.id] = table, form.replay.selection(number, places)
+    for table in form.tables:
+        for base in table.bases if isinstance(table, View) else ():
+            found[base.id] = base, [{}]
+    return list(found.values())
 
 
 class ReplayedPoints:
@@ -87,7 +122,11 @@ class ReplayedPoints:
     def places(self) -> list[Any]:
         """All places of the period."""
         bounds = [*self.bounds.values(), *(move.bound for move in self.moves)]
-        return list(dict.fromkeys(bound.place for bound in bounds if bound.place is not None))
+        places = [bound.place for bound in bounds if bound.place is not None]
+        try:
+            return list(dict.fromkeys(places))
+        except TypeError:  # filters, which are dictionaries
+            return places
 
     def form(self, sid: int) -> Form:
         return self._requests[sid][0].stream.host.form
@@ -108,7 +147,7 @@ class RolledBack:
     """`rows`: what each table of a form held at the beginning, as far as it was asked for or changed since."""
 
     def __init__(self, tables: Sequence[Table], known: Iterable[Table]) -> None:
-        self._tables = tables
+        self.tables = tables
         self.rows: list[dict[Key, Row]] = [{} for _ in tables]
         self._rolled: set[tuple[int, Key]] = set()
         self._seen_in: dict[
@@ -126,7 +165,7 @@ class RolledBack:
 
     def load(self, number: int, rows: Iterable[Row]) -> None:
         """Rows as they are at the end of the log."""
-        key_of = self._tables[number].key_of
+        key_of = self.tables[number].key_of
         self.rows[number].update((key_of(row), row) for row in rows)
 
     def roll_back(self, events: Iterable[Logged]) -> None:
@@ -146,7 +185,7 @@ class RolledBack:
 
     def deltas(self, event: Logged) -> Iterator[tuple[int, Delta]]:
         for number in self._seen_in[event.table_id]:
-            table = self._tables[number]
+            table = self.tables[number]
             old, new = read_row(table, event.old), read_row(table, event.new)
             row = new if old is None else old
             assert row is not None, "an event has a row before or after it"
@@ -164,8 +203,18 @@ class Shadow:
 
     def __init__(self, form: Form, space_id: int, rows: RolledBack, points: ReplayedPoints) -> None:
         self._rows, self._points, self._bounds = rows, points, dict(points.bounds)
-        context = SpaceContext(tuple(rows.rows), self._bounds.__getitem__, MAX_BOXES)
-        self._space: Space = form.open_space(space_id, context)
+        self._is_per_transaction = form.query.per == "transaction"
+        self._pending: list[Delta] = []  # of the request under way
+        self._request_end = 0
+        self._tables = {table.id: table for table in form.tables}
+        tables = Tables()
+        for table, content in zip(rows.tables, rows.rows, strict=True):
+            tables.rows[table.id] = tables.visible[table.id] = content
+        self._views = Views(tables)
+        for view in _with_inputs(form.tables):
+            self._views.open(definition_of(view))
+        seen = tuple(tables.visible[table.id] for table in form.tables)
+        self._space: Space = form.open_space(space_id, SpaceContext(seen, self._locate, MAX_BOXES))
         self._network = LocalNetwork(self._deliver, lambda seq: None)
         self._folding: dict[int, list[Message]] = {}
         self._states: dict[int, Any] = {}
@@ -175,27 +224,52 @@ class Shadow:
         for sid, bound in placed:
             self._host(sid, bound)
 
-    def _host(self, sid: int, bound: Bound) -> None:
-        self._network.register(self._space.network, sid, bound.topic, bound.place)
+    def _locate(self, id: int) -> Bound:
+        return self._bounds[id & SID_MASK]
+
+    def _host(self, sid: int, bound: Bound, before: Bound = NOWHERE) -> None:
+        place_again(self._network, self._space.network, sid, before, bound)
         self._states[sid] = self._points.form(sid).state(self._space, bound)
 
     def _deliver(self, message: Message, sids: Any) -> None:
-        for sid in sids if isinstance(sids, Sequence) else sids.tolist():
-            self._folding.setdefault(sid, []).append(message)
+        for id in sids if isinstance(sids, Sequence) else sids.tolist():
+            self._folding.setdefault(id & SID_MASK, []).append(message)
 
     def take(self, event: Logged) -> None:
-        """The next event: what it changes goes to the streams."""
+        """The next event: what it changes goes to the streams, at once or at the end of its request."""
+        if self._is_per_transaction and event.request_end != self._request_end:
+            self.end_request()
+            self._request_end = event.request_end
         self.advance(event.seq)
+        deltas = self._rows.take(event)
+        changes: Changes = {delta.table.id: (RowChange(*delta[2:]),) for delta in deltas}
+        derived = self._views.propagate(changes)
+        found = [delta for delta in deltas if delta.table.id in self._tables]
+        for step in derived.steps:
+            if step.view.id in self._tables:
+                found += [Delta(event.seq, step.view, *change) for change in step.rows]
+        if self._is_per_transaction:
+            self._pending += found
+        else:
+            self._step(event.seq, found)
+
+    def end_request(self) -> None:
+        """All events of a request that concern the tables were taken."""
+        pending, self._pending = self._pending, []
+        if pending:
+            self._step(self._request_end, net(pending, self._request_end))
+
+    def _step(self, seq: int, deltas: Sequence[Delta]) -> None:
         space, part = self._space, 0
-        for outcome in space.take(self._rows.take(event), _most_promising):
+        for outcome in space.take(deltas, _most_promising) if deltas else ():
             for draft in outcome.drafts:
-                self._network.inject(Message(event.seq, part, space.network.id, *draft))
+                self._network.inject(Message(seq, part, space.network.id, *draft))
                 part += 1
         folding, self._folding = self._folding, {}
         for sid, messages in folding.items():
             form, state = self._points.form(sid), self._states[sid]
             body, self._states[sid] = form.change(messages, self._bounds[sid], state)
-            self._points.give(sid, event.seq, body)
+            self._points.give(sid, seq, body)
 
     def advance(self, seq: int) -> None:
         """What moves did, and the changes they led to, before this event."""
@@ -217,10 +291,16 @@ class Shadow:
             self._space.remove(sid, before)
         elif before != bound:
             self._space.move(sid, before, bound)
-        if bound.place is None:
-            self._network.remove(sid)
-        else:
-            self._host(sid, bound)
+        self._host(sid, bound, before)
+
+
+def _with_inputs(tables: Sequence[Table]) -> list[View]:
+    """The views among these tables and all views that they are made of, each after its inputs."""
+    found: dict[int, View] = {}
+    for table in tables:
+        if isinstance(table, View):
+            found |= {view.id: view for view in (*_with_inputs(table.inputs), table)}
+    return list(found.values())
 
 
 def _most_promising(space: Space, description: Any) -> str:

@@ -20,7 +20,7 @@ from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE, Stream
 from prosem.delivery.replay_steps import Move, ReplayRequest, by_subscription, moves, place_again, read_row
-from prosem.delivery.replayed_log import replay_log
+from prosem.delivery.replayed_log import RequestNotRetainedError, replay_log
 from prosem.delivery.replayed_marks import ReplayedMarks
 from prosem.engine.commands import Hosted
 from prosem.runtime.metrics import Metrics
@@ -67,8 +67,10 @@ class Replayer:
             for some in spaces.values():
                 try:
                     await self._serve(some)
-                except NotRetainedError:
+                except NotRetainedError as error:
                     for request in some:  # the engine decides which of them need a snapshot
+                        if isinstance(error, RequestNotRetainedError):
+                            request.stream.seq = None  # it cannot know of this reason
                         request.stream.sink.lag()
                 except Exception as error:
                     log.warning("a replay failed and starts again: %r", error)

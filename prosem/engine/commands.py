@@ -13,10 +13,11 @@ from typing import Any
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from optimizer.choose import Prepared
+from prosem.engine.views import ViewBuild
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Form
 from prosem.values.access import NO_PREDICATES, WHOLE, Predicates, Scope
-from prosem.values.model import JsonObject, Statement, Table
+from prosem.values.model import JsonObject, Statement, Table, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,35 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
+class PrepareView:
+    """Define a view; the answer is a `PreparedView`."""
+
+    name: str
+    sql: str
+    scope: Scope = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class InstallView:
+    """A view that was built aside takes its place in the order."""
+
+    build: ViewBuild
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonView:
+    """A view will not be built after all."""
+
+    build: ViewBuild
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    name: str
+    scope: Scope = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
 class Idempotency:
     """The key of a request (hashed), and for a body of many batches what was committed before this one."""
 
@@ -41,6 +71,8 @@ class Idempotency:
     done: bool = True
     errors: tuple[JsonObject, ...] = ()
     """why the body was taken no further than here; a repeated answer says so too"""
+    batches: tuple[int, ...] | None = None
+    """where the batches before this one end; None: the body is one request"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +193,10 @@ class Adopt:
 Command = (
     CreateTable
     | DropTable
+    | PrepareView
+    | InstallView
+    | AbandonView
+    | DropView
     | Publish
     | Transact
     | Subscribe
@@ -236,3 +272,11 @@ class Created:
 
     table: Table
     is_new: bool
+
+
+@dataclass(slots=True)
+class PreparedView:
+    """The answer of PrepareView: a view that exists, or one that is to be built (`build`)."""
+
+    view: View
+    build: ViewBuild | None

@@ -13,13 +13,13 @@ from hashlib import blake2s
 from typing import NamedTuple
 
 from prosem.engine.tables import Tables
-from prosem.language import resolve
+from prosem.engine.views import Views
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Form, ItemStateSpace, Space, SpaceContext
-from prosem.types.registry import recognise
-from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table
+from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table, View
 from prosem.values.wire import encode
+from prosem.views.subscription import definition_of, recognise
 
 IDLE_SEQS = 100_000  # an empty space is closed after so many events
 IDLE_SPACES = 16  # or when so many others have been emptied since
@@ -44,9 +44,15 @@ class Groups:
     """`locate` returns the place of a subscription; `max_boxes` limits the regions of one event; `plan` as set."""
 
     def __init__(
-        self, tables: Tables, locate: Callable[[int], Bound], max_boxes: int, plan: str = "auto"
+        self,
+        tables: Tables,
+        views: Views,
+        locate: Callable[[int], Bound],
+        max_boxes: int,
+        plan: str = "auto",
     ) -> None:
-        self._tables, self._locate, self._max_boxes, self._plan = tables, locate, max_boxes, plan
+        self._tables, self._views = tables, views
+        self._locate, self._max_boxes, self._plan = locate, max_boxes, plan
         self.event_shares: Mapping[int, float] = {}  # of tables, by the statistics in force
         self.by_id: dict[int, Group] = {}
         self.sizes: dict[int, int] = {}
@@ -71,7 +77,7 @@ class Groups:
 
     # -- statements ----------------------------------------------------------------------------------------------
     def recognise(self, query: Query, notify: JsonObject | None, tenant: str = DEFAULT_TENANT) -> Form:
-        return recognise(query, resolve.tables(query, self._tables.of(tenant)), notify)
+        return recognise(query, self._tables.of(tenant), notify)
 
     def statement(self, sql: str, notify: JsonObject | None, form: Form) -> tuple[Statement, bool]:
         """The statement of this text, and whether it is new."""
@@ -121,7 +127,7 @@ class Groups:
         if known is not None:
             return known, False
         space = self._space_of_label.get(space_label(form), self.next_group)
-        names = tuple(table.name for table in form.tables)
+        names = tuple(dict.fromkeys(name for table in form.tables for name in _named(table)))
         tenant, per = form.tables[0].tenant, form.query.per
         group = Group(
             self.next_group, self.name(form), form.type, label(form), space, names, sql, notify, tenant, per
@@ -170,10 +176,10 @@ class Groups:
         if first == group.id and self._members[group.space]:
             del self._first_of[group.space]
 
-    def users(self, table: Table) -> int:
-        """Subscriptions that see the table's rows."""
+    def using(self, table: Table) -> list[Group]:
+        """The groups whose subscriptions see the table's rows."""
         names = {table.name, *(ancestor.name for ancestor in table.ancestors)}
-        return sum(self.sizes[group.id] for group in self._of(table.tenant) if names & {*group.tables})
+        return [group for group in self._of(table.tenant) if names & {*group.tables}]
 
     def _of(self, tenant: str) -> list[Group]:
         return [group for group in self.by_id.values() if group.tenant == tenant]
@@ -190,6 +196,9 @@ class Groups:
         """The group's space, opened if need be: O(rows)."""
         space = self.spaces.get(group.space)
         if space is None:
+            for table in form.tables:
+                if isinstance(table, View) and table not in self._views:
+                    self._views.open(definition_of(table))
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
             known = self.event_shares
             shares = tuple(known[one.id] for one in form.tables if one.id in known)
@@ -243,6 +252,9 @@ class Groups:
         if self.spaces.pop(space, None) is not None:
             for others in self._spaces_of_table.values():
                 others[:] = [at for at in others if at != space]
+            for view in [one for one in self._views if one.is_unnamed]:
+                if not self._spaces_of_table.get(view.id):
+                    self._views.close(view)
         self.on_close(space)
 
 
@@ -254,6 +266,12 @@ def label(form: Form) -> str:
 def space_label(form: Form) -> str:
     """What the groups of one space have in common, in words."""
     return form.space_label + _PER[form.query.per]
+
+
+def _named(table: Table) -> tuple[str, ...]:
+    """A table's name, or those of the tables that an unnamed view joins."""
+    is_unnamed = isinstance(table, View) and table.is_unnamed
+    return tuple(one.name for one in table.inputs) if is_unnamed else (table.name,)  # type: ignore[attr-defined]
 
 
 def _text_of(statement: Statement) -> _Text:

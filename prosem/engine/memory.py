@@ -17,6 +17,7 @@ from prosem.engine.subscriptions import SubscriptionRegistry
 from prosem.engine.tables import Tables
 from prosem.engine.traffic import Traffic
 from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
+from prosem.engine.views import Views
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import MOVED, Bound, Draft, Form, MarkedSpace, Space, Storage
@@ -52,10 +53,13 @@ class EngineMemory:
         self.timelines = Timelines()
         self.next_table = 1
         self.table_store = Tables()
+        self.views = Views(self.table_store)
         self.registry = SubscriptionRegistry()
         self.unstreamed = Unstreamed(ephemeral_s, clock.monotonic)
         self.marks = Marks(self.registry)
-        self.group_store = Groups(self.table_store, lambda sid: self.place(sid)[2], max_boxes, plan)
+        self.group_store = Groups(
+            self.table_store, self.views, lambda sid: self.place(sid)[2], max_boxes, plan
+        )
         self.group_store.on_close = self._closed
         self.batch = Batch()
 
@@ -65,7 +69,7 @@ class EngineMemory:
         self.batch.frames.append(Closed(space))
 
     def tables(self, tenant: str = DEFAULT_TENANT) -> Mapping[str, Table]:
-        """The tables of a tenant by their names."""
+        """The tables and views of a tenant by their names."""
         return self.table_store.of(tenant)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -14,17 +14,18 @@ from prosem.engine.explaining import explain_space, rehearse
 from prosem.engine.measuring import MOST_TRIED, measure
 from prosem.engine.memory import EngineMemory
 from prosem.engine.tables import cut
-from prosem.engine.transaction import transaction
+from prosem.engine.transaction import Run, transaction
 from prosem.engine.validate import Effect, effect, effects, known_table
+from prosem.engine.views import Derived, changes_of
 from prosem.store.log import WriteSet
 from prosem.types.base import Space
-from prosem.values.model import Delta, JsonObject, Key, Table
+from prosem.values.errors import ViewRowError
+from prosem.values.model import Delta, JsonObject, Key, Row, Table, View
 from prosem.values.wire import encode, is_same
 
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
 
 
-Run = tuple[Table, Sequence[Effect]]
 Deltas = dict[int, tuple[Space, list[Delta]]]  # space id → the space, and what it is to take
 
 
@@ -34,20 +35,21 @@ def runs_of(memory: EngineMemory, command: c.Publish | c.Transact) -> Sequence[R
     if isinstance(command, c.Transact):
         return transaction(store, tables, command.events)
     table = known_table(tables, command.table)
-    return [(table, effects(table, memory.rows[table.id], command.events, command.at, store.family(table)))]
+    found = effects(table, memory.rows[table.id], command.events, command.at, store.family(table))
+    return [Run(table, found, lambda number: f"{command.at}/{number}")]
 
 
 def trial_of(memory: EngineMemory, command: c.Publish | c.Transact) -> WriteSet:
     """The rows and the log entries that a request would write, to be tried. Changes nothing."""
     writes = WriteSet(last_seq=memory.seq)
-    for table, found in runs_of(memory, command):
+    for table, found, _ in runs_of(memory, command):
         writes.tables[table.id] = table
         net = writes.rows.setdefault(table.id, {})
         for op, key, old, new in found:
             net[key] = new
             before, after = (None if row is None else encode(row) for row in (old, new))
             writes.last_seq += 1
-            writes.events.append((writes.last_seq, table.id, op, before, after, False))
+            writes.events.append((writes.last_seq, table.id, op, before, after, writes.last_seq))
             writes.size_bytes += _length(before) + 2 * _length(after)
     return writes
 
@@ -96,17 +98,45 @@ class Publishing:
 
     def _apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None) -> JsonObject:
         """Events that were found valid, in their order; all of one request."""
-        first = self._memory.seq + 1
+        derived = iter(self._derive(runs))
+        first, last = self._memory.seq + 1, self._memory.seq + sum(len(run.effects) for run in runs)
         deltas: Deltas = {}
-        for table, found in runs:
-            self._apply_run(table, found, deltas)
-        self._end_request(first)
+        for run in runs:
+            self._apply_run(run, deltas, derived, last)
         self._step(deltas)
         answer = {"first_seq": first, "last_seq": self._memory.seq, "count": self._memory.seq + 1 - first}
         return answer if idempotency is None else self._remember(idempotency, answer)
 
-    def _apply_run(self, table: Table, found: Sequence[Effect], deltas: Deltas) -> None:
-        """Some events of one table after each other: rows and log entries, and what each space is to take."""
+    def _derive(self, runs: Sequence[Run]) -> list[Derived]:
+        """Pass the events through the views, if any view depends on one of their tables: the last thing that may fail.
+
+        A row that a view cannot have leaves rows and views as they were.
+        """
+        views, tables = self._memory.views, self._tables
+        if not any(views.is_read(run.table) for run in runs):
+            return []
+        done: list[tuple[Table, Effect, Derived]] = []
+        for table, found, at in runs:
+            for number, one in enumerate(found):
+                try:
+                    derived = views.propagate(changes_of(table, *one[1:]))
+                except ViewRowError as error:
+                    for past, before, taken in reversed(done):
+                        tables.put(past, before.key, before.old)
+                        views.undo(taken)
+                    raise error.moved(at(number)) from None
+                tables.put(table, one.key, one.new)
+                done.append((table, one, derived))
+        for _, _, derived in done:
+            views.note(derived)
+        return [derived for _, _, derived in done]
+
+    def _apply_run(self, run: Run, deltas: Deltas, all_derived: Iterator[Derived], last: int) -> None:
+        """Some events of one table after each other: rows and log entries, and what each space is to take.
+
+        `last` is the seq of the request's last event.
+        """
+        table, found, _ = run
         writes = self._memory.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
@@ -117,11 +147,12 @@ class Publishing:
         ]
         size_bytes = 0
         for op, key, old, new in found:
+            derived = next(all_derived, None)
             self._memory.seq += 1
             self._tables.put(table, key, new)
             before = None if old is None else encode(old)
             after = None if new is None else encode(new)
-            writes.events.append((self._memory.seq, table.id, op, before, after, False))
+            writes.events.append((self._memory.seq, table.id, op, before, after, last))
             size_bytes += _length(before) + 2 * _length(after)
             if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
@@ -131,15 +162,18 @@ class Publishing:
                     delta = Delta(self._memory.seq, one, key, cut(old, one), cut(new, one))
                     for taken in some:
                         taken.append(delta)
+            if derived is not None:
+                self._add_derived(derived, deltas)
         writes.size_bytes += size_bytes
         self._memory.batch.weight += len(found)
         self._metrics.events += len(found)
 
-    def _end_request(self, first: int) -> None:
-        """Mark the last event of a request in the log: a replay per transaction cuts there too."""
-        if self._memory.seq >= first:
-            events = self._memory.batch.writes.events
-            events[-1] = (*events[-1][:-1], True)
+    def _add_derived(self, derived: Derived, deltas: Deltas) -> None:
+        """The changed rows of views, at the seq of their event, for the spaces over these views."""
+        for view, _, rows in derived.steps:
+            for space in self._groups.spaces_of(view) if rows else ():
+                taken = deltas.setdefault(space.network.id, (space, []))[1]
+                taken += [Delta(self._memory.seq, view, *change) for change in rows]
 
     def _step(self, deltas: Deltas) -> None:
         """Every space takes all its deltas of the request in one call; messages are put in the order of the events.
@@ -212,6 +246,8 @@ class Publishing:
                 "count": answer["count"] + idempotency.lines_before,
             }
         stored = answer | {"errors": idempotency.errors} if idempotency.errors else answer
+        if idempotency.batches is not None:
+            stored = stored | {"batches": [*idempotency.batches, answer["last_seq"]]}
         self._memory.batch.writes.idempotency.append(
             (idempotency.key, encode(stored), idempotency.done, answer["count"])
         )
@@ -224,32 +260,53 @@ class Publishing:
         _, key, old, new = effect(table, self._memory.rows[table.id], command.event, "/event", family)
         groups: list[JsonObject] = []
         with ExitStack() as rehearsals:
-            self._tables.put(table, key, new)
-            try:
-                for one in (table, *table.ancestors) if old != new else ():
-                    delta = Delta(self._memory.seq + 1, one, key, cut(old, one), cut(new, one))
-                    for space in self._groups.spaces_of(one):
-                        description, took_us = rehearse(rehearsals, space, delta, self._memory.clock)
-                        if description is None:
-                            continue
-                        plans = explain_space(
-                            self._chooser,
-                            space,
-                            description,
-                            took_us,
-                            command.analyze,
-                            self._memory.traffic,
-                            self._memory.clock,
-                        )
-                        groups += [
-                            {"group": group.name, "type": group.type, "space": group.space, **plans}
-                            for group in self._groups.groups_in(space.network.id)
-                        ]
-            finally:
-                self._tables.put(table, key, old)
+            deltas = self._rehearsed(rehearsals, table, key, old, new)
+            for at, (space, some) in deltas.items():
+                explained = self._explain_space(rehearsals, space, some, command.analyze)
+                groups += [
+                    {"group": group.name, "type": group.type, "space": group.space, **explained}
+                    for group in self._groups.groups_in(at)
+                    if explained
+                ]
         return {
             "table": table.name,
             "seq": self._memory.seq,
             "weights": self._chooser.weights._asdict(),
             "groups": groups,
         }
+
+    def _rehearsed(
+        self, rehearsals: ExitStack, table: Table, key: Key, old: Row | None, new: Row | None
+    ) -> Deltas:
+        """What each space would take of an event that is taken back when the stack is closed."""
+        deltas: Deltas = {}
+        if old == new:
+            return deltas
+        seq, views = self._memory.seq + 1, self._memory.views
+        try:
+            derived = views.propagate(changes_of(table, key, old, new))
+        except ViewRowError as error:
+            raise error.moved("/event") from None
+        rehearsals.callback(views.undo, derived)
+        self._tables.put(table, key, new)
+        rehearsals.callback(self._tables.put, table, key, old)
+        for one in (table, *table.ancestors, *(step.view for step in derived.steps)):
+            rows = derived.changes.get(one.id, ())
+            for space in self._groups.spaces_of(one):
+                deltas.setdefault(space.network.id, (space, []))[1].extend(
+                    Delta(seq, one, *change) for change in rows
+                )
+        return deltas
+
+    def _explain_space(
+        self, rehearsals: ExitStack, space: Space, deltas: Sequence[Delta], analyze: bool
+    ) -> JsonObject:
+        """The plans of a space. An event that changes several rows of a view is described by the first that counts."""
+        clock, traffic = self._memory.clock, self._memory.traffic
+        for delta in deltas:
+            description, took_us = rehearse(rehearsals, space, delta, clock)
+            if description is not None:
+                return explain_space(self._chooser, space, description, took_us, analyze, traffic, clock) | (
+                    {"rows": len(deltas)} if isinstance(delta.table, View) else {}
+                )
+        return {}

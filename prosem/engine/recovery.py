@@ -9,9 +9,10 @@ from typing import Protocol
 
 from prosem.engine.state import EngineState
 from prosem.language.parse import parse
-from prosem.store.recovery import StoredState, StoredSubscription, load
+from prosem.store.recovery import StoredState, StoredSubscription, StoredView, load
 from prosem.values.errors import ProsemError, SetupError
 from prosem.values.model import Group, PlaceMark, Row, Statement, Table
+from prosem.views.subscription import named_view
 
 
 class Stored(Protocol):
@@ -19,6 +20,7 @@ class Stored(Protocol):
 
     state: StoredState
     tables: list[Table]
+    views: list[StoredView]
     groups: list[Group]
     statements: list[Statement]
 
@@ -47,6 +49,18 @@ def recover(
     return stored.state.retained_after
 
 
+def _fill_view(state: EngineState, stored: StoredView, report: Callable[..., None]) -> None:
+    """Build a view from the rows of its inputs, which come before it."""
+    try:
+        definition = named_view(
+            stored.sql, state.tables(stored.tenant), stored.id, stored.name, stored.tenant
+        )
+        state.views.open(definition)
+    except ProsemError as error:
+        raise SetupError(f"the stored view {stored.name!r} cannot be built: {error.detail}") from error
+    report("recovery: view %s has %d rows", stored.name, len(state.rows[stored.id]))
+
+
 def fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int:
     """Fill an empty state from what is stored; returns the number of subscriptions."""
     state.seq = stored.state.last_seq
@@ -61,6 +75,8 @@ def fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int
         tables.load(table, rows)
     for table in stored.tables:
         report("recovery: table %s has %d rows", table.name, len(tables.rows[table.id]))
+    for view in stored.views:
+        _fill_view(state, view, report)
     for statement in stored.statements:
         groups.add_statement(statement)
     for group in stored.groups:

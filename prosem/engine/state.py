@@ -13,6 +13,7 @@ from typing import Any
 from optimizer.cost import Weights
 from prosem.engine import commands as c
 from prosem.engine.batch import Batch
+from prosem.engine.defining import Defining, check_unused
 from prosem.engine.memory import EngineMemory
 from prosem.engine.publishing import Publishing
 from prosem.engine.subscribing import Subscribing
@@ -20,7 +21,7 @@ from prosem.engine.validate import known_table, table_definition
 from prosem.store.log import Counters
 from prosem.types.base import AdaptiveSpace
 from prosem.values.errors import ConflictError
-from prosem.values.model import JsonObject, Table
+from prosem.values.model import JsonObject, Table, View
 
 
 class EngineState(EngineMemory):
@@ -34,10 +35,14 @@ class EngineState(EngineMemory):
 
     @cached_property
     def _handlers(self) -> dict[type, Callable[[Any], Any]]:
-        publishing, subscribing = Publishing(self), self.subscribing
+        publishing, subscribing, defining = Publishing(self), self.subscribing, Defining(self)
         return {
             c.CreateTable: self.create_table,
             c.DropTable: self.drop_table,
+            c.PrepareView: defining.prepare,
+            c.InstallView: defining.install,
+            c.AbandonView: defining.abandon,
+            c.DropView: defining.drop,
             c.Publish: publishing.publish,
             c.Transact: publishing.transact,
             c.Explain: publishing.explain,
@@ -104,6 +109,8 @@ class EngineState(EngineMemory):
         known = self.tables(tenant).get(requested.name)
         if known is None:
             return requested, True
+        if isinstance(known, View):
+            raise ConflictError(f"a view {requested.name!r} exists; choose another name", "/name")
         if known.definition() != requested.definition():
             raise ConflictError(
                 f"a different table {requested.name!r} exists; drop it first, or choose another name", "/name"
@@ -120,9 +127,7 @@ class EngineState(EngineMemory):
     def droppable(self, command: c.DropTable) -> Table:
         """The table that is to be dropped. Changes nothing."""
         table = known_table(self.tables(command.scope.tenant), command.name)
-        count = self.group_store.users(table) - len(self.subscribing.unstreamed_users(table))
-        if count:
-            raise ConflictError(f"{count} subscriptions use the table {table.name!r}; delete them first")
+        check_unused(self, self.subscribing.unstreamed_users(table), table)
         heirs = [heir.name for heir in self.table_store.heirs(table)]
         if heirs:
             raise ConflictError(

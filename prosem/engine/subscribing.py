@@ -84,8 +84,9 @@ class Subscribing:
         """The form of a query as a key with these predicates may ask it, the query it became, and its constants."""
         store = self._tables
         form = self._groups.recognise(query, notify, tenant) if predicates else None
-        heirs = [] if form is None else store.descendants(form.tables)
-        made, constants = restricted(query, () if form is None else form.tables, heirs, predicates)
+        tables = resolve.tables(query, store.of(tenant))
+        heirs = [] if form is None else store.descendants(tables)
+        made, constants = restricted(query, tables, heirs, predicates)
         try:
             return self._groups.recognise(made, notify, tenant), made, constants
         except LanguageError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
-from prosem.values.model import Key, Row, Table
+from prosem.values.model import Key, Row, Table, View
 
 
 class Tables:
@@ -19,11 +19,11 @@ class Tables:
         self.visible: dict[int, dict[Key, Row]] = {}
 
     def __iter__(self) -> Iterator[Table]:
-        """The tables of all tenants."""
+        """The tables and named views of all tenants."""
         return (table for tables in list(self._by_tenant.values()) for table in list(tables.values()))
 
     def of(self, tenant: str) -> Mapping[str, Table]:
-        """The tables of a tenant by their names."""
+        """The tables and views of a tenant by their names."""
         return self._by_tenant.get(tenant, {})
 
     def add(self, table: Table) -> None:
@@ -32,6 +32,17 @@ class Tables:
         for ancestor in table.ancestors:
             if self.rows[ancestor.id] is self.visible[ancestor.id]:
                 self.rows[ancestor.id] = dict(self.rows[ancestor.id])
+
+    def add_view(self, view: View, rows: dict[Key, Row]) -> None:
+        """A view with its contents; an unnamed one is found by its number only."""
+        if not view.is_unnamed:
+            self._by_tenant.setdefault(view.tenant, {})[view.name] = view
+        self.rows[view.id] = self.visible[view.id] = rows
+
+    def drop_view(self, view: View) -> None:
+        if not view.is_unnamed:
+            del self._by_tenant[view.tenant][view.name]
+        del self.rows[view.id], self.visible[view.id]
 
     def put(self, table: Table, key: Key, row: Row | None) -> None:
         """Set or take away a row, also where the tables that this one extends see it."""

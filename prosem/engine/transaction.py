@@ -7,8 +7,8 @@ Cost: O(events), and O(rows) for a truncate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from prosem.engine.tables import Tables
 from prosem.engine.validate import Effect, effect, known_table, sized
@@ -16,7 +16,14 @@ from prosem.values.errors import ConflictError, InputError, NotFoundError, point
 from prosem.values.model import Key, Row, Table
 
 Overlay = dict[Key, Row | None]
-Run = tuple[Table, list[Effect]]
+
+
+class Run(NamedTuple):
+    """Effects of one table after each other; `at` gives the pointer to the event that an effect comes from."""
+
+    table: Table
+    effects: list[Effect]
+    at: Callable[[int], str]
 
 
 def transaction(store: Tables, tables: Mapping[str, Table], events: Sequence[Any]) -> list[Run]:
@@ -37,9 +44,11 @@ def transaction(store: Tables, tables: Mapping[str, Table], events: Sequence[Any
         found = _effects(store, table, overlay, event, at)
         for one in found:
             overlay[one.key] = one.new
-        if not runs or runs[-1][0] is not table:
-            runs.append((table, []))
-        runs[-1][1].extend(found)
+        if not runs or runs[-1].table is not table:
+            places: list[str] = []
+            runs.append(Run(table, [], places.__getitem__))
+        runs[-1].effects.extend(found)
+        places.extend([at] * len(found))
     return runs
 
 
@@ -51,7 +60,7 @@ def _addressed(tables: Mapping[str, Table], given: Any, at: str) -> tuple[Table,
         raise InputError("expected the name of the event's table", at + "/table")
     try:
         table = known_table(tables, name)
-    except NotFoundError as error:
+    except (NotFoundError, InputError) as error:
         raise error.moved(at + "/table") from None
     return table, {member: value for member, value in given.items() if member != "table"}
 

@@ -23,7 +23,7 @@ from prosem.engine.table_request import (
 )
 from prosem.values.columns import Value, check_text, column_type
 from prosem.values.errors import ConflictError, InputError, NotFoundError, pointer
-from prosem.values.model import DEFAULT_TENANT, Column, Key, Row, Table
+from prosem.values.model import DEFAULT_TENANT, Column, Key, Row, Table, View
 from prosem.values.request_model import read
 
 MAX_COLUMNS = 400  # a row of toasted values must fit PostgreSQL's 8 kB page
@@ -315,7 +315,18 @@ def _show(table: Table, key: Key) -> str:
 
 
 def known_table(tables: Mapping[str, Table], name: str) -> Table:
+    """The table of this name; a view is none."""
     table = tables.get(name)
     if table is None:
         raise NotFoundError(f"there is no table {name!r}; create it with POST /v1/tables")
+    if isinstance(table, View):
+        bases = ", ".join(base.name for base in table.bases)
+        raise InputError(f"{name!r} is a view, which follows its tables; publish to {bases}", "")
     return table
+
+
+def known_view(tables: Mapping[str, Table], name: str) -> View:
+    view = tables.get(name)
+    if not isinstance(view, View):
+        raise NotFoundError(f"there is no view {name!r}; create it with POST /v1/views")
+    return view

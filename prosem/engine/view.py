@@ -60,7 +60,7 @@ def whole_view(memory: EngineMemory) -> EngineView:
 def next_view(before: EngineView, memory: EngineMemory, writes: WriteSet) -> EngineView:
     """The view after a batch that makes these writes."""
     changed = _small(memory)
-    if writes.created is not None or writes.dropped is not None:
+    if writes.created is not None or writes.dropped is not None or writes.views or writes.dropped_views:
         changed |= _tables(memory) | _rows(memory) | _groups(memory)
     elif writes.rows:
         changed |= _rows(memory)

@@ -7,7 +7,7 @@ they obey the query. Parameters that begin with `prosem_` are the server's, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +16,7 @@ from prosem.language.restrict import restrict
 from prosem.language.syntax import Atom, ColumnName, Constant, Parameter, Query
 from prosem.values.access import Predicate, Predicates
 from prosem.values.errors import ForbiddenError, InputError, LanguageError, pointer
-from prosem.values.model import JsonObject, Table
+from prosem.values.model import JsonObject, Table, View
 
 RESERVED = "prosem_"
 EVERY_TABLE = "*"
@@ -94,7 +94,8 @@ def restricted(
 ) -> tuple[Query, JsonObject]:
     """The query as a key with these predicates may ask it, and the constants that belong to it.
 
-    `heirs` are the tables that extend those of the query: a predicate of theirs alone cannot be told from above.
+    `tables` are those of FROM. `heirs` are the tables that extend those of the query: a predicate of theirs alone cannot be
+    told from above.
     """
     for name in query.parameters:
         if name.startswith(RESERVED):
@@ -109,8 +110,15 @@ def restricted(
             )
     atoms: list[Atom] = []
     constants: JsonObject = {}
-    for table in tables:
-        for column, values in _conditions(table, predicates):
+    for source, table in zip(query.sources, tables, strict=True):
+        _check_view(table, predicates)
+        conditions = _conditions(table, predicates)
+        if conditions and source.join == "left":
+            raise LanguageError(
+                f"this key sees only some rows of {table.name}, which cannot be told on the right of a LEFT JOIN; "
+                "use an inner join"
+            )
+        for column, values in conditions:
             if column not in table.position:
                 raise ForbiddenError(
                     f"this key sees rows by their {column}, and the table {table.name} has no such column"
@@ -118,9 +126,27 @@ def restricted(
             names = [f"{RESERVED}{len(constants) + number}" for number in range(1, len(values) + 1)]
             constants |= dict(zip(names, values, strict=True))
             op = "=" if len(names) == 1 else "in"
-            qualifier = query.sources[0].alias if len(query.sources) == 1 else table.name
-            atoms.append(Atom(ColumnName(column, qualifier), op, tuple(map(Parameter, names))))
+            atoms.append(Atom(ColumnName(column, source.alias), op, tuple(map(Parameter, names))))
     return restrict(query, atoms), constants
+
+
+def _check_view(table: Table, predicates: Predicates) -> None:
+    """A view over rows that the key may not all see needs conditions of its own, by its name."""
+    if not isinstance(table, View) or table.name in predicates:
+        return
+    for below in _made_of(table):
+        if _conditions(below, predicates):
+            raise LanguageError(
+                f"this key sees only some rows of {below.name}, and the view {table.name} is made of all of them; "
+                f"the key needs a condition for {table.name}"
+            )
+
+
+def _made_of(view: View) -> Iterator[Table]:
+    for table in view.inputs:
+        yield table
+        if isinstance(table, View):
+            yield from _made_of(table)
 
 
 def _conditions(table: Table, predicates: Predicates) -> list[tuple[str, tuple[object, ...]]]:

@@ -46,7 +46,7 @@ def restrict(query: Query, atoms: Sequence[Atom]) -> Query:
     else:
         condition = query.sql[where.end + 1 : rest].strip()
         sql = f"{query.sql[first : where.end + 1]} ({condition}) AND {text}{tail}"
-    made = parse(sql)
+    made = replace(parse(sql), per=query.per)
     is_single = len(query.sources) == 1  # then its columns have no qualifier
     added = [replace(atom, column=ColumnName(atom.column.name)) if is_single else atom for atom in atoms]
     meant = replace(

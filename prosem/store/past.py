@@ -28,8 +28,15 @@ _HISTORY = (
     " WHERE sid = ANY(%s::bigint[]) ORDER BY sid, seq, part"
 )
 _EVENTS = (
-    "SELECT seq, table_id, old, new FROM prosem.event_log"
+    "SELECT seq, table_id, old, new, coalesce(request_end, seq) FROM prosem.event_log"
     " WHERE table_id = ANY($1::integer[]) AND seq > $2 AND seq <= $3 ORDER BY seq"
+)
+_UNDER_WAY = (
+    "SELECT coalesce(request_end, seq) FROM prosem.event_log WHERE seq <= %s ORDER BY seq DESC LIMIT 1"
+)
+_LAST_ENDED = (
+    "SELECT seq FROM prosem.event_log WHERE seq <= %s AND coalesce(request_end, seq) <= %s"
+    " ORDER BY seq DESC LIMIT 1"
 )
 _CHANGES = (
     "SELECT seq, body FROM prosem.outbox"
@@ -38,12 +45,13 @@ _CHANGES = (
 
 
 class Logged(NamedTuple):
-    """One event: the row before and after it as JSON text."""
+    """One event: the row before and after it as JSON text, and the last seq of its request."""
 
     seq: int
     table_id: int
     old: bytes | None
     new: bytes | None
+    request_end: int
 
 
 class Past:
@@ -86,6 +94,15 @@ class Past:
         """The events of these tables with `after < seq <= upto`, in order."""
         async for chunk in self._chunks(sql.SQL(_EVENTS), [list(table_ids), after, upto]):
             yield list(map(Logged._make, chunk))
+
+    async def request_start(self, seq: int) -> int | None:
+        """The last seq up to this one at which no request was under way; None if that is not kept any more."""
+        rows = await self._all(_UNDER_WAY, [seq])
+        if not rows or rows[0][0] <= seq:
+            return seq
+        rows = await self._all(_LAST_ENDED, [seq, seq])
+        start = rows[0][0] if rows else 0
+        return start if start >= self.retained_after else None
 
     async def changes(self, space: int, after: int, upto: int) -> list[tuple[int, bytes]]:
         """The messages with the changes of moved points."""

@@ -67,6 +67,15 @@ class StoredSubscription(NamedTuple):
     key_id: int = 0
 
 
+class StoredView(NamedTuple):
+    """A view as it was defined."""
+
+    id: int
+    tenant: str
+    name: str
+    sql: str
+
+
 class Loaded:
     """One consistent view of the database, open until closed. Use as a context manager."""
 
@@ -81,6 +90,10 @@ class Loaded:
             self.tables.append(
                 catalog.table_from(number, tenant, msgspec.json.decode(definition), self.tables)
             )
+        self.views = [
+            StoredView._make(row)
+            for row in self._all("SELECT id, tenant, name, sql FROM prosem.view_ ORDER BY id")
+        ]
         self.groups = [
             Group(*fields, tuple(tables), sql, notify and msgspec.json.decode(notify), tenant, per)  # type: ignore[call-arg]
             for *fields, tables, sql, notify, tenant, per in self._all(

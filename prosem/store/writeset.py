@@ -16,7 +16,7 @@ import msgspec
 from prosem.store import catalog
 from prosem.store.flushing import PIECE_BYTES
 from prosem.store.packing import Packed, pack
-from prosem.values.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table
+from prosem.values.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table, View
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class WriteSet:
     """What a batch changes, filled by the engine. JSON is given as text (bytes)."""
 
     last_seq: int = 0
-    events: list[tuple[int, int, str, bytes | None, bytes | None, bool]] = field(default_factory=list)
-    """seq, table id, op, old row, new row (JSON arrays in column order), whether a request ends with it"""
+    events: list[tuple[int, int, str, bytes | None, bytes | None, int]] = field(default_factory=list)
+    """seq, table id, op, old row, new row (JSON arrays in column order), the last seq of its request"""
     messages: list[tuple[int, int, int, str, str, bytes | None]] = field(default_factory=list)
     """space, seq, part, kind, plan, body"""
     rows: dict[int, dict[Key, Row | None]] = field(default_factory=dict)
@@ -73,6 +73,10 @@ class WriteSet:
     """of the optimizer, if they changed"""
     created: Table | None = None
     dropped: Table | None = None
+    views: list[View] = field(default_factory=list)
+    """new ones"""
+    dropped_views: list[int] = field(default_factory=list)
+    """ids"""
     counters: Counters | None = None
     size_bytes: int = 0
     """about how much it is; 0: not known"""
@@ -87,7 +91,10 @@ class WriteSet:
         """Whether there is nothing to write (a `last_seq` alone is nothing)."""
         lists = (self.events, self.messages, self.subscriptions, self.deleted, self.history, self.groups)
         more = (self.statements, self.idempotency, self.updates, self.items, self.weights)
-        return not (any(lists) or any(more) or any(self.rows.values()) or self.created or self.dropped)
+        views = (self.views, self.dropped_views)
+        return not (
+            any(lists) or any(more) or any(views) or any(self.rows.values()) or self.created or self.dropped
+        )
 
 
 Command = tuple[bytes, list[Any]]
@@ -118,7 +125,7 @@ def _columns(kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Pack
 _EVENTS = _Insertion(
     "event_log",
     {"seq": "bigint", "table_id": "integer", "op": "text", "old": "json", "new": "json"}
-    | {"ends_request": "boolean"},
+    | {"request_end": "bigint"},
 )
 _MESSAGES = _Insertion(
     "outbox",
@@ -189,6 +196,10 @@ _CATALOG = (
     b"INSERT INTO prosem.tenant_table (id, tenant, name, definition, created_seq)"
     b" VALUES ($1, $2, $3, $4::text::json, $5)"
 )
+_VIEWS = _Insertion(
+    "view_", {"id": "integer", "tenant": "text", "name": "text", "sql": "text", "created_seq": "bigint"}
+)
+_DROPPED_VIEWS = b"DELETE FROM prosem.view_ v USING unnest($1::integer[]) AS g(id) WHERE v.id = g.id"
 _STATE = (
     b"UPDATE prosem.engine_state SET batches = batches + 1, last_seq = greatest(last_seq, $1::bigint),"
     b" next_table = greatest(next_table, $2::integer), next_group = greatest(next_group, $3::integer),"
@@ -207,6 +218,10 @@ def commands(
     Deletions come before insertions: an id that was given up may be taken again in the same batch.
     """
     yield from _schema_commands(batch, known)
+    if batch.dropped_views:  # before new ones: a view may come back under its name
+        yield _DROPPED_VIEWS, [pack("integer", batch.dropped_views)]
+    if kept := [view for view in batch.views if view.id not in batch.dropped_views]:
+        yield _VIEWS([(view.id, view.tenant, view.name, view.sql, batch.last_seq) for view in kept])
     for table_id, rows in batch.rows.items():
         yield from _row_commands(batch, batch.tables[table_id], rows, known)
     if batch.unused_groups:  # before new ones: a group that comes back has its name again

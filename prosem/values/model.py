@@ -104,14 +104,27 @@ class Table:
 class View(Table):
     """A derived table, kept up to date by the server; nothing is published to it.
 
-    `inputs`: the tables and views in its FROM, each once. Columns of its key may be NULL. One without a name of its own is
-    the join of a subscription's FROM, shared by all subscriptions of the template.
+    `inputs`: the tables and views in its FROM, each once. Columns of its key may be NULL. One that `is_unnamed` is the join
+    of a subscription's FROM, shared by all subscriptions of the template. `query` is the parsed text.
     """
 
     sql: str = ""
     inputs: tuple[Table, ...] = ()
+    is_unnamed: bool = False
+    query: Any = field(default=None, compare=False)
 
     __hash__ = Table.__hash__
+
+    def definition(self) -> JsonObject:
+        return {"sql": self.sql, **super().definition()}
+
+    @property
+    def bases(self) -> tuple[Table, ...]:
+        """The tables that it is made of, at any depth, each once."""
+        found: dict[int, Table] = {}
+        for one in self.inputs:
+            found |= {table.id: table for table in (one.bases if isinstance(one, View) else (one,))}
+        return tuple(found.values())
 
 
 class RowChange(NamedTuple):

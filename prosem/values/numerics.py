@@ -86,3 +86,8 @@ def bounds(kind: ColumnType) -> tuple[int, int]:
 
 def is_unconstrained(kind: ColumnType) -> bool:
     return kind.name == "numeric"
+
+
+def numeric_bounds(kind: ColumnType) -> tuple[int, int] | None:
+    """The arguments of `unconstrained_numeric` that make the type; None of any other type."""
+    return (kind.digits, kind.scale) if is_unconstrained(kind) else None

@@ -45,10 +45,16 @@ class ViewOperator:
     def __init__(
         self, sources: Sequence[Table], joins: Sequence[Join], output: Output, rows_of: RowsOf
     ) -> None:
+        self._tables = tuple(sources)
         self._ids = tuple(table.id for table in sources)
         self._joins, self._output = tuple(joins), output
         self._rows = tuple(rows_of(table) for table in sources)
         self._lookups: tuple[Lookup, ...] = tuple(rows.get for rows in self._rows)
+
+    def rebind(self, rows_of: RowsOf) -> None:
+        """Read from now on the rows that this gives, which are the same: a view that was built over copies."""
+        self._rows = tuple(rows_of(table) for table in self._tables)
+        self._lookups = tuple(rows.get for rows in self._rows)
 
     def build(self, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Key, Row]]:
         """The first contents, from the rows that the tables have; called once, and read to the end.

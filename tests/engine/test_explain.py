@@ -108,7 +108,8 @@ class World:
     def check(self) -> None:
         for space in self.state.spaces.values():
             getattr(space, "check", lambda: None)()
-            for tree in getattr(space, "_trees", {}).values():
+            trees = getattr(space, "_trees", {})
+            for tree in getattr(trees, "_trees", trees).values():  # of a component, or the space's own
                 tree.check()
 
 

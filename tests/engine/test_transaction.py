@@ -80,7 +80,7 @@ def test_a_transaction_does_what_its_events_do_one_after_the_other(requests: lis
             assert (caught.value.at or "").split("/")[:3] == ["", "events", str(expected)]
             continue
         runs = transaction(store, store.of("default"), events)
-        for table, found in runs:
+        for table, found, _ in runs:
             for _, key, old, new in found:
                 assert store.rows[table.id].get(key) == old
                 store.put(table, key, new)

@@ -30,7 +30,7 @@ def everything(table: Table) -> WriteSet:
     """One of each kind of change."""
     return WriteSet(
         last_seq=12,
-        events=[(11, 1, "insert", None, b'[1, "a"]', False), (12, 1, "delete", b'[1,"a"]', None, True)],
+        events=[(11, 1, "insert", None, b'[1, "a"]', 12), (12, 1, "delete", b'[1,"a"]', None, 12)],
         messages=[(7, 11, 0, "k", "p", b"\0x"), (7, 11, 1, "k", "p", None), (8, 12, 0, "k", "p", b"")],
         rows={1: {(5,): (5, "five"), (6,): None}},
         tables={1: table},

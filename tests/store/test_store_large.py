@@ -40,7 +40,7 @@ def test_a_large_batch_is_committed(url: str, count: int, each_bytes: int, is_si
         body = b'["%s"]' % (b"x" * each_bytes)
         batch = WriteSet(
             last_seq=count,
-            events=[(seq, 1, "upsert", None, body, True) for seq in range(1, count + 1)],
+            events=[(seq, 1, "upsert", None, body, seq) for seq in range(1, count + 1)],
             messages=[(7, seq, 0, "k", "p", body) for seq in range(1, count + 1)],
             size_bytes=2 * count * each_bytes if is_sized else 0,
         )
@@ -54,7 +54,8 @@ def test_a_large_batch_is_committed(url: str, count: int, each_bytes: int, is_si
             ).fetchone()
         assert stored == sent == (count, len(body))
         in_time(
-            writer.write, WriteSet(last_seq=count + 1, events=[(count + 1, 1, "upsert", None, b"[1]", True)])
+            writer.write,
+            WriteSet(last_seq=count + 1, events=[(count + 1, 1, "upsert", None, b"[1]", count + 1)]),
         )
     finally:
         writer.close()

@@ -26,7 +26,7 @@ async def _flat(chunks: AsyncIterator[list[Any]]) -> list[Any]:
 async def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, chunk: int) -> None:
     batch = events(*range(1, 130))
     batch.messages += [(7, 50, part, "k", "p", None) for part in (1, 2, 3)] + [(8, 51, 0, "k", "p", b"other")]
-    batch.events[60] = (61, 2, "delete", b"[61]", None, True)
+    batch.events[60] = (61, 2, "delete", b"[61]", None, 61)
     writer.write(batch)
 
     replay = ReplayStore(url)

@@ -44,6 +44,6 @@ def events(*seqs: int) -> WriteSet:
     """A batch with an event and a message of space 7 at each seq."""
     return WriteSet(
         last_seq=max(seqs),
-        events=[(seq, 1, "upsert", None, b"[%d]" % seq, True) for seq in seqs],
+        events=[(seq, 1, "upsert", None, b"[%d]" % seq, seq) for seq in seqs],
         messages=[(7, seq, 0, "range-min", "reformulate", b"m%d" % seq) for seq in seqs],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from prosem.store.log import Counters, WriteSet
-from prosem.store.recovery import StoredState, StoredSubscription
+from prosem.store.recovery import StoredState, StoredSubscription, StoredView
 from prosem.values.model import Group, Key, PlaceMark, Row, Statement, Table
 
 
@@ -19,6 +19,7 @@ class MemoryStore:
         self.events: list[tuple[int, int, str, bytes | None, bytes | None]] = []
         self.state = StoredState(0, 0, Counters())
         self.tables: list[Table] = []
+        self.views: list[StoredView] = []
         self.groups: list[Group] = []
         self.statements: list[Statement] = []
         self._rows: dict[int, dict[Key, Row]] = {}
@@ -30,6 +31,8 @@ class MemoryStore:
             raise self.failures.pop(0)
         if batch.created is not None:
             self.tables.append(batch.created)
+        self.views += [StoredView(one.id, one.tenant, one.name, one.sql) for one in batch.views]
+        self.views = [one for one in self.views if one.id not in batch.dropped_views]
         for table, rows in batch.rows.items():
             held = self._rows.setdefault(table, {})
             for key, row in rows.items():

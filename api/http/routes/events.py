@@ -155,12 +155,18 @@ class EventReader:
         self._first: int | None = before["first_seq"] if before else None
         self._last: int | None = before["last_seq"] if before else None
         self.count = self._skip  # lines committed
+        self._batches: list[int] = before.get("batches", []) if before else []  # the last seq of each
         self._line = 0  # lines seen
         self._events: list[Any] = []
         self._bytes = 0
 
     def answer(self, error: ProsemError | None = None) -> JsonObject:
-        found: JsonObject = {"first_seq": self._first, "last_seq": self._last, "count": self.count}
+        found: JsonObject = {
+            "first_seq": self._first,
+            "last_seq": self._last,
+            "count": self.count,
+            "batches": self._batches,
+        }
         return found if error is None else found | {"errors": [_shown(error)]}
 
     async def take(self, line: bytes) -> None:
@@ -201,7 +207,9 @@ class EventReader:
         idempotency = None
         if self._key is not None:
             errors = () if error is None else (_shown(error),)
-            idempotency = c.Idempotency(self._key, self.count, self._first, last, errors)
+            idempotency = c.Idempotency(
+                self._key, self.count, self._first, last, errors, tuple(self._batches)
+            )
         command = c.Publish(self._table, events, idempotency, "", self._caller.scope)
         while True:
             try:
@@ -220,6 +228,7 @@ class EventReader:
         self.count += len(events)
         self._first = got["first_seq"] if self._first is None else self._first
         self._last = got["last_seq"]
+        self._batches.append(got["last_seq"])
 
 
 def _shown(error: ProsemError) -> JsonObject:

@@ -14,6 +14,7 @@ from api.http.openapi import documented
 from api.http.responses import answer, server
 from prosem.values.access import Role
 from prosem.values.errors import RecoveringError
+from prosem.values.model import View
 
 router = APIRouter(tags=["operations"])
 
@@ -44,7 +45,8 @@ async def status(request: Request) -> Response:
     groups = view.groups_of(caller.tenant)
     for group in groups:
         by_type[group.type] = by_type.get(group.type, 0) + view.size(group)
-    tables = view.tables(caller.tenant).items()
+    all_tables = view.tables(caller.tenant)
+    counts = {name: None if caller.rows else view.row_counts[one.id] for name, one in all_tables.items()}
     return answer(
         {
             "version": VERSION,
@@ -52,7 +54,8 @@ async def status(request: Request) -> Response:
             "problem": made.notice or None,
             "seq": view.seq,
             "timeline": view.timeline,
-            "tables": {name: None if caller.rows else view.row_counts[table.id] for name, table in tables},
+            "tables": {name: counts[name] for name, one in all_tables.items() if not isinstance(one, View)},
+            "views": {name: counts[name] for name, one in all_tables.items() if isinstance(one, View)},
             "subscriptions": {
                 "total": sum(by_type.values()),
                 "by_type": by_type,

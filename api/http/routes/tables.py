@@ -13,6 +13,7 @@ from prosem.engine.table_request import NewTable
 from prosem.engine.validate import known_table
 from prosem.values.access import Role, Scope
 from prosem.values.errors import NotFoundError
+from prosem.values.model import View
 
 router = APIRouter(prefix="/v1/tables", tags=["tables"])
 
@@ -34,7 +35,9 @@ async def create(request: Request) -> Response:
 @router.get("", **documented("All tables"))
 async def index(request: Request) -> Response:
     tables = server(request).view.tables(caller_of(request).tenant)
-    return answer({"tables": [table.definition() for table in tables.values()]})
+    return answer(
+        {"tables": [table.definition() for table in tables.values() if not isinstance(table, View)]}
+    )
 
 
 @router.get("/{table:path}/rows", include_in_schema=False)

@@ -94,6 +94,27 @@ class AsyncClient:
         self._calls.forget_table(name)
         await self._transport.call("DELETE", path("tables", name))
 
+    # -- views -----------------------------------------------------------------------------------------------
+    async def create_view(self, name: str, sql: str) -> JsonObject:
+        """Make a view, or find an identical one. A large one takes a while, and the server goes on meanwhile."""
+        self._calls.forget_table(name)
+        definition: JsonObject = await self._transport.call("POST", "/v1/views", {"name": name, "sql": sql})
+        return definition
+
+    async def views(self) -> list[JsonObject]:
+        """All views, with what they use and what uses them."""
+        return listing(await self._transport.call("GET", "/v1/views"))
+
+    async def view(self, name: str) -> JsonObject:
+        """One view."""
+        found: JsonObject = await self._transport.call("GET", path("views", name))
+        return found
+
+    async def drop_view(self, name: str) -> None:
+        """Drop a view that no subscription and no other view uses."""
+        self._calls.forget_table(name)
+        await self._transport.call("DELETE", path("views", name))
+
     # -- events ----------------------------------------------------------------------------------------------
     async def publish(
         self, table: str, events: Sequence[Event], idempotency_key: str | None = None
@@ -148,17 +169,20 @@ class AsyncClient:
         notify: Mapping[str, Any] | None = None,
         id: str | None = None,
         durable: bool = True,
+        per: str = "event",
         snapshot: bool = False,
         monitor: UpdateMonitor | None = None,
         raw: bool | str = False,
     ) -> Subscription:
         """A new subscription: await it for its first answer, iterate over it for its changes.
 
+        With `per="transaction"` it is notified at most once per request of a publisher.
         With `snapshot` the first item of the iteration is the first answer. A parameter may be given as a
         variable of `pin()`. With a `monitor`, parameters that move often cost few requests. With `raw` the
         answer is kept by the server's rules in a local SQLite, in memory or in the file named.
         """
         request = {"sql": sql, "notify": notify, "id": id, "durable": durable}
+        request |= {} if per == "event" else {"per": per}
         body = {name: value for name, value in request.items() if value is not None}
         kind = self._kind(raw)
         if monitor is not None:
@@ -209,10 +233,16 @@ class AsyncClient:
         )
 
     async def subscribe_many(
-        self, sql: str, rows: Iterable[Mapping[str, Any]], *, notify: Mapping[str, Any] | None = None
+        self,
+        sql: str,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        notify: Mapping[str, Any] | None = None,
+        per: str = "event",
     ) -> Batch:
         """Many subscriptions of one template, a row `{"params": {…}, "id"?: text}` each; then `attach`."""
         body: JsonObject = {"sql": sql, "rows": list(rows)} | ({} if notify is None else {"notify": notify})
+        body |= {} if per == "event" else {"per": per}
         answer = await self._transport.call("POST", "/v1/subscriptions/batch", body, repeatable=False)
         return Batch(answer["group"], answer["type"], answer["seq"], tuple(answer["ids"]))
 

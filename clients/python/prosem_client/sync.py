@@ -203,6 +203,18 @@ class Client:
     def drop_table(self, name: str) -> None:
         self._portal.call(self._client.drop_table(name))
 
+    def create_view(self, name: str, sql: str) -> JsonObject:
+        return self._portal.call(self._client.create_view(name, sql))
+
+    def views(self) -> list[JsonObject]:
+        return self._portal.call(self._client.views())
+
+    def view(self, name: str) -> JsonObject:
+        return self._portal.call(self._client.view(name))
+
+    def drop_view(self, name: str) -> None:
+        self._portal.call(self._client.drop_view(name))
+
     def publish(self, table: str, events: Sequence[Event], idempotency_key: str | None = None) -> Published:
         return self._portal.call(self._client.publish(table, events, idempotency_key))
 
@@ -236,6 +248,7 @@ class Client:
         notify: Mapping[str, Any] | None = None,
         id: str | None = None,
         durable: bool = True,
+        per: str = "event",
         snapshot: bool = False,
         monitor: UpdateMonitor | None = None,
         raw: bool | str = False,
@@ -248,6 +261,7 @@ class Client:
                     notify=notify,
                     id=id,
                     durable=durable,
+                    per=per,
                     snapshot=snapshot,
                     monitor=monitor,
                     raw=raw,
@@ -278,9 +292,14 @@ class Client:
         )
 
     def subscribe_many(
-        self, sql: str, rows: Iterable[Mapping[str, Any]], *, notify: Mapping[str, Any] | None = None
+        self,
+        sql: str,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        notify: Mapping[str, Any] | None = None,
+        per: str = "event",
     ) -> Batch:
-        return self._portal.call(self._client.subscribe_many(sql, rows, notify=notify))
+        return self._portal.call(self._client.subscribe_many(sql, rows, notify=notify, per=per))
 
     def result(self, id: str) -> Result:
         return self._portal.call(self._client.result(id))
