@@ -83,13 +83,16 @@ class Items:
     def topic(self, key: Key) -> bytes:
         columns = self.table.columns
         return topic_of(
-            [columns[at].type.code(v) for at, v in zip(self.table.key_positions, key, strict=True)]
+            [
+                None if v is None else columns[at].type.code(v)  # a key of a view may hold NULLs
+                for at, v in zip(self.table.key_positions, key, strict=True)
+            ]
         )
 
     def key(self, topic: bytes) -> Key:
         columns = self.table.columns
         return tuple(
-            value_of(columns[at].type, code)
+            None if code is None else value_of(columns[at].type, code)
             for at, code in zip(self.table.key_positions, decode(topic), strict=True)
         )
 
