@@ -9,10 +9,10 @@ from sqlglot import exp
 from prosem.language.syntax import Aggregate, SelectedColumn, Star
 from prosem.language.tree import (
     Node,
+    alias_name,
     bare,
     column_name,
     construct,
-    fold,
     function_name,
     refuse,
     settings,
@@ -54,10 +54,7 @@ def read_item(sql: str, node: Node) -> Item:
 
 def read_alias(sql: str, node: exp.Alias) -> str:
     """The name after AS."""
-    name = node.args.get("alias")
-    if not isinstance(name, exp.Identifier) or sql[name.meta.get("start", 0)] == "'" or not name.this:
-        refuse('an alias is a name: AS n or AS "N"', sql, node)
-    return fold(name)
+    return alias_name(sql, node.args.get("alias"), node, takes_keywords=True)
 
 
 def read_aggregate(sql: str, node: Node, alias: str | None = None) -> Aggregate:

@@ -26,7 +26,7 @@ def join_classes(query: Query, tables: Sequence[Table]) -> tuple[Mapping[int, in
     classes: list[dict[int, int]] = []
     for number, (table, names) in enumerate(zip(tables[1:], query.using, strict=True), 1):
         for name in names:
-            merged = _left_column(query, left, table, name, tables[:number])
+            merged = _left_column(query, left, tables, number, name)
             merged[number] = table.position[name]
             _check_types(query, tables, merged, name)
             if merged not in classes:
@@ -42,16 +42,17 @@ def _stand(left: dict[str, list[dict[int, int]]], number: int, table: Table, mer
 
 
 def _left_column(
-    query: Query, left: dict[str, list[dict[int, int]]], table: Table, name: str, before: Sequence[Table]
+    query: Query, left: dict[str, list[dict[int, int]]], tables: Sequence[Table], number: int, name: str
 ) -> dict[int, int]:
     columns = left.get(name, [])
-    names = ", ".join(one.name for one in before)
+    aliases = [source.alias for source in query.sources]
     if not columns:
+        names = ", ".join(aliases[:number])
         raise _in_using(query, name, f"USING ({name}): there is no column {name} in {names}")
-    if name not in table.position:
-        raise _in_using(query, name, f"USING ({name}): there is no column {name} in {table.name}")
+    if name not in tables[number].position:
+        raise _in_using(query, name, f"USING ({name}): there is no column {name} in {aliases[number]}")
     if len(columns) > 1:
-        holders = ", ".join(one.name for one in before if name in one.position)
+        holders = ", ".join(aliases[at] for at in range(number) if name in tables[at].position)
         raise _in_using(
             query,
             name,
@@ -68,7 +69,9 @@ def _check_types(query: Query, tables: Sequence[Table], merged: Mapping[int, int
             raise _in_using(query, name, f"the {kind.name} column {name} cannot be compared; join by another")
     plain = {kind.name.partition("(")[0] for kind in types.values()}
     if len(plain) > 1 and not plain <= set(_EXACT_NUMBERS):
-        which = ", ".join(f"{tables[number].name}.{name} is {kind.name}" for number, kind in types.items())
+        which = ", ".join(
+            f"{query.sources[number].alias}.{name} is {kind.name}" for number, kind in types.items()
+        )
         raise _in_using(
             query,
             name,

@@ -149,8 +149,9 @@ def _check_tokens(sql: str, tokens: list[Token], what: str) -> None:
         if before.token_type is TokenType.COMMA and (kind in _IN_ORDER or kind is TokenType.R_PAREN):
             raise located("syntax error: something is missing after the comma", sql, before.start)
         before = token
-    if before.token_type is TokenType.COMMA:
-        raise located("syntax error: something is missing after the comma", sql, before.start)
+    if before.token_type in (TokenType.COMMA, TokenType.ALIAS):
+        what_ended = "the comma" if before.token_type is TokenType.COMMA else "AS"
+        raise located(f"syntax error: something is missing after {what_ended}", sql, before.start)
     first = next((token for token in tokens if token.token_type is not TokenType.L_PAREN), tokens[0])
     if first.token_type not in (TokenType.SELECT, TokenType.WITH):
         word = first.text.upper() if len(first.text) <= 40 else first.text[:37].upper() + "..."

@@ -39,7 +39,14 @@ def selection(sql: str, tree: exp.Select) -> Selection:
         return _star(sql, nodes, items, given)
     check_names(sql, nodes, named)
     if "group" in given:
-        _refuse_with(sql, given, "GROUP BY", "order", "limit")
+        _refuse_with(
+            sql,
+            given,
+            "GROUP BY",
+            "order",
+            "limit",
+            instead=", or make a view of the groups and select its first rows",
+        )
         return read_groups(sql, given["group"], given.get("having"), nodes, named)
     columns = [item for item in named if isinstance(item, SelectedColumn)]
     aggregates = [item for item in named if isinstance(item, Aggregate)]
@@ -81,9 +88,9 @@ def _distinct(sql: str, nodes: Sequence[Node], items: Sequence[Item], given: Map
     return Distinct(item.column)
 
 
-def _refuse_with(sql: str, given: Mapping[str, Any], what: str, *clauses: str) -> None:
+def _refuse_with(sql: str, given: Mapping[str, Any], what: str, *clauses: str, instead: str = "") -> None:
     for clause in clauses:
         if clause in given:
             word = _WORDS[clause]
             place = keyword(sql, word.split()[0], given[clause])
-            raise located(f"{word} with {what} is not supported; leave {word} out", sql, *place)
+            raise located(f"{word} with {what} is not supported; leave {word} out{instead}", sql, *place)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from sqlglot import exp
 
 from prosem.language.syntax import ColumnName, Source
-from prosem.language.tree import Node, bare, column_name, fold, operands, refuse, settings, unsupported
+from prosem.language.tree import (
+    Node,
+    alias_name,
+    bare,
+    column_name,
+    fold,
+    operands,
+    refuse,
+    settings,
+    unsupported,
+)
 from prosem.values.errors import LanguageError
 
 MAX_TABLES = 6
@@ -41,12 +51,14 @@ def _table(sql: str, node: Node) -> tuple[str, str]:
     if "db" in given or "catalog" in given:
         refuse(f"a schema is not supported; write the table's name alone: {name}", sql, node)
     alias = given.pop("alias", None)
-    if alias is not None and (set(settings(alias)) != {"this"} or not isinstance(alias.this, exp.Identifier)):
+    if alias is not None and set(settings(alias)) != {"this"}:
         refuse(f"an alias of {name} is one name; columns are named in SELECT", sql, node)
     for part in given:
         if part != "this":
             refuse(f"{_PARTS.get(part, part)} is not supported; FROM takes the name of a table", sql, node)
-    return name, name if alias is None else fold(alias.this)
+    if alias is None:
+        return name, name
+    return name, alias_name(sql, alias.this, node, takes_keywords=False)
 
 
 def _check_alias(sql: str, node: Node, table: str, alias: str, before: list[Source]) -> None:

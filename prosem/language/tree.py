@@ -49,6 +49,16 @@ _NAMED: dict[type[Node], str] = {
     exp.JSONExtract: "the operator ->",
     exp.JSONExtractScalar: "the operator ->>",
 }
+_RESERVED = re.compile(  # words of PostgreSQL that are no names without quotes
+    "all|analyse|analyze|and|any|array|as|asc|asymmetric|authorization|binary|both|case|cast|check|collate"
+    "|collation|column|concurrently|constraint|create|cross|current_catalog|current_date|current_role"
+    "|current_schema|current_time|current_timestamp|current_user|default|deferrable|desc|distinct|do|else|end"
+    "|except|false|fetch|for|foreign|freeze|from|full|grant|group|having|ilike|in|initially|inner|intersect|into"
+    "|is|isnull|join|lateral|leading|left|like|limit|localtime|localtimestamp|natural|not|notnull|null|offset|on"
+    "|only|or|order|outer|overlaps|placing|primary|references|returning|right|select|session_user|similar|some"
+    "|symmetric|system_user|table|tablesample|then|to|trailing|true|union|unique|user|using|variadic|verbose|when"
+    "|where|window|with"
+)
 
 
 def fold(identifier: Any) -> str:
@@ -138,6 +148,24 @@ def refuse(detail: str, sql: str, node: Node) -> NoReturn:
 
 def unsupported(sql: str, node: Node, instead: str) -> NoReturn:
     refuse(f"{construct(sql, node)} is not supported; {instead}", sql, node)
+
+
+def alias_name(sql: str, name: Any, node: Node, *, takes_keywords: bool) -> str:
+    """The alias a node has. sqlglot reads nearly any word as one; `FROM t ORDER` is a mistake and no alias.
+
+    `takes_keywords`: whether reserved words may follow AS, as they may in a SELECT list.
+    """
+    start = name.meta.get("start", 0) if isinstance(name, exp.Identifier) else 0
+    if not isinstance(name, exp.Identifier) or not name.this or sql[start] == "'":
+        refuse('an alias is a name: AS n or AS "N"', sql, node)
+    is_reserved = not name.args.get("quoted") and _RESERVED.fullmatch(fold(name))
+    if is_reserved and not (takes_keywords and re.search(r"(?i)\bas\s*$", sql[max(0, start - 100) : start])):
+        refuse(
+            f'{name.this.upper()} is a reserved word; as an alias write it in quotes: AS "{fold(name)}"',
+            sql,
+            node,
+        )
+    return fold(name)
 
 
 def column_name(sql: str, node: exp.Column) -> ColumnName:

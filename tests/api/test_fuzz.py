@@ -68,7 +68,9 @@ TABLES = {
     name: table_definition({"name": name, "columns": COLUMNS, "primary_key": ["c0"]}, number)
     for number, name in enumerate(("t", "u"), 1)
 }
-COLUMN = st.sampled_from([*(f"c{at}" for at in range(len(KINDS))), "t.c1", "u.c2", "nowhere", '"c3"'])
+COLUMN = st.sampled_from(
+    [*(f"c{at}" for at in range(len(KINDS))), "t.c1", "u.c2", "a.c1", "b.c0", "nowhere", '"c3"']
+)
 TERM = st.one_of(
     st.sampled_from(
         [":a", ":b", "NULL", "TRUE", "'x'", "'2024-02-30'", "1e400", "-0.0", "1/0", ":a - :b * 2", "''"]
@@ -85,6 +87,7 @@ ATOM = st.one_of(
     ),
     st.builds("{} BETWEEN {} AND {}".format, COLUMN, TERM, TERM),
     st.builds("{} IN ({}, {})".format, COLUMN, TERM, TERM),
+    st.builds("{} IN :{}".format, COLUMN, st.sampled_from("abs")),
 )
 CONDITION = st.recursive(
     ATOM,
@@ -95,12 +98,65 @@ CONDITION = st.recursive(
     ),
     max_leaves=8,
 )
-WHAT = st.one_of(
-    st.just("*"), COLUMN, st.builds("{}({})".format, st.sampled_from(["MIN", "MAX", "SUM", "COUNT", "AVG"]), COLUMN),
-    st.builds("DISTINCT {}".format, COLUMN), st.just("COUNT(*)"), st.builds("{}, {}".format, COLUMN, COLUMN),
+AGGREGATE = st.one_of(
+    st.builds("{}({})".format, st.sampled_from(["MIN", "MAX", "SUM", "COUNT", "AVG"]), COLUMN), st.just("COUNT(*)")
 )  # fmt: skip
-SOURCE = st.sampled_from(["t", "u", "t JOIN u USING (c0)", "t JOIN u USING (c4, c1)", "t, u", "none", "t t2"])
+ITEM = st.builds(
+    "{}{}".format, st.one_of(COLUMN, AGGREGATE), st.sampled_from(["", "", " AS n", ' AS "m"', " c1", " AS k"])
+)
+WHAT = st.one_of(
+    st.just("*"),
+    ITEM,
+    COLUMN,
+    AGGREGATE,
+    st.builds("DISTINCT {}".format, ITEM),
+    st.lists(ITEM, min_size=2, max_size=4).map(", ".join),
+    st.lists(AGGREGATE, min_size=2, max_size=4, unique=True).map(", ".join),
+)
+JOIN = st.builds(
+    "{} {}".format,
+    st.sampled_from(["t a JOIN u b", "t a LEFT JOIN t AS b", "t JOIN u", "t a FULL JOIN u b"]),
+    st.sampled_from(
+        ["ON a.c0 = b.c0", "ON a.c1 = b.c2 AND b.c4 = a.c4", "ON t.c0 = u.c0", "USING (c0)", "ON a.c0 < b.c0"]
+    ),
+)
+SOURCE = st.one_of(
+    st.sampled_from(
+        ["t", "u", "t a", "t JOIN u USING (c0)", "t JOIN u USING (c4, c1)", "t, u", "none", "t t2"]
+    ),
+    JOIN,
+)
+HAVING = st.builds(
+    "{} {} {}".format,
+    AGGREGATE,
+    st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "IN", "BETWEEN 1 AND"]),
+    TERM,
+)
+TAIL = st.one_of(
+    st.builds("GROUP BY {}".format, COLUMN),
+    st.builds("GROUP BY {}, {} HAVING {} AND {}".format, COLUMN, COLUMN, HAVING, HAVING),
+    st.builds(
+        "ORDER BY {} {} LIMIT {}".format,
+        COLUMN,
+        st.sampled_from(["", "ASC", "DESC", "NULLS FIRST", "DESC NULLS LAST"]),
+        st.sampled_from(["1", "3", "1000", "0", ":a", "x"]),
+    ),
+    st.sampled_from(["HAVING COUNT(*) > 1", "LIMIT 3", "ORDER BY c1", "OFFSET 1"]),
+)
+GROUPS = st.builds(
+    "SELECT {0}, {1} FROM {2} WHERE {3} GROUP BY {0} HAVING {4}".format,
+    COLUMN,
+    AGGREGATE,
+    SOURCE,
+    CONDITION,
+    HAVING,
+)
+FIRST = st.builds("SELECT c0, {0} FROM {1} WHERE {2} ORDER BY {0} LIMIT 3".format, COLUMN, SOURCE, CONDITION)
 QUERY = st.one_of(
+    GROUPS,
+    FIRST,
+    st.builds("SELECT {} FROM {} WHERE {} {}".format, WHAT, SOURCE, CONDITION, TAIL),
+    st.builds("SELECT {} FROM {} {}".format, WHAT, SOURCE, TAIL),
     st.builds("SELECT {} FROM {} WHERE {}".format, WHAT, SOURCE, CONDITION),
     st.builds("SELECT {} FROM {}".format, WHAT, SOURCE),
     st.text(max_size=40),
@@ -137,13 +193,14 @@ VALUE = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.text(max_size=4), st.lists(st.integers(), max_size=2),
     st.decimals(allow_nan=False, allow_infinity=False), st.sampled_from(["2024-01-01", "2024-01-01T00:00:00Z", "1.5"]),
 )  # fmt: skip
+LISTED = st.one_of(st.lists(VALUE, max_size=4), VALUE)
 
 
 @settings(max_examples=600)
-@example("SELECT MIN(c1) FROM t WHERE c2 < :a", {"a": 2**70, "b": 0}, None)
+@example("SELECT MIN(c1) FROM t WHERE c2 < :a", {"a": 2**70, "b": 0, "s": []}, None)
 @given(
     QUERY,
-    st.fixed_dictionaries({"a": VALUE, "b": VALUE}),
+    st.fixed_dictionaries({"a": VALUE, "b": VALUE, "s": LISTED}),
     st.one_of(
         st.none(),
         st.dictionaries(

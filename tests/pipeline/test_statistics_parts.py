@@ -24,7 +24,7 @@ from pipeline.statistics.job import moment
 from pipeline.statistics.joins import Edge, Frequencies, JoinStatistics, Side, edges, semijoins
 from pipeline.statistics.kinds import kind
 from pipeline.statistics.plans import Entries, cover, reduced
-from pipeline.statistics.points import comparisons, constant
+from pipeline.statistics.points import _points, comparisons, constant
 from pipeline.statistics.session import _shipped
 from pipeline.statistics.sketch import HASHES, POINTS, Sketch, distinct, hashes, least
 from prosem.values.columns import column_type
@@ -161,6 +161,10 @@ def test_constants_of_statements() -> None:
     assert values == [5, 3, 1, -2, "y"]
     divided = comparisons("SELECT * FROM t WHERE a < :x / 0")[0][2]
     assert constant(divided, {"x": 1}, types["a"]) is None
+    listed = comparisons("SELECT * FROM t AS s WHERE s.a IN :some AND a IN (1, :x)")
+    assert [(name, operator) for name, operator, _ in listed] == [("a", "=")] * 3
+    given = {"some": [3, None, "q"], "x": 2}
+    assert [_points(term, given, types["a"]) for _, _, term in listed] == [[3.0, None, None], [1.0], [2.0]]
     assert comparisons("SELECT * FROM t") == comparisons("no SQL at all (") == ()
 
 
@@ -176,6 +180,7 @@ def test_edges_of_the_join_graph() -> None:
     st_cd = Edge(Side(2, ("c", "d")), Side(3, ("c", "d")))
     assert edges([(text, (s, r, t)), ("SELECT * FROM r JOIN s USING (b)", (r, s))]) == [rb_sb, st_cd]
     assert edges([("SELECT * FROM r", (r,)), ("no SQL (", (r, s))]) == []
+    assert edges([("SELECT COUNT(*) FROM r JOIN s ON r.b = s.b", (r, s))]) == []
     assert edges([("SELECT * FROM r JOIN dropped USING (b)", (r, s))]) == []
 
 

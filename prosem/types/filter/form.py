@@ -272,14 +272,6 @@ class FilterType(SubscriptionType):
             names = list(table.names)
         else:
             names = [column(query, table, name).name for name in selection.names]
-            aliased = next(
-                (item for item in selection.items if item.alias not in (None, item.column.name)), None
-            )
-            if aliased is not None and len(names) > 1:
-                raise LanguageError(
-                    f"the alias {aliased.alias} is not supported here: rows of a table have the names of its "
-                    f"columns; select {aliased.column.name} itself"
-                )
             if len(set(names)) < len(names):
                 raise LanguageError("a column is selected twice; name each column once")
             missing = [name for name in table.primary_key if name not in names]
@@ -289,6 +281,12 @@ class FilterType(SubscriptionType):
                 raise LanguageError(
                     f"the key column {', '.join(missing)} is not selected; rows are told apart by their key, "
                     "so select it too, or use SELECT *"
+                )
+            aliased = next((item for item in selection.items if item.name != item.column.name), None)
+            if aliased is not None:
+                raise LanguageError(
+                    f"the alias {aliased.alias} is not supported here: rows of a table have the names of its "
+                    f"columns; select {aliased.column.name} itself"
                 )
         for conjunction in query.where:
             for atom in conjunction:
