@@ -11,12 +11,14 @@ as its result has many rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from prosem.values.columns import Value
-from prosem.values.model import Row, RowChange
+from prosem.values.model import Key, Row, RowChange
 from prosem.views.joined import JoinedChange, Keys, Lookup, Rows, net
 from prosem.views.sides import Side
+
+_NO_PARTNER: tuple[None, ...] = (None,)
 
 
 class Join:
@@ -61,25 +63,27 @@ class Join:
         old_key = None if old is None else self._left_key(old)
         new_key = None if new is None else self._left_key(new)
         if old is not None and new is not None and old_key == new_key:
-            for partner, row in self._partners(old_key, before):
+            for partner in self._partners(old_key, before):
+                row = None if partner is None else before(partner)
                 out.append(((*keys, partner), (*old, row), (*new, row)))
             return
         if old is not None:
-            for partner, row in self._partners(old_key, before):
+            for partner in self._partners(old_key, before):
+                row = None if partner is None else before(partner)
                 out.append(((*keys, partner), (*old, row), None))
             if old_key is not None:
                 self._left.remove(old_key, keys)
         if new is not None:
-            for partner, row in self._partners(new_key, before):
+            for partner in self._partners(new_key, before):
+                row = None if partner is None else before(partner)
                 out.append(((*keys, partner), None, (*new, row)))
             if new_key is not None:
                 self._left.add(new_key, keys)
 
-    def _partners(self, key: Value, lookup: Lookup) -> Iterable[tuple[tuple[Value, ...] | None, Row | None]]:
+    def _partners(self, key: Value, lookup: Lookup) -> Collection[Key | None]:
+        """The right side's rows with this join key; None alone if a LEFT JOIN finds none."""
         found = () if key is None else self._right.find(key, lookup)
-        if found:
-            return [(partner, lookup(partner)) for partner in found]
-        return ((None, None),) if self._is_left else ()
+        return _NO_PARTNER if self._is_left and not found else found
 
     def _take_right(
         self, change: RowChange, first: Lookup, rows_of: Callable[[Keys], Rows], out: list[JoinedChange]
@@ -126,7 +130,7 @@ class Join:
         if new_key is not None:
             self._left.add(new_key, keys)
 
-    def _move_right(self, partner: tuple[Value, ...], old: Row | None, new: Row | None) -> None:
+    def _move_right(self, partner: Key, old: Row | None, new: Row | None) -> None:
         old_key = None if old is None else self._right_key(old)
         new_key = None if new is None else self._right_key(new)
         if old_key == new_key:
@@ -136,7 +140,7 @@ class Join:
         if new_key is not None:
             self._right.add(new_key, partner)
 
-    def fill(self, rows: Iterable[tuple[tuple[Value, ...], Row]]) -> None:
+    def fill(self, rows: Iterable[tuple[Key, Row]]) -> None:
         """Take the right side's rows, all of which are new."""
         for partner, row in rows:
             key = self._right_key(row)
@@ -149,8 +153,8 @@ class Join:
             key = self._left_key(rows)
             if key is not None:
                 self._left.add(key, keys)
-            for partner, row in self._partners(key, lookup):
-                yield (*keys, partner), (*rows, row)
+            for partner in self._partners(key, lookup):
+                yield (*keys, partner), (*rows, None if partner is None else lookup(partner))
 
     def state(self) -> tuple[object, object]:
         """What each side keeps, to be compared."""

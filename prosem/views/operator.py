@@ -50,6 +50,7 @@ class ViewOperator:
         self._joins, self._output = tuple(joins), output
         self._rows = tuple(rows_of(table) for table in sources)
         self._lookups: tuple[Lookup, ...] = tuple(rows.get for rows in self._rows)
+        self._rows_of = _finders(self._lookups)
 
     def rebind(self, rows_of: RowsOf) -> None:
         """Read from now on the rows that this gives, which are the same: a view that was built over copies."""
@@ -73,18 +74,22 @@ class ViewOperator:
 
         The state is unchanged if it raises.
         """
-        given = [changes.get(id) or () for id in self._ids]
-        before, after = self._lookups, self._lookups
-        if sum(map(bool, given)) > 1:
-            before = tuple(map(_before, given, self._lookups))
-            after = tuple(map(_after, given, self._lookups))
-        joined: list[JoinedChange] = [((key,), _alone(old), _alone(new)) for key, old, new in given[0]]
+        given = [changes.get(id, ()) for id in self._ids]
+        before, after, rows_of = self._lookups, self._lookups, self._rows_of
+        if len(given) > 1 and len([some for some in given if some]) > 1:
+            before = tuple(map(_before, given, before))
+            after = tuple(map(_after, given, after))
+            rows_of = _finders(after)
+        joined: list[JoinedChange] = [
+            ((key,), None if old is None else (old,), None if new is None else (new,))
+            for key, old, new in given[0]
+        ]
         done: list[tuple[Join, Sequence[JoinedChange], Sequence[RowChange]]] = []
         for number, join in enumerate(self._joins, 1):
             right = given[number]
             if joined or right:
                 done.append((join, joined, right))
-                joined = join.apply(joined, right, before[number], after[0], _rows_of(after[:number]))
+                joined = join.apply(joined, right, before[number], after[0], rows_of[number - 1])
         if not joined:
             return []
         try:
@@ -97,10 +102,6 @@ class ViewOperator:
     def state(self) -> object:
         """All that is kept, to be compared: it is a function of the tables' rows."""
         return [join.state() for join in self._joins], self._output.state()
-
-
-def _alone(row: Row | None) -> Rows | None:
-    return None if row is None else (row,)
 
 
 def _first(rows: Mapping[Key, Row], progress: Callable[[int], None] | None) -> Iterator[tuple[Keys, Rows]]:
@@ -125,8 +126,12 @@ def _overlaid(changed: Mapping[Key, Row | None], lookup: Lookup) -> Lookup:
     return lambda key: changed[key] if key in changed else lookup(key)
 
 
-def _rows_of(lookups: Sequence[Lookup]) -> Callable[[Keys], Rows]:
-    """Finds a joined row by its identity."""
+def _finders(lookups: Sequence[Lookup]) -> tuple[Callable[[Keys], Rows], ...]:
+    """For each join, what finds a joined row of its left side by the row's identity."""
+    return tuple(_finder(lookups[:number]) for number in range(1, len(lookups)))
+
+
+def _finder(lookups: Sequence[Lookup]) -> Callable[[Keys], Rows]:
     if len(lookups) == 1:
         (only,) = lookups
         return lambda keys: (only(keys[0]),)  # type: ignore[arg-type]  # the first source is never absent

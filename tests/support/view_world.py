@@ -36,6 +36,10 @@ class World:
     def rows_of(self, table: Table) -> dict[Key, Row]:
         return self.rows[table.id]
 
+    def recompute(self, definition: ViewDefinition, rows: Mapping[int, Mapping[Key, Row]]) -> dict[Key, Row]:
+        """The rows that a view must have; EvaluationError if it cannot have one of them."""
+        return recomputed(definition, lambda one: rows[one.id])
+
     def put(self, table: Table, key: Key, row: Row | None) -> None:
         if row is None:
             del self.rows[table.id][key]
@@ -46,7 +50,7 @@ class World:
         """Make a view; False if it cannot have a row, as the recomputation says too."""
         operator = definition.open(self.rows_of)
         try:
-            expected = recomputed(definition, self.rows_of)
+            expected = self.recompute(definition, self.rows)
         except EvaluationError:
             with pytest.raises(ViewRowError, match=definition.view.name):
                 dict(operator.build())
@@ -66,7 +70,7 @@ class World:
             return []
         before = {view.id: dict(self.rows[view.id]) for view in self.graph}
         states = self.states()
-        self._put_base(table, key, new)
+        self.put_base(table, key, new)
         expected = self._expected()
         try:
             effects = self.graph.propagate(table, key, old, new, self.put)
@@ -74,7 +78,7 @@ class World:
             assert expected is None, "the recomputation has all rows"
             assert {view.id: self.rows[view.id] for view in self.graph} == before
             assert self.states() == states
-            self._put_base(table, key, old)
+            self.put_base(table, key, old)
             return None
         assert expected is not None, "the recomputation fails"
         for view in self.graph:
@@ -83,7 +87,7 @@ class World:
         return effects
 
     def undo(self, table: Table, key: Key, old: Row | None, new: Row | None) -> Effects:
-        self._put_base(table, key, old)
+        self.put_base(table, key, old)
         return self.graph.undo(table, key, old, new, self.put)
 
     def states(self) -> list[object]:
@@ -96,7 +100,7 @@ class World:
             assert dict(fresh.build()) == self.rows[definition.view.id]
             assert fresh.state() == operator.state(), definition.view.name
 
-    def _put_base(self, table: Table, key: Key, row: Row | None) -> None:
+    def put_base(self, table: Table, key: Key, row: Row | None) -> None:
         for one in (table, *table.ancestors):
             cut = None if row is None else row[: len(one.columns)]
             if cut is not None or key in self.rows[one.id]:
@@ -107,7 +111,7 @@ class World:
         found = {one.id: self.rows[one.id] for one in self.tables}
         try:
             for definition in self.definitions:
-                found[definition.view.id] = recomputed(definition, lambda one: found[one.id])
+                found[definition.view.id] = self.recompute(definition, found)
         except EvaluationError:
             return None
         return found

@@ -21,6 +21,7 @@ _DOUBLE_UNIT = 1074
 _BASE_DIGITS = 4  # PostgreSQL's numeric computes in base 10000
 _MIN_SIGNIFICANT = 16
 _MAX_DISPLAY_SCALE = 1000
+_PLAIN = 10**27  # what the context that every thread begins with has digits for
 _GREATEST = 1.7976931348623157e308
 
 
@@ -86,6 +87,8 @@ def _double(total: int, count: int) -> float:
 
 
 def _decimal(units_: int, scale: int) -> Decimal:
+    if -_PLAIN < units_ < _PLAIN:
+        return Decimal(units_).scaleb(-scale)
     with localcontext(prec=max(28, len(str(abs(units_))) + 2)):
         return Decimal(units_).scaleb(-scale)
 
