@@ -46,6 +46,7 @@ ROOMS = {
     ),
     "prosem.types": (
         "registry",
+        "aggregates",  # made of the structures of extreme and sums
         "EACH",
         "shared",
         "base",

@@ -17,6 +17,7 @@ from prosem.values.model import JsonObject, Table
 PACKAGES = (
     "prosem.types.extreme",
     "prosem.types.sums",
+    "prosem.types.aggregates",
     "prosem.types.distinct",
     "prosem.types.top_k",
     "prosem.types.filter",

@@ -10,7 +10,7 @@ plan can avoid that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from operator import itemgetter
@@ -18,10 +18,8 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from cn.model.geometry import Box, Interval, Region, difference
+from cn.model.geometry import Region
 from cn.model.message import Message
-from prosem.index.boxes.kd_tree import SumKdTree
-from prosem.index.ranges.sum_tree import SumTree
 from prosem.language.resolve import column
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Draft, Replay, Rows, Space, SpaceContext, SubscriptionType
@@ -35,9 +33,10 @@ from prosem.types.shared.exact import (
     written,
 )
 from prosem.types.shared.point_space import PointSpace
-from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, around, recognise_ranges
+from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
 from prosem.types.shared.replay import Undone
 from prosem.types.sums import client_rules
+from prosem.types.sums.trees import Entry, SumTrees, seeing
 from prosem.values.columns import ColumnType, column_type
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Row, Table
@@ -196,71 +195,44 @@ class SumForm(RangeForm):
 
 
 class SumSpace(PointSpace):
-    """One tree for each combination of equality values: by x with one range, a k-d tree with several."""
+    """The trees over the rows, and the points, of one group."""
 
     def __init__(self, form: SumForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
         self._form, self._contribution = form, form.contributor()
-        self._is_flat = len(form.shape.ranged) <= 1
-        self._trees: dict[bytes, SumTree | SumKdTree] = {}
+        self._trees = SumTrees(len(form.shape.ranged))
+        entries: dict[Hashable, list[Entry]] = {}
         codes = form.shape.flat_codes(rows.values())
         if codes is not None:
             added = zip(codes, *form.amounts(rows.values()), strict=True)
             flat = [(x, 1, number, total) for x, number, total in added if x is not None]
             if flat:
-                self._tree(b"").build(flat)
-            return
-        entries: dict[bytes, list[tuple[Any, int, int, int]]] = {}
-        for row in rows.values():
-            found = self._contribution(row)
-            if found is not None:
-                spot = found.point[0] if self._is_flat else found.point
-                entries.setdefault(found.topic, []).append((spot, 1, found.number, found.total))
-        for topic, some in entries.items():
-            self._tree(topic).build(some)
+                entries[b""] = flat
+        else:
+            for row in rows.values():
+                found = self._contribution(row)
+                if found is not None:
+                    spot = self._trees.spot(found.point)
+                    entries.setdefault(found.topic, []).append((spot, 1, found.number, found.total))
+        self._trees.build(entries)
 
     @property
     def visits(self) -> int:
-        return self.points.visits + sum(tree.visits for tree in list(self._trees.values()))
+        return self.points.visits + self._trees.visits
 
     def total(self, topic: bytes, place: Codes) -> SumState:
         """Count and total in the ranges; O(log N) with one range."""
-        tree = self._trees.get(topic)
-        if tree is None:
-            return SumState()
-        box = self._form.shape.data_box(place)
-        if isinstance(tree, SumTree):
-            _, values, total = tree.total(box[0].low, box[0].high)
-        else:
-            _, values, total = tree.total(box)
+        _, values, total = self._trees.total(topic, self._form.shape.data_box(place))
         return SumState(values, total)
-
-    def _tree(self, topic: bytes) -> SumTree | SumKdTree:
-        tree = self._trees.get(topic)
-        if tree is None:
-            tree = self._trees[topic] = (
-                SumTree() if self._is_flat else SumKdTree(len(self._form.shape.ranged))
-            )
-        return tree
-
-    def _take(self, found: Contribution, sign: int) -> None:
-        topic, point, number, total = found
-        tree = self._tree(topic)
-        if isinstance(tree, SumTree):
-            tree.change(point[0], sign, sign * number, sign * total)
-        else:
-            tree.change(point, sign, sign * number, sign * total)
-        if not len(tree):
-            del self._trees[topic]
 
     def step(self, delta: Delta) -> list[tuple[bytes, Region, int, int]] | None:
         old, new = self._contribution(delta.old), self._contribution(delta.new)
         if old == new:
             return None
         if old is not None:
-            self._take(old, -1)
+            self._trees.change(old.topic, old.point, -1, -old.number, -old.total)
         if new is not None:
-            self._take(new, 1)
+            self._trees.change(new.topic, new.point, 1, new.number, new.total)
         if not len(self.points):
             return None
         return [piece for piece in pieces(old, new) if piece[2] or piece[3]] or None
@@ -277,27 +249,19 @@ class SumSpace(PointSpace):
 
 def pieces(old: Contribution | None, new: Contribution | None) -> list[tuple[bytes, Region, int, int]]:
     """Disjoint regions, each with what it gains: ranges with the old row only, the new row only, both rows."""
-    if old is not None and new is not None and old.topic == new.topic:
-        before, after = around(old.point), around(new.point)
-        gain = (new.number - old.number, new.total - old.total)
-        if old.point == new.point:
-            return [(old.topic, (before,), *gain)]
-        return [
-            (old.topic, tuple(difference(before, after)), -old.number, -old.total),
-            (old.topic, tuple(difference(after, before)), new.number, new.total),
-            (old.topic, (_both(before, after),), *gain),
-        ]
-    out: list[tuple[bytes, Region, int, int]] = []
-    if old is not None:
-        out.append((old.topic, (around(old.point),), -old.number, -old.total))
-    if new is not None:
-        out.append((new.topic, (around(new.point),), new.number, new.total))
-    return out
-
-
-def _both(one: Box, other: Box) -> Box:
-    sides: list[Interval] = [a & b for a, b in zip(one, other, strict=True)]
-    return tuple(sides)
+    before = (0, 0) if old is None else (old.number, old.total)
+    after = (0, 0) if new is None else (new.number, new.total)
+    return [
+        (
+            topic,
+            region,
+            after[0] * has_new - before[0] * had_old,
+            after[1] * has_new - before[1] * had_old,
+        )
+        for topic, region, had_old, has_new in seeing(
+            None if old is None else (old.topic, old.point), None if new is None else (new.topic, new.point)
+        )
+    ]
 
 
 class SumType(SubscriptionType):

@@ -1,0 +1,231 @@
+"""The server's side of several aggregates and of groups: one index of points, and a structure for each aggregate.
+
+All aggregates of a query have one WHERE, so a subscription is one point. Rows are in trees by (topic, group). The sums of a
+query have the same regions, so an event is at most three messages for all of them; an extreme has regions of its own. The
+topic of a message leaves the group out: a subscription is notified of all groups in its ranges.
+
+An event costs what it costs the single aggregates. A snapshot asks every group of its topics, O(G log N): it loses where
+there are many groups and ranges are narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from cn.model.geometry import Region
+from prosem.types.aggregates.columns import Kept, Part
+from prosem.types.aggregates.placing import Placed, coder, placer
+from prosem.types.aggregates.state import EXTREME, SUMS, Parts, extreme_payload, sums_payload
+from prosem.types.base import Bound, Draft, Rows, SpaceContext
+from prosem.types.extreme.rule import Piece
+from prosem.types.extreme.several_ranges import BoxTrees
+from prosem.types.extreme.trees import ExtremeTrees
+from prosem.types.shared.point_space import PointSpace
+from prosem.types.shared.ranges import Codes, Ranges
+from prosem.types.sums.trees import Entry, SumTrees, seeing
+from prosem.values.model import Delta, Key
+
+
+class Gain(NamedTuple):
+    """What the ranges of a region gain in a group: rows, and (number, total) of each sum."""
+
+    topic: bytes
+    group: bytes
+    region: Region
+    rows: int
+    sums: tuple[tuple[int, int], ...]
+
+
+class NewExtreme(NamedTuple):
+    """The code of an extreme of a group from now on, in the ranges of a region, or of one id (then there is no region)."""
+
+    topic: bytes
+    group: bytes
+    region: Region
+    id: int | None
+    at: int
+    code: Any
+
+
+class Description(NamedTuple):
+    gains: list[Gain]
+    extremes: list[NewExtreme]
+
+
+class AggregatesSpace(PointSpace):
+    """`grouped` are the positions of the columns of GROUP BY; without any there is one group."""
+
+    def __init__(
+        self, shape: Ranges, kept: Kept, grouped: tuple[int, ...], space_id: int, context: SpaceContext
+    ) -> None:
+        super().__init__(shape, space_id)
+        self._shape, self._kept = shape, kept
+        self._place = placer(shape, kept, grouped)
+        ranges = len(shape.ranged)
+        self._is_flat = ranges <= 1
+        # One for each sum; rows are counted beside the values, so that a tree for COUNT(*) is needed only without any.
+        self._sums = [SumTrees(ranges) for _ in range(max(len(kept.sums), kept.counts_rows))]
+        self._extremes: list[ExtremeTrees | BoxTrees] = [
+            ExtremeTrees()
+            if self._is_flat
+            else BoxTrees(ranges, context.max_boxes, self.points, context.locate)
+            for _ in kept.extremes
+        ]
+        self._code_of = [coder(shape.table.columns[y].type, maximum) for y, maximum in kept.extremes]
+        self._groups: dict[bytes, dict[bytes, int]] = {}  # topic → group → its rows
+        self._build(context.rows[0])
+
+    def _build(self, rows: Rows) -> None:
+        sums: list[dict[Hashable, list[Entry]]] = [{} for _ in self._sums]
+        extremes: list[dict[Hashable, list[tuple[Any, Any, Any]]]] = [{} for _ in self._extremes]
+        for ref, row in rows.items():
+            placed = self._place(row)
+            if placed is None:
+                continue
+            self._count(placed, 1)
+            key = placed.topic, placed.group
+            where = placed.point[0] if self._is_flat else placed.point
+            for entries, amount in zip(sums, placed.amounts, strict=True):
+                entries.setdefault(key, []).append((where, 1, *amount))
+            for spots, height in zip(extremes, placed.heights, strict=True):
+                if height is not None:
+                    spots.setdefault(key, []).append((where, height, ref))
+        for summed, entries in zip(self._sums, sums, strict=True):
+            summed.build(entries)
+        for trees, spots in zip(self._extremes, extremes, strict=True):
+            trees.build(spots)
+
+    def _count(self, placed: Placed, sign: int) -> None:
+        groups = self._groups.setdefault(placed.topic, {})
+        left = groups.get(placed.group, 0) + sign
+        if left:
+            groups[placed.group] = left
+            return
+        del groups[placed.group]
+        if not groups:
+            del self._groups[placed.topic]
+
+    @property
+    def visits(self) -> int:
+        trees = [*self._sums, *self._extremes]
+        return self.points.visits + sum(one.visits for one in trees)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+    def groups(self, bound: Bound) -> dict[bytes, Parts]:
+        """What is kept of each group with rows in the ranges, by topic."""
+        found: dict[bytes, Parts] = {}
+        for topic in bound.topics:
+            for group in self._groups.get(topic, ()):
+                part = self._part(topic, group, bound.place)
+                if part is not None:
+                    found.setdefault(group, {})[topic] = part
+        return found
+
+    def _part(self, topic: bytes, group: bytes, place: Any) -> Part | None:
+        """None if there are no rows, as far as they are counted."""
+        box, key, kept = self._shape.data_box(place), (topic, group), self._kept
+        totals = [trees.total(key, box) for trees in self._sums]
+        if totals and not totals[0][0]:
+            return None
+        found = [trees.lowest(key, box) for trees in self._extremes]
+        return Part(
+            totals[0][0] if kept.counts_rows else 0,
+            tuple([(values, total) for _, values, total in totals[: len(kept.sums)]]),
+            tuple(
+                [
+                    None if lowest is None else code(lowest[0])
+                    for lowest, code in zip(found, self._code_of, strict=True)
+                ]
+            ),
+        )
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def step(self, delta: Delta) -> Description | None:
+        old, new = self._place(delta.old), self._place(delta.new)
+        if old == new:
+            return None
+        for placed, sign in ((old, -1), (new, 1)):
+            if placed is not None:
+                self._count(placed, sign)
+                key = placed.topic, placed.group
+                for trees, (number, total) in zip(self._sums, placed.amounts, strict=True):
+                    trees.change(key, placed.point, sign, sign * number, sign * total)
+        extremes: list[NewExtreme] = []
+        for at in range(len(self._extremes)):
+            extremes += self._step_extreme(at, old, new, delta.key)
+        if not len(self.points):
+            return None
+        gains = self._gains(old, new) if self._sums else []
+        return Description(gains, extremes) if gains or extremes else None
+
+    def _gains(self, old: Placed | None, new: Placed | None) -> list[Gain]:
+        if old is not None and new is not None and (old.topic, old.group) != (new.topic, new.group):
+            return self._gains(old, None) + self._gains(None, new)
+        either = old if new is None else new
+        assert either is not None
+        zeros = ((0, 0),) * len(self._kept.sums)
+        was = zeros if old is None else old.sums
+        now = zeros if new is None else new.sums
+        found = []
+        for topic, region, had_old, has_new in seeing(
+            None if old is None else (old.topic, old.point), None if new is None else (new.topic, new.point)
+        ):
+            rows = (has_new - had_old) * self._kept.counts_rows
+            before, after = was if had_old else zeros, now if has_new else zeros
+            sums = tuple([(b[0] - a[0], b[1] - a[1]) for a, b in zip(before, after, strict=True)])
+            if rows or sums != zeros:
+                found.append(Gain(topic, either.group, region, rows, sums))
+        return found
+
+    def _step_extreme(self, at: int, old: Placed | None, new: Placed | None, ref: Key) -> list[NewExtreme]:
+        """Take a row from one spot to another in the trees of one extreme."""
+        if old is not None and old.heights[at] is None:
+            old = None
+        if new is not None and new.heights[at] is None:
+            new = None
+        if old is not None and new is not None and (old.topic, old.group) != (new.topic, new.group):
+            return self._step_extreme(at, old, None, ref) + self._step_extreme(at, None, new, ref)
+        either = old if new is None else new
+        if either is None or (
+            old is not None
+            and new is not None
+            and (old.point, old.heights[at]) == (new.point, new.heights[at])
+        ):
+            return []
+        topic, group, trees, code = either.topic, either.group, self._extremes[at], self._code_of[at]
+        single: list[tuple[int, Piece]] = []
+        if isinstance(trees, BoxTrees):
+            pieces, single = trees.step((topic, group), topic, _spot(old, at), _spot(new, at), ref)
+        else:
+            is_watched = len(self.points) > 0
+            pieces = trees.step((topic, group), _flat(old, at), _flat(new, at), ref, is_watched)
+        return [NewExtreme(topic, group, piece.region, None, at, code(piece.y)) for piece in pieces] + [
+            NewExtreme(topic, group, (), id, at, code(piece.y)) for id, piece in single
+        ]
+
+    # -- messages ------------------------------------------------------------------------------------------------
+    def regions(self, description: Description) -> list[tuple[bytes, Region]]:
+        found = [(gain.topic, gain.region) for gain in description.gains]
+        return found + [(one.topic, one.region) for one in description.extremes if one.id is None]
+
+    def affected(self, description: Description) -> int:
+        return super().affected(description) + sum(one.id is not None for one in description.extremes)
+
+    def drafts(self, description: Description) -> list[Draft]:
+        drafts = [
+            Draft(SUMS, gain.topic, gain.region, payload=sums_payload(gain.group, gain.rows, gain.sums))
+            for gain in description.gains
+        ]
+        for topic, group, region, id, at, code in description.extremes:
+            payload = extreme_payload(group, at, code)
+            drafts.append(Draft(EXTREME, topic, region, None if id is None else (id,), payload=payload))
+        return drafts
+
+
+def _spot(placed: Placed | None, at: int) -> tuple[Codes, Any] | None:
+    return None if placed is None else (placed.point, placed.heights[at])
+
+
+def _flat(placed: Placed | None, at: int) -> tuple[Any, Any] | None:
+    return None if placed is None else (placed.point[0], placed.heights[at])
