@@ -171,3 +171,19 @@ def test_progress_is_reported_while_a_view_is_built() -> None:
         definition = world.defined("v", text)
         assert list(definition.open(world.rows_of).build(reports.append))
         assert reports == [PROGRESS, 2 * PROGRESS]
+
+
+def test_a_view_that_was_built_over_copies_reads_the_tables_afterwards() -> None:
+    world = Texts()
+    world.rows[T.id] = {(1,): (1, 5, 0.5, None), (2,): (2, 6, 0.5, None)}
+    definition = world.defined("v", "SELECT k, id, z FROM t JOIN u ON t.x = u.x")
+    copies = {id: dict(rows) for id, rows in world.rows.items()}
+    operator = definition.open(lambda table: copies[table.id])
+    world.rows[definition.view.id] = dict(operator.build())
+    operator.rebind(world.rows_of)
+    world.graph.add(definition, operator)
+    world.definitions.append(definition)
+    world.operators.append(operator)
+    world.event(T, (1,), (1, 5, 1.5, None))
+    assert world.event(U, (9,), (9, 5, None))
+    assert world.event(U, (9,), (9, 6, None))
