@@ -46,7 +46,6 @@ class ViewOperator:
         self, sources: Sequence[Table], joins: Sequence[Join], output: Output, rows_of: RowsOf
     ) -> None:
         self._tables = tuple(sources)
-        self._tables = tuple(sources)
         self._ids = tuple(table.id for table in sources)
         self._joins, self._output = tuple(joins), output
         self.rebind(rows_of)
@@ -56,32 +55,6 @@ class ViewOperator:
         self._rows = tuple(rows_of(table) for table in self._tables)
         self._lookups: tuple[Lookup, ...] = tuple(rows.get for rows in self._rows)
         self._rows_of = _finders(self._lookups)
-
-    def build(self, joined: Iterable[tuple[Keys, Rows]]) -> Iterator[tuple[Key, Row]]: ...
-
-    def state(self) -> object: ...
-
-
-class ViewOperator:
-    """`joins[i]` joins `sources[i + 1]` with the sources before it. A table may be a source more than once.
-
-    `rows_of` gives the live rows of a table: the mapping that it gives at the start is read at every event.
-    """
-
-    def __init__(
-        self, sources: Sequence[Table], joins: Sequence[Join], output: Output, rows_of: RowsOf
-    ) -> None:
-        self._tables = tuple(sources)
-        self._ids = tuple(table.id for table in sources)
-        self._joins, self._output = tuple(joins), output
-        self._rows = tuple(rows_of(table) for table in sources)
-        self._lookups: tuple[Lookup, ...] = tuple(rows.get for rows in self._rows)
-        self._rows_of = _finders(self._lookups)
-
-    def rebind(self, rows_of: RowsOf) -> None:
-        """Read from now on the rows that this gives, which are the same: a view that was built over copies."""
-        self._rows = tuple(rows_of(table) for table in self._tables)
-        self._lookups = tuple(rows.get for rows in self._rows)
 
     def build(self, progress: Callable[[int], None] | None = None) -> Iterator[tuple[Key, Row]]:
         """The first contents, from the rows that the tables have; called once, and read to the end.
