@@ -22,7 +22,7 @@ from prosem.types.base import SID_MASK, Bound, placements
 from prosem.values.wire import encode
 
 log = logging.getLogger("prosem.edge")
-MAX_PUT_ASIDE = 10_000
+MAX_PUT_ASIDE, MAX_PUT_ASIDE_BYTES = 10_000, 8 << 20  # per stream, while it is replayed
 NOWHERE = Bound(b"", None)
 
 
@@ -49,24 +49,26 @@ class Sink(Protocol):
 class Stream:
     """One subscription on one sink. `seq`: everything up to it has been given to the sink (None: nothing yet)."""
 
-    __slots__ = ("_aside", "host", "id", "is_closed", "is_raw", "seq", "sink", "timeline")
+    __slots__ = ("_aside", "_aside_bytes", "host", "id", "is_closed", "is_raw", "seq", "sink", "timeline")
 
     def __init__(self, id: str, sink: Sink, host: Host, seq: int | None, timeline: str = "") -> None:
         self.id, self.sink, self.host, self.seq = id, sink, host, seq
         self.timeline = timeline  # that `seq` is of
         self._aside: list[tuple[int, bytes]] | None = None
+        self._aside_bytes = 0
         self.is_closed = False
         self.is_raw = False  # it is told messages instead of changes; the sink says so when it accepts it
 
     def replay(self) -> None:
         """From now on what comes live waits until `catch_up`."""
-        self._aside = []
+        self._aside, self._aside_bytes = [], 0
 
     def live(self, seq: int, body: bytes) -> None:
         if self._aside is None:
             self.give("change", seq, body)
-        elif len(self._aside) < MAX_PUT_ASIDE:
+        elif len(self._aside) < MAX_PUT_ASIDE and self._aside_bytes < MAX_PUT_ASIDE_BYTES:
             self._aside.append((seq, body))
+            self._aside_bytes += len(body)
         else:
             self.sink.lag()  # what was put aside is lost, and fetched again from where the replay stands
 

@@ -28,6 +28,11 @@ class ReplayRequest(NamedTuple):
     bound: Bound
     state: Any
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the stream takes what it is given."""
+        return not self.stream.is_closed and not self.stream.sink.is_lagging
+
     def steps(self, steps: Sequence[ReplayStep]) -> list[ReplayStep]:
         """Those within the request."""
         return [step for step in steps if self.after < step.seq <= self.upto]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -71,11 +72,14 @@ async def replay_log(store: ReplayStore, requests: Sequence[ReplayRequest], metr
         # Opening indexes all rows at once: beside the loop, since nothing else sees the shadow.
         shadow = await asyncio.to_thread(Shadow, form, space.id, rows, points)
         shadow.moved.extend(await past.changes(space.id, after, upto))
-        async for events in past.events(rows.table_ids, after, upto):
-            for number, event in enumerate(events):
-                shadow.take(event)
-                if number % EVENTS_PER_SLICE == 0:  # live streams wait no longer than that
-                    await asyncio.sleep(0)
+        async with aclosing(past.events(rows.table_ids, after, upto)) as chunks:
+            async for events in chunks:
+                for number, event in enumerate(events):
+                    shadow.take(event)
+                    if number % EVENTS_PER_SLICE == 0:  # live streams wait no longer than that
+                        await asyncio.sleep(0)
+                if not points.is_needed:
+                    return
         shadow.end_request()
     shadow.advance(upto + 1)
     points.finish()
@@ -127,6 +131,11 @@ class ReplayedPoints:
             return list(dict.fromkeys(places))
         except TypeError:  # filters, which are dictionaries
             return places
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a stream still takes what is read; one that lags is attached again, and replayed from where it stands."""
+        return any(request.is_needed for some in self._requests.values() for request in some)
 
     def form(self, sid: int) -> Form:
         return self._requests[sid][0].stream.host.form

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -92,28 +92,28 @@ class Replayer:
         await run.plan(turn)
         space = requests[0].stream.host.space.id
         async for chunk in self._store.messages(space, after, upto):
-            for message in await self._whole(form, space, chunk):
+            async for message in self._whole(form, space, chunk):
                 run.take(message)
                 await turn.over()
+            if not run.is_needed:
+                return
         run.advance(None)
         look = run.lookback(retained_after)
         if not look.is_done:
             await self._look_back(space, look)
         await run.finish(look.told, turn)
 
-    async def _whole(self, form: Form, space: int, chunk: Sequence[MessageRow]) -> list[Message]:
+    async def _whole(self, form: Form, space: int, chunk: Sequence[MessageRow]) -> AsyncIterator[Message]:
         """Stored messages; those without a body are made again from their events."""
         table, remake = form.tables[0], form.replay.remake
-        bare = [seq for seq, _, _, body in chunk if body is None]
-        rows = await self._store.rows(bare) if bare else {}
-        found = []
+        rows = self._store.rows([seq for seq, _, _, body in chunk if body is None])
         for seq, part, kind, body in chunk:
             if body is not None:
-                found.append(_read_message(body))
+                yield _read_message(body)
             else:
-                old, new = (read_row(table, text) for text in rows[seq])
-                found.append(Message(seq, part, space, *remake(kind, table, old, new)))
-        return found
+                _, row = await anext(rows)
+                old, new = (read_row(table, text) for text in row)
+                yield Message(seq, part, space, *remake(kind, table, old, new))
 
     async def _look_back(self, space: int, look: Lookback) -> None:
         """What had been notified before, from the messages before."""
@@ -167,6 +167,11 @@ class ReplayPass:
         before = self._bounds.get(sid, NOWHERE)
         self._bounds[sid] = bound
         place_again(self._network, self._requests[sid][0].stream.host.space, sid, before, bound)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a stream still takes what is read; one that lags is attached again, and replayed from where it stands."""
+        return any(request.is_needed for some in self._requests.values() for request in some)
 
     def take(self, message: Message) -> None:
         if message.seq != self._seq:

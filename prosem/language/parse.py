@@ -12,14 +12,12 @@ from functools import lru_cache
 from sqlglot import exp
 
 from prosem.language.condition import disjunction
-from prosem.language.reading import MAX_LENGTH, read
+from prosem.language.reading import MAX_LENGTH, SHORT, read
 from prosem.language.selection import selection
 from prosem.language.sources import sources
 from prosem.language.syntax import Query, Source
 from prosem.language.tree import fold, refuse, settings
 from prosem.values.errors import LanguageError
-
-_SHORT = 2_000  # texts up to this length are cached by the thousand, longer ones by the dozen
 
 
 def parse(sql: str) -> Query:
@@ -33,7 +31,7 @@ def parse(sql: str) -> Query:
     """
     if len(sql) > MAX_LENGTH:
         raise LanguageError(f"the query is longer than {MAX_LENGTH:,} characters")
-    return _parse_short(sql) if len(sql) <= _SHORT else _parse_long(sql)
+    return _parse_short(sql) if len(sql) <= SHORT else _parse_long(sql)
 
 
 def _parse(sql: str) -> Query:

@@ -23,6 +23,7 @@ from prosem.values.errors import LanguageError
 
 T = TypeVar("T")
 MAX_LENGTH = 100_000
+SHORT = 2_000  # texts up to this length are cached by the hundred or thousand, longer ones by the dozen
 MAX_NESTING = 30  # parentheses; the parser recurses about twenty frames for each
 
 _POSTGRES = Dialect.get_or_raise("postgres")

@@ -16,7 +16,7 @@ from prosem.language.expressions import expression
 from prosem.language.grouping import is_alike, read_columns
 from prosem.language.items import AGGREGATES, read_alias
 from prosem.language.positions import located
-from prosem.language.reading import keyword, read
+from prosem.language.reading import SHORT, keyword, read
 from prosem.language.sources import sources
 from prosem.language.syntax import ColumnName
 from prosem.language.tree import (
@@ -48,7 +48,6 @@ _CLAUSES = {
 _HAVING = "HAVING compares aggregates with constants, joined by AND, like HAVING COUNT(*) >= 5"
 
 
-@lru_cache(maxsize=256)
 def parse_view(sql: str) -> ViewQuery:
     """The SELECT of a view. Cached by the text.
 
@@ -56,7 +55,15 @@ def parse_view(sql: str) -> ViewQuery:
     >>> [item.name for item in query.items], query.having[0].op
     (['g', 'n'], '>')
     """
+    return _parse_short(sql) if len(sql) <= SHORT else _parse_long(sql)
+
+
+def _parse(sql: str) -> ViewQuery:
     return read(sql, "a view", lambda tree: _query(sql, tree))
+
+
+_parse_short = lru_cache(maxsize=256)(_parse)
+_parse_long = lru_cache(maxsize=12)(_parse)
 
 
 def _query(sql: str, tree: exp.Select) -> ViewQuery:

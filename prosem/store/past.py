@@ -1,12 +1,13 @@
 """One consistent view of rows and of the events that led to them: rows as of `last_seq`, and the log before it.
 
-Everything is read in one repeatable-read transaction, in chunks from server-side cursors. Undoing the log back from
-`last_seq` gives the rows as of any seq that is still kept.
+Everything is read in one repeatable-read transaction, in chunks bounded in bytes from server-side cursors. Undoing the log
+back from `last_seq` gives the rows as of any seq that is still kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -15,12 +16,12 @@ import psycopg
 from psycopg import sql
 
 from prosem.store import catalog
+from prosem.store.paging import PageSize
 from prosem.store.partitions import HOLD_LOG
 from prosem.values.codes import Boxes
 from prosem.values.columns import Value
 from prosem.values.model import Row, Table
 
-CHUNK = 2000
 _BEGIN = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _STATE = "SELECT last_seq, retained_after FROM prosem.engine_state"
 _HISTORY = (
@@ -90,10 +91,11 @@ class Past:
         async for chunk in self._chunks(text, values):
             yield chunk
 
-    async def events(self, table_ids: Sequence[int], after: int, upto: int) -> AsyncIterator[list[Logged]]:
-        """The events of these tables with `after < seq <= upto`, in order."""
-        async for chunk in self._chunks(sql.SQL(_EVENTS), [list(table_ids), after, upto]):
-            yield list(map(Logged._make, chunk))
+    async def events(self, table_ids: Sequence[int], after: int, upto: int) -> AsyncGenerator[list[Logged]]:
+        """The events of these tables with `after < seq <= upto`, in order; to be closed by a caller that leaves early."""
+        async with aclosing(self._chunks(sql.SQL(_EVENTS), [list(table_ids), after, upto])) as chunks:
+            async for chunk in chunks:
+                yield list(map(Logged._make, chunk))
 
     async def request_start(self, seq: int) -> int | None:
         """The last seq up to this one at which no request was under way; None if that is not kept any more."""
@@ -112,11 +114,13 @@ class Past:
         cursor = await self._connection.execute(text, values, binary=True)
         return await cursor.fetchall()
 
-    async def _chunks(self, text: sql.Composable, values: Sequence[Any]) -> AsyncIterator[list[Any]]:
+    async def _chunks(self, text: sql.Composable, values: Sequence[Any]) -> AsyncGenerator[list[Any]]:
         name = f"prosem_{next(self._cursors)}"  # raw: a column's name may hold a per cent sign
         async with psycopg.AsyncRawServerCursor(self._connection, name) as cursor:
             await cursor.execute(text, values, binary=True)  # type: ignore[arg-type]  # SQL or Composed
-            while rows := await cursor.fetchmany(CHUNK):
+            size = PageSize()
+            while rows := await cursor.fetchmany(size.rows):
+                size.read(rows)
                 yield rows
 
 

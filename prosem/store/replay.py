@@ -1,7 +1,7 @@
 """Reading the past: what a returning subscriber missed, and pages of subscriptions.
 
 Asynchronous, over a few connections of its own, so that the writer never waits for a reader. Every
-chunk is one short query by key; no connection is held between two chunks. Retention may pass a reader
+chunk is one short query by key, bounded in bytes; no connection is held between two chunks. Retention may pass a reader
 while it reads: it then gets `NotRetainedError`, never a gap.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
+from prosem.store.paging import PAGE_BYTES, PageSize
 from prosem.store.past import Past
 from prosem.store.pool import Pool
 from prosem.store.recovery import register_loaders
@@ -23,14 +24,20 @@ from prosem.values.errors import BusyError
 
 CHUNK = 2000
 _RETAINED = "SELECT retained_after FROM prosem.engine_state"
+# A page ends where its bodies reach a size, which PostgreSQL knows without reading them; `page` is what it had been without.
 _MESSAGES = (
-    "SELECT seq, part, kind, body FROM prosem.outbox"
-    " WHERE space = %s AND seq >= %s AND (seq, part) > (%s, %s) AND seq <= %s ORDER BY seq, part LIMIT %s"
+    "SELECT seq, part, kind, body, page FROM (SELECT *, count(*) OVER () AS page,"
+    " sum(coalesce(octet_length(body), 0)) OVER (ORDER BY seq {0}, part {0}) AS size"
+    " FROM (SELECT seq, part, kind, body FROM prosem.outbox WHERE {1} ORDER BY seq {0}, part {0} LIMIT %(chunk)s) AS page"
+    ") AS sized WHERE size - coalesce(octet_length(body), 0) < %(bytes)s ORDER BY seq {0}, part {0}"
 )
-_MESSAGES_BACK = (
-    "SELECT seq, part, kind, body FROM prosem.outbox"
-    " WHERE space = %s AND seq > %s AND (seq, part) < (%s, %s) AND seq <= %s"
-    " ORDER BY seq DESC, part DESC LIMIT %s"
+_FORWARD = _MESSAGES.format(
+    "ASC",
+    "space = %(space)s AND seq >= %(seq)s AND (seq, part) > (%(seq)s, %(part)s) AND seq <= %(upto)s",
+)
+_BACK = _MESSAGES.format(
+    "DESC",
+    "space = %(space)s AND seq > %(after)s AND (seq, part) < (%(seq)s, %(part)s) AND seq <= %(seq)s",
 )
 _ROWS = "SELECT seq, old, new FROM prosem.event_log WHERE seq = ANY(%s::bigint[])"
 _HISTORY = (
@@ -112,37 +119,42 @@ class ReplayStore:
         ((rows),) = await self._fetch((_RETAINED, []))
         return int(rows[0][0])
 
-    async def messages(
+    def messages(
         self, space: int, after: int, upto: int, chunk: int = CHUNK
     ) -> AsyncIterator[list[MessageRow]]:
         """The messages of a space with `after < seq <= upto`, in order."""
-        seq, part = after + 1, -1
-        while True:
-            rows: list[MessageRow] = await self._kept(after, _MESSAGES, [space, seq, seq, part, upto, chunk])
-            if rows:
-                yield rows
-                seq, part = rows[-1][0], rows[-1][1]
-            if len(rows) < chunk:
-                return
+        values = {"space": space, "upto": upto, "seq": after + 1, "part": -1, "chunk": chunk}
+        return self._pages(_FORWARD, after, values)
 
-    async def messages_back(
+    def messages_back(
         self, space: int, after: int, upto: int, chunk: int = CHUNK
     ) -> AsyncIterator[list[MessageRow]]:
         """The same messages in reverse order."""
-        seq, part = upto, 2**31 - 1
-        while True:
-            values = [space, after, seq, part, seq, chunk]
-            rows: list[MessageRow] = await self._kept(after, _MESSAGES_BACK, values)
-            if rows:
-                yield rows
-                seq, part = rows[-1][0], rows[-1][1]
-            if len(rows) < chunk:
-                return
+        values = {"space": space, "after": after, "seq": upto, "part": 2**31 - 1, "chunk": chunk}
+        return self._pages(_BACK, after, values)
 
-    async def rows(self, seqs: Sequence[int]) -> dict[int, tuple[bytes | None, bytes | None]]:
-        """The row before and after each of these events, as JSON text."""
-        rows = await self._kept(min(seqs) - 1, _ROWS, [list(seqs)])
-        return {seq: (old, new) for seq, old, new in rows}
+    async def _pages(self, text: str, after: int, values: dict[str, Any]) -> AsyncIterator[list[MessageRow]]:
+        while True:
+            rows = await self._kept(after, text, values | {"bytes": PAGE_BYTES})
+            if not rows:
+                return
+            seq, part, *_, page = rows[-1]
+            yield [row[:4] for row in rows]
+            if len(rows) == page < values["chunk"]:
+                return
+            values = values | {"seq": seq, "part": part}
+
+    async def rows(self, seqs: Sequence[int]) -> AsyncIterator[tuple[int, tuple[bytes | None, bytes | None]]]:
+        """The row before and after each of these events, as JSON text, in the order given."""
+        size, at = PageSize(), 0
+        while at < len(seqs):
+            some = seqs[at : at + size.rows]
+            rows = await self._kept(min(some) - 1, _ROWS, [list(some)])
+            found = {seq: (old, new) for seq, old, new in rows}
+            size.read(rows)
+            for seq in some:
+                yield seq, found[seq]
+            at += len(some)
 
     async def history(self, sids: Iterable[int]) -> dict[int, list[HistoryRow]]:
         """What happened to these points, in order; a point without an entry has an empty list."""
@@ -193,7 +205,7 @@ class ReplayStore:
             yield past
 
     # -- connections -----------------------------------------------------------------------------------------
-    async def _kept(self, after: int, text: str, values: list[Any]) -> list[Any]:
+    async def _kept(self, after: int, text: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
         """The rows, if nothing after `after` was gone when they were read: the state is read after them."""
         rows, state = await self._fetch((text, values), (_RETAINED, []))
         if state[0][0] > after:

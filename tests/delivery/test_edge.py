@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from cn.model.message import Message
 from cn.model.network import Space
 from cn.networks.local import LocalNetwork
-from prosem.delivery.edge import Edge, Stream
+from prosem.delivery.edge import MAX_PUT_ASIDE_BYTES, Edge, Stream
 from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
@@ -254,3 +254,22 @@ def test_stream_that_cannot_take_what_was_put_aside_stays_in_the_past() -> None:
     stream.catch_up()
     stream.rest(14)
     assert stream.seq == 12
+
+
+def test_what_is_put_aside_during_a_replay_is_bounded_in_bytes() -> None:
+    class Lagging:
+        is_lagging = False
+
+        def lag(self) -> None:
+            self.is_lagging = True
+
+    sink = Lagging()
+    stream = Stream("a", sink, None, 10)  # type: ignore[arg-type]
+    body = b"x" * (MAX_PUT_ASIDE_BYTES // 4)
+    for _ in range(2):  # each replay begins with nothing put aside
+        stream.replay()
+        for seq in range(11, 15):
+            stream.live(seq, body)
+        assert not sink.is_lagging
+    stream.live(15, b"x")
+    assert sink.is_lagging

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
+from prosem.engine import commands as c
+from prosem.store.replay import ReplayStore
 from tests.support.live import Api, Socket, in_any_order, insert, lowest, update, upsert
 from tests.support.processes import ServerProcess
+from tests.support.running import TABLE, WAIT_S, publish, running, subscribe
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "note": "text"}
 LONG = "n" * 20_000
@@ -173,3 +178,30 @@ def test_a_replay_that_retention_overtakes_ends_in_a_snapshot(forgetful: ServerP
         assert api.metric("prosem_lagging_total") > 0
         assert len(slow.of(id, "snapshot")) == 2
         assert in_any_order(slow.answer(id, "k")) == in_any_order(api.result(id)["result"])
+
+
+async def test_a_replay_ends_when_no_stream_takes_more(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay longer than the queue comes in pieces, and no piece reads all that follows."""
+    pages: list[int] = []
+    real = ReplayStore.messages
+
+    async def counted(self: ReplayStore, space: int, after: int, upto: int) -> AsyncIterator[Any]:
+        async for page in real(self, space, after, upto, 20):
+            pages.append(len(page))
+            yield page
+
+    monkeypatch.setattr(ReplayStore, "messages", counted)
+    async with running(url, queue=10) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(publish(insert(k=1, x=1, y=1000)))
+        made_at = await made.call(subscribe(0, 9))
+        done = await made.call(publish(*(update(1, y=y) for y in range(400))))
+        subscriber = made.subscriber()
+        subscriber.attach(made_at["id"], made_at["seq"])
+        seqs: list[int] = []
+        while not seqs or seqs[-1] < done["last_seq"]:
+            async with asyncio.timeout(WAIT_S):
+                seqs += [item.seq for item in await subscriber.fetch() if item.kind == "change"]
+        subscriber.close()
+    assert seqs == [*range(done["first_seq"], done["last_seq"] + 1)]
+    assert sum(pages) < 4 * len(seqs), "to the end each time would be twenty times as many"

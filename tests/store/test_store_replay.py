@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from prosem.store.log import Writer, WriteSet
+from prosem.store.paging import PAGE_BYTES
 from prosem.store.replay import NotRetainedError, ReplayStore
 from prosem.store.retention import Retention
 from prosem.values.model import Group, Statement
@@ -38,6 +39,45 @@ async def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, ch
         assert messages[0] == (49, 0, "range-min", b"m49")
         assert len(await _flat(replay.messages(7, 0, 10**6, 50))) == 132
         assert await _flat(replay.messages(9, 0, 129, chunk)) == []
+    finally:
+        await replay.close()
+
+
+async def test_chunks_are_bounded_in_bytes(url: str, writer: Writer) -> None:
+    """However large messages and rows are, a reader holds little of them at a time."""
+    large = b'["' + b"x" * (PAGE_BYTES // 10) + b'"]'
+    batch = events(*range(1, 101))
+    batch.messages = [(7, seq, 0, "k", "p", large if seq % 2 else b"m") for seq in range(1, 101)]
+    batch.events = [(seq, 1, "upsert", large, large, True) for seq in range(1, 101)]
+    writer.write(batch)
+
+    replay = ReplayStore(url)
+    try:
+        for reading, order in (
+            (replay.messages(7, 0, 100), [*range(1, 101)]),
+            (replay.messages_back(7, 0, 100), [*range(100, 0, -1)]),
+        ):
+            chunks = [chunk async for chunk in reading]
+            assert [row[0] for chunk in chunks for row in chunk] == order
+            sizes = [sum(len(row[3] or b"") for row in chunk) for chunk in chunks]
+            assert len(chunks) > 4
+            assert max(sizes) <= PAGE_BYTES + len(large)
+        asked: list[int] = []
+        kept = replay._kept
+
+        async def counted(after: int, text: str, values: Any) -> list[Any]:
+            rows = await kept(after, text, values)
+            asked.append(len(rows))
+            return rows
+
+        replay._kept = counted  # type: ignore[method-assign]
+        seqs = [1, 1, *range(2, 101)]  # a seq may have several messages
+        assert [found async for found in replay.rows(seqs)] == [(seq, (large, large)) for seq in seqs]
+        assert max(asked[1:]) <= 5, "after the first page it is known how large rows are"
+        async with replay.view() as past:
+            logged = [len(chunk) async for chunk in past.events([1], 0, 100)]
+            assert sum(logged) == 100
+            assert max(logged[1:]) <= 5
     finally:
         await replay.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -97,3 +98,20 @@ def test_a_space_knows_the_columns_of_its_conditions() -> None:
     space.add([3], [both])
     space.remove(3, both)
     assert sent() == (1, False)
+
+
+def test_few_changes_of_large_rows_are_remembered() -> None:
+    size, rounds = 100_000, 100
+    tracemalloc.start()
+    try:
+        for number in range(rounds):
+            new: Row = (7, number, None, str(number) * size)
+            draft = row_draft(TABLE, None, new, {1})
+            first = row_change(draft.payload, draft.contents, False, True, TABLE, (0, 3))
+            again = row_change(draft.payload, draft.contents, False, True, TABLE, (0, 3))
+            assert first is again, "all filters share it"
+        del draft, first, again
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < rounds * size

@@ -23,6 +23,7 @@ import msgspec
 
 from prosem.types.base import Draft
 from prosem.types.shared import rules
+from prosem.types.shared.messages import LONG_MESSAGES, SHORT_MESSAGE
 from prosem.values.model import Row, Table
 from prosem.values.wire import encode, is_same
 
@@ -80,7 +81,6 @@ def is_equal(was: Any, now: Any) -> bool:
     return is_same(was, now) or (type(was) is type(now) is Decimal and was == now)
 
 
-@lru_cache(maxsize=512)
 def row_change(
     payload: bytes,
     contents: tuple[bytes, ...],
@@ -89,7 +89,23 @@ def row_change(
     table: Table,
     columns: tuple[int, ...],
 ) -> bytes | None:
-    """The change of one event, the same for all filters with these columns; None if they are told nothing."""
+    """The change of one event, the same for all filters with these columns; None if they are not notified.
+
+    Cached: many subscriptions need the change of one message, one after the other. Of large rows few are remembered.
+    """
+    size = len(payload) + sum(map(len, contents))
+    cached = _short_change if size <= SHORT_MESSAGE else _long_change
+    return cached(payload, contents, was, now, table, columns)
+
+
+def _row_change(
+    payload: bytes,
+    contents: tuple[bytes, ...],
+    was: bool,
+    now: bool,
+    table: Table,
+    columns: tuple[int, ...],
+) -> bytes | None:
     body, names = _read(payload), table.names
     change: dict[str, list[Any]] = {"add": [], "remove": [], "update": []}
     if len(body) == 1:
@@ -116,6 +132,10 @@ def union(changes: Sequence[bytes]) -> bytes | None:
         return changes[0] if changes else None
     read = [rules.listed(change) for change in changes]
     return encode({name: [row for change in read for row in change[name]] for name in read[0]})
+
+
+_short_change = lru_cache(maxsize=512)(_row_change)
+_long_change = lru_cache(maxsize=LONG_MESSAGES)(_row_change)
 
 
 def _rest(table: Table, places: Sequence[int], contents: tuple[bytes, ...]) -> dict[int, Any]:

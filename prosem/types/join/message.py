@@ -13,7 +13,7 @@ that joins with many others travels once in whole, and then by its digest ([ProS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import blake2s
@@ -24,6 +24,7 @@ import msgspec
 from cn.model.geometry import Region
 from prosem.types.base import Draft
 from prosem.types.join.shape import JoinKey, JoinShape
+from prosem.types.shared.messages import LONG_MESSAGES, SHORT_MESSAGE
 from prosem.values.model import Key, Row
 from prosem.values.wire import encode
 
@@ -65,7 +66,13 @@ class JoinCodec:
         self._used = [shape.columns(table) for table in range(len(shape.tables))]
         self._payload = [shape.payload(table) for table in range(len(shape.tables))]
         self._readers = [[column.type.read for column in table.columns] for table in shape.tables]
-        self.read: Callable[[str, bytes, tuple[bytes, ...]], Content] = lru_cache(maxsize=256)(self._decode)
+        self._read_short = lru_cache(maxsize=256)(self._decode)
+        self._read_long = lru_cache(maxsize=LONG_MESSAGES)(self._decode)
+
+    def read(self, kind: str, payload: bytes, contents: tuple[bytes, ...]) -> Content:
+        """What a message says; of long ones few are remembered."""
+        size = len(payload) + sum(map(len, contents))
+        return (self._read_short if size <= SHORT_MESSAGE else self._read_long)(kind, payload, contents)
 
     # -- writing -------------------------------------------------------------------------------------------------
     def upsert(
