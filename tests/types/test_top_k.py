@@ -37,8 +37,9 @@ class FirstRows(Population):
         select = list(dict.fromkeys(["k", order, *self.chance.sample(["x", "z", "w", "e"], 2)]))
         self.chance.shuffle(select)
         parts = [self.range(self.chance.choice(["x", "y"]))] if self.chance.random() < 0.8 else []
-        if self.chance.random() < 0.3:
-            parts.append(f"e = {self.constant('e')}")
+        if self.chance.random() < 0.4:
+            several = f"IN ({self.constant('e')}, {self.constant('e')}, NULL)"
+            parts.append(f"e {self.chance.choice([several, '= ' + self.constant('e')])}")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
         way = self.chance.choice(["", " ASC", " DESC"])
         way += self.chance.choice(["", "", " NULLS FIRST", " NULLS LAST"])
@@ -91,12 +92,15 @@ def test_first_rows_are_those_of_postgresql_at_length(served: Served, seed: int)
 SQL = "SELECT k, y, x FROM {} WHERE x BETWEEN :lo AND :hi ORDER BY y DESC LIMIT 3"
 
 
-class History:
-    """A table by brute force: the answer of every range after every seq."""
+IN_SQL = "SELECT k, y, x FROM {} WHERE x BETWEEN :lo AND :hi AND e IN :some ORDER BY y DESC LIMIT 3"
 
-    def __init__(self, api: Api, seed: int) -> None:
-        self.api, self.chance = api, random.Random(seed)
-        self.name = api.table({"k": "integer", "x": "integer", "y": "integer"}, ["k"])
+
+class History:
+    """A table by brute force: the answer of every range after every seq. `some`: the values of IN."""
+
+    def __init__(self, api: Api, seed: int, some: str) -> None:
+        self.api, self.chance, self.some = api, random.Random(seed), some
+        self.name = api.table({"k": "integer", "x": "integer", "y": "integer", "e": "text"}, ["k"])
         self.rows: dict[int, Json] = {}
         self.past: dict[int, list[Json]] = {}
 
@@ -108,11 +112,8 @@ class History:
                 events.append(delete(k))
                 del self.rows[k]
             else:
-                self.rows[k] = {
-                    "k": k,
-                    "y": self.chance.choice([None, 1, 2, 3]),
-                    "x": self.chance.randrange(8),
-                }
+                cells = {"y": self.chance.choice([None, 1, 2, 3]), "x": self.chance.randrange(8)}
+                self.rows[k] = {"k": k, **cells, "e": self.chance.choice("pqr")}
                 events.append(upsert(**self.rows[k]))
             states.append(list(self.rows.values()))
         done = self.api.publish(self.name, events)
@@ -121,8 +122,9 @@ class History:
 
     def answer(self, low: int, high: int, seq: int | None = None) -> list[Json]:
         rows = list(self.rows.values()) if seq is None else self.past[seq]
-        inside = sorted((row for row in rows if low <= row["x"] <= high), key=lambda row: row["k"])
-        return sorted(inside, key=lambda row: -(row["y"] or 9))[:3]
+        inside = [row for row in rows if low <= row["x"] <= high and row["e"] in self.some]
+        ordered = sorted(inside, key=lambda row: (-(row["y"] or 9), row["k"]))
+        return [{name: row[name] for name in ("k", "y", "x")} for row in ordered[:3]]
 
     def changed(self, low: int, high: int, before: list[Json], seqs: range) -> dict[int, list[Json]]:
         """The seqs at which the answer changes, with what it is then."""
@@ -147,11 +149,13 @@ def rows_after(frames: list[Json], rows: list[Json]) -> dict[int, list[Json]]:
     return found
 
 
-def test_moves_resumption_brokers_and_a_kill() -> None:
+@pytest.mark.parametrize("some", ["pqr", "pq"])
+def test_moves_resumption_brokers_and_a_kill(some: str) -> None:
     with Deployed(brokers=1) as deployed, Api(deployed.server.url) as api:
-        world = History(api, 4)
+        world = History(api, 4, some)
         world.publish(12)
-        made = api.subscribe(SQL.format(world.name), {"lo": 1, "hi": 6})
+        sql, listed = (SQL, {}) if some == "pqr" else (IN_SQL, {"some": [*some]})
+        made = api.subscribe(sql.format(world.name), {"lo": 1, "hi": 6, **listed})
         id, created, first = made["id"], made["seq"], world.answer(1, 6)
         assert (made["type"], made["result"]) == ("top-k", {"rows": first})
         listeners = []
@@ -161,7 +165,7 @@ def test_moves_resumption_brokers_and_a_kill() -> None:
             listener.pong()
             listeners.append(listener)
         moved = world.publish(30)
-        patched = api.patch(id, params={"lo": 0, "hi": 3})
+        patched = api.patch(id, params={"lo": 0, "hi": 3, **listed})
         assert patched["result"] == {"rows": world.answer(0, 3)}
         last = world.publish(30)
         told = world.changed(1, 6, first, range(created + 1, moved + 1))

@@ -15,9 +15,9 @@ from cn.model.message import Message
 from prosem.language.resolve import column
 from prosem.language.syntax import Query, TopK
 from prosem.types.base import MOVED, Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
-from prosem.types.shared.ranges import RangeForm, Ranges, recognise_ranges
+from prosem.types.shared.narrowed import RangeReplay
+from prosem.types.shared.ranges import Codes, RangeForm, Ranges, recognise_ranges
 from prosem.types.top_k.client_rules import RULES
-from prosem.types.top_k.replay import TopKReplay
 from prosem.types.top_k.shape import TopKShape
 from prosem.types.top_k.space import TopKSpace
 from prosem.types.top_k.state import Held, TopKFold
@@ -47,7 +47,7 @@ class TopKForm(RangeForm):
 
     @cached_property
     def replay(self) -> Replay:
-        return TopKReplay(self.shape)
+        return RangeReplay(self.shape.table, self.shape.ranged)
 
     @cached_property
     def fold(self) -> TopKFold:
@@ -64,11 +64,8 @@ class TopKForm(RangeForm):
         return self.top.change(self.top.read_rows(before), self.top.read_rows(after))
 
     def state(self, space: Space, bound: Bound) -> Held:
-        if bound.place is None:
-            return {}
-        return {
-            topic: cast(TopKSpace, space).first(topic, bound.place) for topic in (bound.topic, *bound.others)
-        }
+        opened = cast(TopKSpace, space)
+        return {topic: opened.first(topic, cast(Codes, bound.place)) for topic in bound.topics}
 
     def change(self, messages: Sequence[Message], bound: Bound, state: Held) -> tuple[bytes | None, Held]:
         if messages[-1].kind == MOVED:  # the state came with the move
