@@ -32,13 +32,14 @@ from prosem.delivery.replay_steps import (
 )
 from prosem.engine.publishing import net
 from prosem.engine.tables import Tables
-from prosem.engine.views import Changes, Views
+from prosem.engine.views import Views
 from prosem.runtime.metrics import Metrics
 from prosem.store.past import Logged
 from prosem.store.replay import HistoryRow, NotRetainedError, ReplayStore
 from prosem.types.base import SID_MASK, Bound, Form, Space, SpaceContext
 from prosem.values.codes import Boxes
 from prosem.values.model import Delta, Key, Row, RowChange, Table, View
+from prosem.views.operator import Changes
 from prosem.views.subscription import definition_of
 
 EVENTS_PER_SLICE = 25
@@ -254,9 +255,9 @@ class Shadow:
         changes: Changes = {delta.table.id: (RowChange(*delta[2:]),) for delta in deltas}
         derived = self._views.propagate(changes)
         found = [delta for delta in deltas if delta.table.id in self._tables]
-        for step in derived.steps:
-            if step.view.id in self._tables:
-                found += [Delta(event.seq, step.view, *change) for change in step.rows]
+        for view, changed in derived.effects:
+            if view.id in self._tables:
+                found += [Delta(event.seq, view, *change) for change in changed]
         if self._is_per_transaction:
             self._pending += found
         else:

@@ -16,12 +16,13 @@ from prosem.engine.memory import EngineMemory
 from prosem.engine.tables import cut
 from prosem.engine.transaction import Run, transaction
 from prosem.engine.validate import Effect, effect, effects, known_table
-from prosem.engine.views import Derived, changes_of
+from prosem.engine.views import Derived
 from prosem.store.log import WriteSet
 from prosem.types.base import Space
 from prosem.values.errors import ViewRowError
 from prosem.values.model import Delta, JsonObject, Key, Row, Table, View
 from prosem.values.wire import encode, is_same
+from prosem.views.graph import changes_of
 
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
 
@@ -170,8 +171,8 @@ class Publishing:
 
     def _add_derived(self, derived: Derived, deltas: Deltas) -> None:
         """The changed rows of views, at the seq of their event, for the spaces over these views."""
-        for view, _, rows in derived.steps:
-            for space in self._groups.spaces_of(view) if rows else ():
+        for view, rows in derived.effects:
+            for space in self._groups.spaces_of(view):
                 taken = deltas.setdefault(space.network.id, (space, []))[1]
                 taken += [Delta(self._memory.seq, view, *change) for change in rows]
 
@@ -290,8 +291,8 @@ class Publishing:
         rehearsals.callback(views.undo, derived)
         self._tables.put(table, key, new)
         rehearsals.callback(self._tables.put, table, key, old)
-        for one in (table, *table.ancestors, *(step.view for step in derived.steps)):
-            rows = derived.changes.get(one.id, ())
+        seen = [(one, derived.changes[one.id]) for one in (table, *table.ancestors)]
+        for one, rows in (*seen, *derived.effects):
             for space in self._groups.spaces_of(one):
                 deltas.setdefault(space.network.id, (space, []))[1].extend(
                     Delta(seq, one, *change) for change in rows

@@ -47,11 +47,11 @@ class Tables:
     def put(self, table: Table, key: Key, row: Row | None) -> None:
         """Set or take away a row, also where the tables that this one extends see it."""
         own = self.rows[table.id]
-        _put(own, key, row)
+        put(own, key, row)
         if own is not self.visible[table.id]:
-            _put(self.visible[table.id], key, row)
+            put(self.visible[table.id], key, row)
         for ancestor in table.ancestors:
-            _put(self.visible[ancestor.id], key, cut(row, ancestor))
+            put(self.visible[ancestor.id], key, cut(row, ancestor))
 
     def load(self, table: Table, rows: Sequence[Row]) -> None:
         """Set many rows that are new, as a recovery reads them."""
@@ -83,7 +83,8 @@ class Tables:
         del self._by_tenant[table.tenant][table.name], self.rows[table.id], self.visible[table.id]
 
 
-def _put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
+def put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
+    """Set or take away a row."""
     if row is None:
         rows.pop(key, None)
     else:

@@ -9,7 +9,7 @@ Cost per event: the operators of the views whose inputs changed; views that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from prosem.values.errors import ViewRowError
@@ -31,7 +31,7 @@ class Node(NamedTuple):
 class ViewGraph:
     def __init__(self) -> None:
         self._nodes: dict[View, Node] = {}  # in topological order
-        self._reached: dict[Table, tuple[Node, ...]] = {}  # by table, those that an event of it may reach
+        self._reached: dict[tuple[int, ...], tuple[Node, ...]] = {}  # by ids of tables that change together
 
     def __iter__(self) -> Iterator[View]:
         return iter(self._nodes)
@@ -56,72 +56,69 @@ class ViewGraph:
         del self._nodes[view]
         self._reached.clear()
 
-    def definition(self, view: View) -> ViewDefinition:
-        return self._nodes[view].definition
-
     def dependents(self, table: Table) -> list[View]:
         """The views that have the table or view in their FROM."""
         return [view for view in self._nodes if table in view.inputs]
 
     def is_read(self, table: Table) -> bool:
         """Whether an event of the table may change a view."""
-        return bool(self._reach(table))
+        return bool(self._nodes) and bool(self._reach((table.id, *(one.id for one in table.ancestors))))
 
-    def propagate(self, table: Table, key: Key, old: Row | None, new: Row | None, put: Put) -> Effects:
-        """One event, which the table's rows have taken, through all views; `put` stores the rows of views.
+    def propagate(self, changes: Changes, put: Put) -> Effects:
+        """The changes of tables at one event, through all views; `put` stores the rows of views.
 
-        The tables that this one extends see the event too, cut to their columns. ViewRowError if a view cannot have a row
-        of it: then no view has changed.
+        ViewRowError if a view cannot have a row of it: then no view has changed.
         """
-        nodes = self._reach(table)
+        nodes = self._reach(tuple(changes))
         if not nodes:
             return []
-        changes: dict[int, Sequence[RowChange]] = {table.id: (RowChange(key, old, new),)}
-        for ancestor in table.ancestors:
-            changes[ancestor.id] = (RowChange(key, _cut(old, ancestor), _cut(new, ancestor)),)
+        known = dict(changes)
         stepped: list[tuple[Node, list[RowChange]]] = []
         try:
             for node in nodes:
-                if node.inputs.isdisjoint(changes):
+                if node.inputs.isdisjoint(known):
                     continue
-                found = node.operator.apply(changes)
+                found = node.operator.apply(known)
                 stepped.append((node, found))
                 if found:
-                    changes[node.view.id] = found
+                    known[node.view.id] = found
                     for change in found:
                         put(node.view, change.key, change.new)
         except ViewRowError:
-            _take_back(stepped, changes, put)
+            opposite = _inverse(known)
+            for node, found in reversed(stepped):
+                node.operator.apply(opposite)
+                for change in found:
+                    put(node.view, change.key, change.old)
             raise
         return [(node.view, found) for node, found in stepped if found]
 
-    def undo(self, table: Table, key: Key, old: Row | None, new: Row | None, put: Put) -> Effects:
-        """Take back the last event, which went from `old` to `new`; the table's rows have been set back."""
-        return self.propagate(table, key, new, old, put)
+    def undo(self, changes: Changes, put: Put) -> Effects:
+        """Take back the last event, which made these changes."""
+        return self.propagate(_inverse(changes), put)
 
-    def _reach(self, table: Table) -> tuple[Node, ...]:
-        """The views that read the table or one that it extends, directly or through other views, in order."""
-        reached = self._reached.get(table)
+    def _reach(self, ids: tuple[int, ...]) -> tuple[Node, ...]:
+        """The views that read one of these tables, directly or through other views, in order."""
+        reached = self._reached.get(ids)
         if reached is None:
-            sources: set[Table] = {table, *table.ancestors}
-            found = []
-            for view, node in self._nodes.items():
-                if not sources.isdisjoint(view.inputs):
-                    sources.add(view)
+            sources, found = set(ids), []
+            for node in self._nodes.values():
+                if not sources.isdisjoint(node.inputs):
+                    sources.add(node.view.id)
                     found.append(node)
-            reached = self._reached[table] = tuple(found)
+            reached = self._reached[ids] = tuple(found)
         return reached
 
 
-def _take_back(stepped: Sequence[tuple[Node, list[RowChange]]], changes: Changes, put: Put) -> None:
-    """Undo an event in the views that have taken it."""
-    inverse = {id: [RowChange(key, new, old) for key, old, new in some] for id, some in changes.items()}
-    for node, found in reversed(stepped):
-        node.operator.apply(inverse)
-        for change in found:
-            put(node.view, change.key, change.old)
+def changes_of(table: Table, key: Key, old: Row | None, new: Row | None) -> Changes:
+    """What an event changes in its table and, cut to their columns, in those that it extends."""
+    found = {table.id: (RowChange(key, old, new),)}
+    for one in table.ancestors:
+        width = len(one.columns)
+        cut = RowChange(key, None if old is None else old[:width], None if new is None else new[:width])
+        found[one.id] = (cut,)
+    return found
 
 
-def _cut(row: Row | None, table: Table) -> Row | None:
-    """A row as a table that its own one extends sees it."""
-    return None if row is None else row[: len(table.columns)]
+def _inverse(changes: Changes) -> Changes:
+    return {id: [RowChange(key, new, old) for key, old, new in some] for id, some in changes.items()}

@@ -11,7 +11,7 @@ from prosem.values.errors import ViewRowError
 from prosem.values.model import Column, Key, Row, Table
 from prosem.views.definition import ViewDefinition
 from prosem.views.expressions import EvaluationError
-from prosem.views.graph import Effects, ViewGraph
+from prosem.views.graph import Effects, ViewGraph, changes_of
 from prosem.views.operator import ViewOperator
 from tests.support.naive_view import recomputed
 
@@ -73,7 +73,7 @@ class World:
         self.put_base(table, key, new)
         expected = self._expected()
         try:
-            effects = self.graph.propagate(table, key, old, new, self.put)
+            effects = self.graph.propagate(changes_of(table, key, old, new), self.put)
         except ViewRowError:
             assert expected is None, "the recomputation has all rows"
             assert {view.id: self.rows[view.id] for view in self.graph} == before
@@ -88,7 +88,7 @@ class World:
 
     def undo(self, table: Table, key: Key, old: Row | None, new: Row | None) -> Effects:
         self.put_base(table, key, old)
-        return self.graph.undo(table, key, old, new, self.put)
+        return self.graph.undo(changes_of(table, key, old, new), self.put)
 
     def states(self) -> list[object]:
         return [operator.state() for operator in self.operators]

@@ -10,6 +10,7 @@ from prosem.language.view_parse import parse_view
 from prosem.values.errors import ViewRowError
 from prosem.values.model import RowChange, Table, View
 from prosem.views.definition import ViewDefinition, define
+from prosem.views.graph import changes_of
 from prosem.views.operator import PROGRESS
 from tests.support.view_world import World, table
 
@@ -110,7 +111,7 @@ def test_json_values_are_compared_as_they_are_written() -> None:
     world.event(U, (1,), (1, 0, {"a": 1}))
     assert world.event(U, (1,), (1, 5, {"a": 1})) == []
     old, new = (1, {"a": 1}), (1, {"a": True})
-    effects = world.graph.propagate(U, (1,), (1, 5, {"a": 1}), (1, 5, {"a": True}), world.put)
+    effects = world.graph.propagate(changes_of(U, (1,), (1, 5, {"a": 1}), (1, 5, {"a": True})), world.put)
     assert effects == [(view, [RowChange((1,), old, new)])]
 
 
@@ -131,7 +132,7 @@ def test_the_error_names_the_view_and_the_keys() -> None:
     for one, key, row in ((T, (1,), (1, 8, 1.0, None)), (T, (2,), (2, 9, 1.0, None))):
         world.event(one, key, row)
     with pytest.raises(ViewRowError) as error:
-        world.graph.propagate(U, (9,), None, (9, 3, None), world.put)
+        world.graph.propagate(changes_of(U, (9,), None, (9, 3, None)), world.put)
     assert (
         error.value.detail
         == "the view ratio cannot have the row of t (k = 2) and u (id = 9): division by zero"
@@ -157,7 +158,7 @@ def test_a_sum_that_is_too_large_is_refused_and_leaves_the_groups_as_they_were()
     world.event(T, (2,), (2, 2, 1e308, None))
     states = world.states()
     with pytest.raises(ViewRowError, match=r"the group \(x = 1\): value out of range: overflow"):
-        world.graph.propagate(T, (2,), (2, 2, 1e308, None), (2, 1, 1e308, None), world.put)
+        world.graph.propagate(changes_of(T, (2,), (2, 2, 1e308, None), (2, 1, 1e308, None)), world.put)
     assert world.states() == states
     assert world.event(T, (3,), (3, 1, -1e308, None))
     world.check_states()
