@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from prosem.language.positions import located
+from prosem.language.qualify import qualify
 from prosem.language.syntax import (
     Aggregate,
     Aggregates,
@@ -57,6 +57,7 @@ def needs_view(query: Query) -> bool:
 
 def over_view(query: Query, tables: Sequence[Table]) -> JoinedQuery:
     """The query over the join of its tables, which stand in the order of FROM."""
+    query = qualify(query, tables)
     columns = _ViewColumns(query, tables)
     selection = _selection(columns, query.selection)
     where = tuple(tuple(columns.atom(atom) for atom in conjunction) for conjunction in query.where)
@@ -80,37 +81,13 @@ class _ViewColumns:
         selected = selection.items if isinstance(selection, Columns | TopK | Grouped) else ()
         for item in selected:
             if isinstance(item, SelectedColumn):
-                column = self._resolved(item.column)
+                column = _place(item.column)
                 self.items[item.name] = column
                 self._name_of.setdefault(column, item.name)
 
-    def _resolved(self, name: ColumnName) -> tuple[str, str]:
-        """The column and the alias of the source that a name means."""
-        sources, tables = self._query.sources, self._tables
-        if name.table is not None:
-            known = [at for at, source in enumerate(sources) if source.alias == name.table]
-            if not known:
-                aliases = ", ".join(source.alias for source in sources)
-                raise self._refused(name, f"there is no {name.table} in FROM, which has {aliases}")
-            if name.name not in tables[known[0]].position:
-                raise self._refused(name, f"{tables[known[0]].name} has no column {name.name}")
-            return name.name, name.table
-        holders = [at for at, table in enumerate(tables) if name.name in table.position]
-        if not holders:
-            names = ", ".join(dict.fromkeys(table.name for table in tables))
-            raise self._refused(name, f"there is no column {name.name} in {names}")
-        if not all(name.name in sources[at].using for at in holders[1:]):
-            choices = ", ".join(f"{sources[at].alias}.{name.name}" for at in holders)
-            raise self._refused(name, f"the column {name.name} is ambiguous; write one of {choices}")
-        return name.name, sources[holders[0]].alias
-
-    def _refused(self, name: ColumnName, detail: str) -> LanguageError:
-        end = None if name.start is None else name.start + len(name.name)
-        return located(detail, self._query.sql, name.start, end)
-
     def name(self, given: ColumnName) -> ColumnName:
         """What the view calls a column of the query; it is added if need be."""
-        return ColumnName(self._added(self._resolved(given)), None, given.start)
+        return ColumnName(self._added(_place(given)), None, given.start)
 
     def _added(self, column: tuple[str, str]) -> str:
         known = self._name_of.get(column)
@@ -145,6 +122,12 @@ class _ViewColumns:
         return f"({' '.join(parts)} SELECT {chosen})"
 
 
+def _place(name: ColumnName) -> tuple[str, str]:
+    """The column and the alias of the source that a qualified name means."""
+    assert name.table is not None
+    return name.name, name.table
+
+
 def _word(name: ColumnName) -> str:
     return repr(name.name) if name.table is None else f"{name.table!r}.{name.name!r}"
 
@@ -162,7 +145,9 @@ def _selection(columns: _ViewColumns, selection: Selection) -> Selection:
         return replace(selection, items=_selected(selection.items), order=columns.name(selection.order))
     assert isinstance(selection, Grouped)
     items = tuple(
-        _aggregate(columns, item) if isinstance(item, Aggregate) else SelectedColumn(ColumnName(item.name))
+        _aggregate(columns, item)
+        if isinstance(item, Aggregate)
+        else SelectedColumn(columns.name(item.column), item.name)
         for item in selection.items
     )
     having = tuple(replace(one, aggregate=_aggregate(columns, one.aggregate)) for one in selection.having)

@@ -19,8 +19,8 @@ from prosem.engine.validate import table_definition
 from prosem.language import resolve
 from prosem.language.notify import check_notify
 from prosem.language.parse import parse
-from prosem.types.registry import recognise
 from prosem.values.errors import ProsemError
+from prosem.views.subscription import recognise
 from tests.support.secured import Keyed, frames, start_secured
 
 schema = schemathesis.openapi.from_dict(make_app(Server(Settings())).openapi())
@@ -212,7 +212,7 @@ def test_a_query_is_served_or_refused_and_nothing_else(sql: str, given_: dict[st
     refusal = None
     try:
         query = parse(sql)
-        form = recognise(query, resolve.tables(query, TABLES), check_notify(notify))
+        form = recognise(query, TABLES, check_notify(notify))
         params = {name: value for name, value in given_.items() if name in query.parameters}
         resolve.check_parameters(query, params)
         form.bind(params)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prosem.language.evaluate import MAX_LIST, evaluate_list
+from prosem.language.joined import over_view
 from prosem.language.parse import parse
 from prosem.language.qualify import qualify
 from prosem.language.resolve import conjunction, extent, normal_form, source_of, tables
@@ -243,3 +244,17 @@ def test_refusals_name_the_construct(sql: str, says: str) -> None:
         parse(sql)
     assert caught.value.at == "/sql"
     assert caught.value.line == 1
+
+
+# -- over an unnamed view of the join --------------------------------------------------------------------------------
+def test_groups_of_a_join_are_the_columns_selected() -> None:
+    query = parse("SELECT a.name AS g, name AS h, COUNT(*) FROM t a JOIN u b USING (name) GROUP BY name")
+    view, _, over = over_view(query, (T, U))
+    assert isinstance(over.selection, Grouped)
+    assert over.selection.by == (ColumnName("g"),)
+    assert [item.name for item in over.selection.items] == ["g", "h", "count"]
+    assert all(item.column in (ColumnName("g"), None) for item in over.selection.items)
+    assert [item.name for item in view.items] == ["g", "h", "a.k", "b.k"]
+    with pytest.raises(LanguageError, match=r"a\.name of GROUP BY is not selected"):
+        sql = "SELECT b.name, COUNT(*) FROM t a LEFT JOIN u b USING (name) GROUP BY name"
+        over_view(parse(sql), (T, U))
