@@ -255,6 +255,6 @@ def test_groups_of_a_join_are_the_columns_selected() -> None:
     assert [item.name for item in over.selection.items] == ["g", "h", "count"]
     assert all(item.column in (ColumnName("g"), None) for item in over.selection.items)
     assert [item.name for item in view.items] == ["g", "h", "a.k", "b.k"]
+    outer = parse("SELECT b.name, COUNT(*) FROM t a LEFT JOIN u b USING (name) GROUP BY name")
     with pytest.raises(LanguageError, match=r"a\.name of GROUP BY is not selected"):
-        sql = "SELECT b.name, COUNT(*) FROM t a LEFT JOIN u b USING (name) GROUP BY name"
-        over_view(parse(sql), (T, U))
+        over_view(outer, (T, U))
