@@ -5,10 +5,11 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
+KERNELS := $(VENV)/.installed-kernels
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
-.PHONY: install tools demo serve test check format stress bench acceptance lock clean
+.PHONY: install kernels tools demo serve test check format stress bench acceptance lock clean
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
@@ -22,6 +23,17 @@ $(DEV): $(STAMP) requirements-dev.txt
 	$(PIP) --require-hashes -r requirements-dev.txt
 	@touch $@
 
+kernels: $(KERNELS)      ## the compiled structures, where there is a C++ compiler; everything works without them
+
+$(KERNELS): $(STAMP) requirements-kernels.txt kernels/pyproject.toml kernels/CMakeLists.txt $(wildcard kernels/*/*.*)
+	@if command -v $${CXX:-c++} > /dev/null; then \
+		echo "building the kernels"; \
+		$(PIP) --require-hashes -r requirements-kernels.txt && \
+		$(PIP) --no-deps --no-build-isolation --force-reinstall ./kernels && touch $@; \
+	else \
+		echo "no C++ compiler: the kernels are not built, the structures in Python are used"; \
+	fi
+
 demo: install            ## a live stock market on an embedded PostgreSQL
 	$(BIN)/prosem demo
 
@@ -31,7 +43,7 @@ serve: install           ## the server alone
 tools: $(DEV)            ## what the tests need beside Python: a browser, Node.js
 	@tests/tools.sh $(BIN)/python
 
-test: tools check        ## style, types, layers, and everything that must hold, on real parts
+test: tools kernels check        ## style, types, layers, and everything that must hold, on real parts
 	$(PYTEST)
 
 check: $(DEV)            ## style, types and layers
@@ -42,15 +54,16 @@ check: $(DEV)            ## style, types and layers
 format: $(DEV)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-stress: tools            ## the long checks, seeds printed
+stress: tools kernels            ## the long checks, seeds printed
 	$(PYTEST) --stress
 
-bench: $(DEV)            ## every benchmark at full size
+bench: $(DEV) kernels            ## every benchmark at full size
 	$(BIN)/prosem bench all
 
 lock:                    ## refresh the pinned requirements (hashes, no registry address)
 	$(LOCK) --extra nats pyproject.toml build-requirements.in -o requirements.txt
 	$(LOCK) --extra dev -c requirements.txt pyproject.toml build-requirements.in -o requirements-dev.txt
+	$(LOCK) -c requirements-dev.txt kernels/build-requirements.in -o requirements-kernels.txt
 
 clean:
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from api.server.settings import Settings
+from cn.match import kernels
 from prosem.values.errors import ProsemError
 
 Finding = tuple[bool, str]
@@ -48,6 +49,7 @@ def doctor(settings: Settings) -> int:
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Finding]]]:
     yield "Python", _python
     yield "packages", _packages
+    yield "kernels", lambda: _kernels(settings.kernels)
     if settings.database:
         yield "database", lambda: _database(settings.database)
     else:
@@ -68,6 +70,12 @@ def _packages() -> Finding:
         except importlib.metadata.PackageNotFoundError:
             return False, f"{name} is missing; run make install"
     return True, ", ".join(found)
+
+
+def _kernels(setting: str) -> Finding:
+    """Both implementations are fine; a broken or outdated installation of the compiled one is not."""
+    kernels.select(setting)
+    return kernels.found() is not kernels.Found.UNUSABLE, kernels.describe()
 
 
 def _folder(folder: Path) -> Finding:

@@ -21,6 +21,7 @@ from api.http.app import make_app
 from api.http.connections import LimitedHttp, Limits
 from api.http.websocket_frames import FrameProtocol
 from api.server.composition import Server
+from api.server.kernels import configure_kernels
 from api.server.logs import configure_logging
 from api.server.settings import BrokerSettings, Settings
 from prosem.values.errors import SetupError
@@ -50,6 +51,7 @@ def serve(settings: Settings) -> int:
     refused like any second server.
     """
     configure_logging(settings.log_level, settings.log_format)
+    configure_kernels(settings.kernels)
     while True:
         made = Server(settings)
         code, is_signalled = _run(made, make_app(made), settings)

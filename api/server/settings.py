@@ -75,6 +75,7 @@ class Settings:
     look_events: int = setting(
         20_000, "events after which the server looks whether joins should be decomposed another way"
     )  # type: ignore[assignment]
+    kernels: str = setting("auto", "auto: compiled structures where they are installed; off: those in Python")  # type: ignore[assignment]
     ephemeral_s: int = setting(
         60, 'seconds after which a subscription with "durable": false that was never streamed ends'
     )  # type: ignore[assignment]

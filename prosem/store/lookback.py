@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from cn.match.point_index import PointIndex
+from cn.match.kernels import point_index
 from cn.model.message import Message
 
 
@@ -44,7 +44,7 @@ class Lookback:
         self.upto = self._waiting[-1].upto if self._waiting else 0
         places = [point.place for point in self._waiting]
         int64 = all(isinstance(code, int) for place in places for code in place)
-        self._points = PointIndex(len(places[0]) if places else 1, int64)
+        self._points = point_index(len(places[0]) if places else 1, int64)
         self.told: dict[int, bytes] = {}
 
     @property

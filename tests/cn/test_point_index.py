@@ -27,6 +27,7 @@ from cn.model.geometry import (
     contains,
     difference,
 )
+from tests.support.makers import both
 
 Point = tuple[Any, ...]
 Entry = tuple[int, bytes, Point]
@@ -37,7 +38,15 @@ WIDE = [BOTTOM, -(10**30), 0, 1, 10**30, TOP]
 INTEGER_ENDS = [None, -(2**70), INT64_MIN, *range(6), INT64_MAX, 2**70]
 TEXT_ENDS = [None, BOTTOM, "a\0\0", "a\0\1", "b\0\0", "b\0\1", "b\0\2", "c\0\1", TOP]
 WIDE_ENDS = [None, BOTTOM, -(10**31), -(10**30), 0, 1, 10**30, TOP]
+judged = both(PointIndex, "PointIndex")
 KINDS = [(True, INTEGERS, INTEGER_ENDS), (False, TEXTS, TEXT_ENDS), (False, WIDE, WIDE_ENDS)]
+
+
+def make_if(make: Any, dimensions: int, int64: bool, block_size: int) -> Any:
+    """An index of these codes; codes that are no 64-bit integers are for the index in Python alone."""
+    if make is not PointIndex and not int64:
+        pytest.skip("no 64-bit codes")
+    return make(dimensions, int64, block_size=block_size)
 
 
 def scan(entries: set[Entry], topic: bytes, region: Region) -> list[int]:
@@ -58,10 +67,13 @@ def compare(index: PointIndex, entries: set[Entry], topic: bytes, region: Region
         assert sorted(map(tuple, whole.T.tolist())) == [(id, *place[id]) for id in wanted]
 
 
+@judged
 @pytest.mark.parametrize(("int64", "codes", "ends"), KINDS, ids=["integers", "texts", "wide integers"])
 @pytest.mark.parametrize("block_size", [4, 100])
-def test_every_pair_of_ends(int64: bool, codes: list[Any], ends: list[Any], block_size: int) -> None:
-    index = PointIndex(1, int64, block_size=block_size)
+def test_every_pair_of_ends(
+    make: Any, int64: bool, codes: list[Any], ends: list[Any], block_size: int
+) -> None:
+    index = make_if(make, 1, int64, block_size)
     entries: set[Entry] = {(at, topic, (code,)) for topic in TOPICS for at, code in enumerate(codes * 3)}
     for entry in entries:
         index.insert(*entry)
@@ -70,12 +82,13 @@ def test_every_pair_of_ends(int64: bool, codes: list[Any], ends: list[Any], bloc
         compare(index, entries, b"x", ((Interval(low, high, low_open, high_open),),))
 
 
+@judged
 @settings(max_examples=100, deadline=None)
 @given(st.data())
-def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
-    int64, codes, ends = data.draw(st.sampled_from(KINDS))
+def test_any_history_agrees_with_a_scan(make: Any, data: st.DataObject) -> None:
+    int64, codes, ends = data.draw(st.sampled_from(KINDS if make is PointIndex else KINDS[:1]))
     dimensions = data.draw(st.integers(1, 4))
-    index = PointIndex(dimensions, int64, block_size=data.draw(st.integers(4, 9)))
+    index = make(dimensions, int64, block_size=data.draw(st.integers(4, 9)))
     points = st.tuples(*[st.sampled_from(codes)] * dimensions)
     sides = st.builds(Interval, st.sampled_from(ends), st.sampled_from(ends), st.booleans(), st.booleans())
     topics = st.sampled_from(TOPICS)
@@ -121,9 +134,10 @@ def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
     assert len(index) == 0
 
 
+@judged
 @pytest.mark.parametrize("block_size", [4, 64, 2048])
 @pytest.mark.parametrize("shape", ["spread", "same first", "same last", "identical", "own topics"])
-def test_thousands_of_points_come_and_go(shape: str, block_size: int) -> None:
+def test_thousands_of_points_come_and_go(make: Any, shape: str, block_size: int) -> None:
     chance = random.Random(f"{shape} {block_size}")
     size = 1000 if block_size == 4 else 4000
 
@@ -134,7 +148,7 @@ def test_thousands_of_points_come_and_go(shape: str, block_size: int) -> None:
         point = (point[0], INT64_MAX) if shape == "same last" else point
         return (b"%d" % id if shape == "own topics" else b""), point
 
-    index = PointIndex(2, int64=True, block_size=block_size)
+    index = make(2, int64=True, block_size=block_size)
     places = [place(id) for id in range(size)]
     half = size // 2
     index.insert_many(
@@ -168,8 +182,9 @@ def test_thousands_of_points_come_and_go(shape: str, block_size: int) -> None:
     assert index.count(b"", ((EVERYTHING, EVERYTHING),)) == 0
 
 
-def test_one_id_at_several_places() -> None:
-    index = PointIndex(2, int64=True, block_size=4)
+@judged
+def test_one_id_at_several_places(make: Any) -> None:
+    index = make(2, int64=True, block_size=4)
     places: list[tuple[bytes, Point]] = [(topic, (low, 5)) for topic in TOPICS for low in range(4)]
     for topic, point in places:
         index.insert(1, topic, point)
@@ -180,8 +195,9 @@ def test_one_id_at_several_places() -> None:
     assert len(index) == 0
 
 
-def test_an_absent_point_is_a_key_error_and_changes_nothing() -> None:
-    index = PointIndex(2, int64=True)
+@judged
+def test_an_absent_point_is_a_key_error_and_changes_nothing(make: Any) -> None:
+    index = make(2, int64=True)
     with pytest.raises(KeyError):
         index.remove(1, b"", (1, 2))
     index.insert(1, b"", (1, 2))
@@ -194,9 +210,10 @@ def test_an_absent_point_is_a_key_error_and_changes_nothing() -> None:
     assert list(index.items()) == [(1, b"", (1, 2))]
 
 
+@judged
 @pytest.mark.parametrize("point", [(1,), (1, 2, 3), (1, 2**63), (1, 2.5), (1, "x"), (None, 1)])
-def test_what_no_column_can_hold_is_refused_and_changes_nothing(point: Point) -> None:
-    index = PointIndex(2, int64=True)
+def test_what_no_column_can_hold_is_refused_and_changes_nothing(make: Any, point: Point) -> None:
+    index = make(2, int64=True)
     index.insert(1, b"", (1, 2))
     with pytest.raises((ValueError, OverflowError, TypeError)):
         index.insert(2, b"new", point)
@@ -210,8 +227,9 @@ def test_what_no_column_can_hold_is_refused_and_changes_nothing(point: Point) ->
     assert list(index.items()) == [(1, b"", (1, 2))]
 
 
-def test_batches_must_fit_together() -> None:
-    index = PointIndex(1, int64=True)
+@judged
+def test_batches_must_fit_together(make: Any) -> None:
+    index = make(1, int64=True)
     with pytest.raises(ValueError, match="as many"):
         index.insert_many([1], b"", [])
     with pytest.raises(ValueError, match="as many"):
@@ -220,8 +238,9 @@ def test_batches_must_fit_together() -> None:
     index.check()
 
 
-def test_results_are_copies() -> None:
-    index = PointIndex(2, int64=True)
+@judged
+def test_results_are_copies(make: Any) -> None:
+    index = make(2, int64=True)
     index.insert_many(range(500), b"", [(id, id) for id in range(500)])
     found = index.find(b"", ((EVERYTHING, EVERYTHING),))
     for id in range(500):
@@ -229,13 +248,14 @@ def test_results_are_copies() -> None:
     assert sorted(found.tolist()) == list(range(500))
 
 
-def narrow(points: Sequence[Point]) -> tuple[PointIndex, list[Region]]:
-    index = PointIndex(2, int64=True)
+def narrow(make, points: Sequence[Point]) -> tuple[PointIndex, list[Region]]:
+    index = make(2, int64=True)
     index.insert_many(range(len(points)), b"", points)
     return index, [((Interval(low - 5, low), Interval(high, high + 5)),) for low, high in points[:200]]
 
 
-def test_a_small_box_looks_at_few_blocks() -> None:
+@judged
+def test_a_small_box_looks_at_few_blocks(make: Any) -> None:
     chance = random.Random(5)
     lows = [chance.randrange(10**9) for _ in range(50_000)]
     points = [(low, low + chance.randrange(10**8)) for low in lows]
@@ -244,30 +264,32 @@ def test_a_small_box_looks_at_few_blocks() -> None:
         [(INT64_MIN + 5, high) for _, high in points],
         [(low, INT64_MAX - 5) for low, _ in points],
     ):
-        index, regions = narrow(sample)
+        index, regions = narrow(make, sample)
         before = index.visits
         assert all(index.any(b"", region) for region in regions)
         assert index.visits - before <= 2.5 * len(regions)
 
 
-def test_any_ends_with_the_first_block() -> None:
-    index, _ = narrow([(7, 7)] * 50_000)
+@judged
+def test_any_ends_with_the_first_block(make: Any) -> None:
+    index, _ = narrow(make, [(7, 7)] * 50_000)
     everything: Region = ((EVERYTHING, EVERYTHING),)
     before = index.visits
-    assert index.count(b"", everything) == 50_000
+    assert len(index.find(b"", everything)) == 50_000
     wide = index.visits - before
     assert index.any(b"", everything)
-    assert wide > 20
+    assert wide > 10
     assert index.visits - before <= wide + 1
 
 
-def test_bytes_of_large_and_small_indexes() -> None:
+@judged
+def test_bytes_of_large_and_small_indexes(make: Any) -> None:
     chance = random.Random(6)
-    large = PointIndex(2, int64=True)
+    large = make(2, int64=True)
     for id in range(20_000):
         large.insert(id, b"", (chance.randrange(10**6), chance.randrange(10**6)))
     assert large.nbytes / len(large) < 45
-    small = PointIndex(2, int64=True)
+    small = make(2, int64=True)
     for id in range(3):
         small.insert(id, b"", (id, id))
     assert small.nbytes < 2000
@@ -284,12 +306,13 @@ def test_topics_are_counted() -> None:
     assert (topics.name(one), len(topics)) == (b"three", 2)
 
 
+@judged
 @pytest.mark.slow
-def test_a_million_points() -> None:
+def test_a_million_points(make: Any) -> None:
     generator = np.random.default_rng(7)
     lows = generator.integers(0, 10**9, 1_000_000)
     points = np.stack([lows, lows + generator.integers(0, 10**8, len(lows))], axis=1)
-    index = PointIndex(2, int64=True)
+    index = make(2, int64=True)
     index.insert_many(np.arange(len(points)), b"", points)
     index.check()
     for at in generator.integers(0, len(points), 300).tolist():
@@ -303,13 +326,14 @@ def test_a_million_points() -> None:
             assert np.array_equal(np.sort(index.find(b"", region)), np.flatnonzero(inside))
 
 
-def test_tiles_of_the_usual_size_against_a_scan() -> None:
+@judged
+def test_tiles_of_the_usual_size_against_a_scan(make: Any) -> None:
     """Four dimensions, ranges without an end among them; narrow and wide sides, after inserts, moves and removals."""
     random = np.random.default_rng(11)
     low = random.integers(0, 1_000, (9_000, 2))
     points = np.column_stack([low, low + random.integers(0, 300, (9_000, 2))])[:, [0, 2, 1, 3]]
     points[::50, 0], points[::70, 3] = INT64_MIN, INT64_MAX
-    index = PointIndex(4, int64=True)
+    index = make(4, int64=True)
     index.insert_many(range(6_000), b"", points[:6_000])
     for id in range(6_000, 9_000):
         index.insert(id, b"", tuple(points[id].tolist()))

@@ -12,6 +12,7 @@ from api.http.access import caller_of
 from api.http.metrics import exposition
 from api.http.openapi import documented
 from api.http.responses import answer, server
+from cn.match import kernels
 from prosem.values.access import Role
 from prosem.values.errors import RecoveringError
 from prosem.values.model import View
@@ -63,6 +64,7 @@ async def status(request: Request) -> Response:
             },
             "groups": sum(1 for group in groups if view.size(group)),
             "network": made.network,
+            "kernels": kernels.describe(),
             "uptime_s": round(time.time() - made.started, 3),
             "backlog": made.engine.backlog,
             "restarts": made.metrics.restarts if caller.is_operator else None,

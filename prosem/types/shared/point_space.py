@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from cn.match.point_index import PointIndex
+from cn.match.kernels import point_index
 from cn.model.geometry import Region
 from cn.model.network import Space as NetworkSpace
 from prosem.types.base import Bound, Draft, placements
@@ -37,7 +37,7 @@ class PointSpace(Sketched):
 
     def __init__(self, shape: Shape, space_id: int) -> None:
         self.network = NetworkSpace(space_id, shape.dimensions, shape.int64)
-        super().__init__(PointIndex(shape.dimensions, shape.int64))
+        super().__init__(point_index(shape.dimensions, shape.int64))
 
     @abstractmethod
     def step(self, delta: Delta) -> Any | None:

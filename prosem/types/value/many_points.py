@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
-from cn.match.point_index import PointIndex
+from cn.match.kernels import point_index
 from cn.model.geometry import Region
 from cn.model.network import Space as NetworkSpace
 from prosem.index.radii.ba_tree_ends import Radius
@@ -25,7 +25,7 @@ class ManyPoints(Sketched):
 
     def __init__(self, items: Items, space_id: int) -> None:
         self.network = NetworkSpace(space_id, 2, items.int64)
-        super().__init__(PointIndex(2, items.int64))
+        super().__init__(point_index(2, items.int64))
         self._kind = items
         self._places: dict[int, Place] = {}
         self._births: Birth = 0

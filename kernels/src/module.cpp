@@ -1,0 +1,19 @@
+// The compiled structures of ProSem over 64-bit codes, each with the protocol of the one in Python that it stands for.
+#include <nanobind/nanobind.h>
+
+#include "point_index.h"
+
+NB_MODULE(_native, module) {
+    nb::set_leak_warnings(false);
+    nb::register_exception_translator(
+        [](const std::exception_ptr& raised, void*) {
+            try {
+                std::rethrow_exception(raised);
+            } catch (const kernels::Broken& broken) {
+                PyErr_SetString(PyExc_AssertionError, broken.what());
+            }
+        },
+        nullptr);
+    kernels::bind_point_index(module);
+    kernels::bind_range_minima(module);
+}

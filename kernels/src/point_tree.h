@@ -1,0 +1,193 @@
+// Points in a box: an R-tree over the points of one topic.
+//
+// Every entry of an inner node carries the exact bounds and the number of the points below it. All leaves are equally
+// deep. The id is a dimension of the bounds too, so that one of many points at one place is found quickly. A full node
+// is cut at a gap near the middle, along the dimensions in turn; nothing is ever rebuilt, so the longest change costs
+// O(log N) nodes. A search enters the nodes whose bounds the box meets; what lies within the box is not tested.
+//
+// It loses against a scan where a box holds most points: then the search is the scan, with more jumps.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "spans.h"
+
+namespace kernels {
+
+// What all trees of one index share. The columns of a point are its codes, then its id.
+struct PointShape {
+    int dimensions, leaf_size, fan_out;
+
+    int width() const { return dimensions + 1; }
+    int stride() const { return fan_out + 1; }  // an entry more, until the node is cut
+    int least(int height) const { return std::max(1, (height ? fan_out : leaf_size) / 4); }
+};
+
+struct PointNode {
+    int32_t count;
+    int16_t height;  // 0 is a leaf
+    int16_t axis;    // the dimension along which it is cut next
+};
+
+struct PointLeaf : PointNode {
+    int32_t capacity;
+    int64_t* columns;
+
+    const int64_t* column(int at) const { return columns + static_cast<size_t>(at) * capacity; }
+    int64_t* column(int at) { return columns + static_cast<size_t>(at) * capacity; }
+};
+
+// One allocation: children, sizes, then low and high bounds by column.
+struct PointInner : PointNode {
+    PointNode** children() { return reinterpret_cast<PointNode**>(this + 1); }
+    PointNode* const* children() const { return reinterpret_cast<PointNode* const*>(this + 1); }
+    int64_t* sizes(const PointShape& s) { return reinterpret_cast<int64_t*>(this + 1) + s.stride(); }
+    const int64_t* sizes(const PointShape& s) const {
+        return reinterpret_cast<const int64_t*>(this + 1) + s.stride();
+    }
+    int64_t* lows(const PointShape& s, int at) { return sizes(s) + (1 + at) * s.stride(); }
+    const int64_t* lows(const PointShape& s, int at) const { return sizes(s) + (1 + at) * s.stride(); }
+    int64_t* highs(const PointShape& s, int at) { return sizes(s) + (1 + s.width() + at) * s.stride(); }
+    const int64_t* highs(const PointShape& s, int at) const {
+        return sizes(s) + (1 + s.width() + at) * s.stride();
+    }
+};
+
+class PointTree {
+   public:
+    explicit PointTree(const PointShape& shape) : shape_(&shape) {}
+    PointTree(PointTree&& other) noexcept : shape_(other.shape_), root_(other.root_), size_(other.size_) {
+        other.root_ = nullptr;
+        other.size_ = 0;
+    }
+    PointTree& operator=(PointTree&& other) noexcept {
+        std::swap(shape_, other.shape_);
+        std::swap(root_, other.root_);
+        std::swap(size_, other.size_);
+        return *this;
+    }
+    ~PointTree() { release(root_); }
+
+    int64_t size() const { return size_; }
+
+    void insert(const int64_t* point);
+    bool remove(const int64_t* point);  // whether it was there
+    void build(std::vector<int64_t>& rows);  // points one after the other; they are added to those held
+
+    bool any(const Span* spans, int64_t& visits) const { return root_ && any(root_, spans, visits); }
+    int64_t count(const Span* spans, int64_t& visits) const {
+        return root_ ? count(root_, spans, visits) : 0;
+    }
+    // Calls take(leaf, at) for every point in the box.
+    template <class Take>
+    void search(const Span* spans, int64_t& visits, Take&& take) const {
+        if (root_) search(root_, spans, visits, take);
+    }
+    template <class Take>
+    void each(Take&& take) const {
+        int64_t visits = 0;
+        if (root_) each(root_, visits, take);
+    }
+    // The point at a place of the order in which `each` goes.
+    void point_at(int64_t place, int64_t* point) const;
+    size_t nbytes() const { return root_ ? nbytes(root_) : 0; }
+    void check() const;
+
+   private:
+    using Node = PointNode;
+    using Leaf = PointLeaf;
+    using Inner = PointInner;
+
+    // Something to put in: a point, or a whole node, with its bounds.
+    struct Entry {
+        int64_t lows[MAX_DIMENSIONS + 1], highs[MAX_DIMENSIONS + 1];
+        Node* node = nullptr;
+        int64_t size = 1;
+        int height = -1;
+    };
+
+    const PointShape* shape_;
+    Node* root_ = nullptr;
+    int64_t size_ = 0;
+
+    Leaf* new_leaf(int capacity, int axis);
+    Inner* new_inner(int height, int axis);
+    void release(Node* node);
+    void shed(Node* node);  // the node itself, not its children
+
+    void insert(Entry& entry);
+    Node* place(Node* node, const Entry& entry);
+    Node* place_point(Leaf* leaf, const int64_t* point);
+    Node* place_child(Inner* inner, Node* child);
+    Node* cut_leaf(Leaf* leaf, const int64_t* point);
+    Node* cut_inner(Inner* inner);
+    int choose(const Inner* inner, const Entry& entry) const;
+    void refit(Inner* inner, int at);
+    void drop(Inner* inner, int at);
+    bool take_out(Node* node, const int64_t* point, std::vector<Node*>& orphans);
+    void append(Leaf* leaf, const int64_t* point);
+    int64_t size_of(const Node* node) const;
+    void bounds(const Node* node, int64_t* lows, int64_t* highs) const;
+
+    Node* planted(const std::vector<int64_t>& rows, uint32_t* first, uint32_t* last, int height, int axis);
+    void parted(const std::vector<int64_t>& rows, uint32_t* first, uint32_t* last, int parts, int height,
+                int axis, Inner* into);
+
+    bool any(const Node* node, const Span* spans, int64_t& visits) const;
+    int64_t count(const Node* node, const Span* spans, int64_t& visits) const;
+    size_t nbytes(const Node* node) const;
+    void check(const Node* node) const;
+
+    // 0: the box does not meet the entry, 1: it does, 2: it holds the entry
+    int meeting(const Inner* inner, int at, const Span* spans) const {
+        bool is_whole = true;
+        for (int d = 0; d < shape_->dimensions; ++d) {
+            int64_t low = inner->lows(*shape_, d)[at], high = inner->highs(*shape_, d)[at];
+            if (!spans[d].meets(low, high)) return 0;
+            is_whole = is_whole && spans[d].covers(low, high);
+        }
+        return is_whole ? 2 : 1;
+    }
+    bool holds(const Leaf* leaf, int at, const Span* spans) const {
+        for (int d = 0; d < shape_->dimensions; ++d)
+            if (!spans[d].holds(leaf->column(d)[at])) return false;
+        return true;
+    }
+
+    template <class Take>
+    void each(const Node* node, int64_t& visits, Take&& take) const {
+        if (!node->height) {
+            ++visits;
+            auto* leaf = static_cast<const Leaf*>(node);
+            for (int at = 0; at < leaf->count; ++at) take(*leaf, at);
+            return;
+        }
+        auto* inner = static_cast<const Inner*>(node);
+        for (int at = 0; at < inner->count; ++at) each(inner->children()[at], visits, take);
+    }
+    template <class Take>
+    void search(const Node* node, const Span* spans, int64_t& visits, Take&& take) const {
+        if (!node->height) {
+            ++visits;
+            auto* leaf = static_cast<const Leaf*>(node);
+            for (int at = 0; at < leaf->count; ++at)
+                if (holds(leaf, at, spans)) take(*leaf, at);
+            return;
+        }
+        auto* inner = static_cast<const Inner*>(node);
+        for (int at = 0; at < inner->count; ++at) {
+            int how = meeting(inner, at, spans);
+            if (how == 1)
+                search(inner->children()[at], spans, visits, take);
+            else if (how == 2)
+                each(inner->children()[at], visits, take);
+        }
+    }
+};
+
+}  // namespace kernels

@@ -1,0 +1,24 @@
+"""Both implementations of a structure, for the tests that judge them: in Python and compiled."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+# Tests of compiled structures run wherever they are built, also where the tests of the server turn them off.
+try:
+    COMPILED: Any = importlib.import_module("prosem_kernels")
+except ModuleNotFoundError:
+    COMPILED = None
+
+is_built = pytest.mark.skipif(COMPILED is None, reason="prosem-kernels is not built: make kernels")
+
+
+def both(python: Any, name: str, argument: str = "make") -> pytest.MarkDecorator:
+    """Run a test with the structure in Python, and with the compiled one of that name."""
+    compiled = python if COMPILED is None else getattr(COMPILED, name)
+    return pytest.mark.parametrize(
+        argument, [pytest.param(python, id="python"), pytest.param(compiled, id="compiled", marks=is_built)]
+    )
