@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.language.parse import parse
+from prosem.types.aggregates import space
 from prosem.types.shared.exact import average_value, written
 from prosem.values.columns import column_type
 from prosem.values.model import JsonObject
@@ -85,11 +87,11 @@ GROUPS = [
 
 @pytest.mark.parametrize(("by", "selected", "having"), GROUPS)
 @pytest.mark.parametrize(("ranges", "listed", "per"), SHAPES)
-@given(history=history, max_boxes=st.sampled_from([0, 128]))
+@given(history=history, max_boxes=st.sampled_from([0, 128]), many=st.sampled_from([1, 2, 32]))
 @settings(max_examples=15, deadline=None)
 def test_groups(
     by: Sequence[str], selected: Sequence[str], having: Any, ranges: int, listed: bool, per: str, history: Any,
-    max_boxes: int,
+    max_boxes: int, many: int,
 ) -> None:  # fmt: skip
     names = {f"c{number}": text for number, text in enumerate(selected)}
     columns = ", ".join([*by[:1], *(f"{text} AS {name}" for name, text in names.items()), *by[1:]])
@@ -119,4 +121,5 @@ def test_groups(
                 found.append({by[0]: own[by[0]], **aggregates, **{name: own[name] for name in by[1:]}})
         return {"groups": found}
 
-    play(query, answer, history, max_boxes, select, by)
+    with patch.object(space, "MANY_GROUPS", many):
+        play(query, answer, history, max_boxes, select, by)

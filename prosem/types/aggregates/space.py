@@ -4,20 +4,23 @@ All aggregates of a query have one WHERE, so a subscription is one point. Rows a
 query have the same regions, so an event is at most three messages for all of them; an extreme has regions of its own. The
 topic of a message leaves the group out: a subscription is notified of all groups in its ranges.
 
-An event costs what it costs the single aggregates. A snapshot asks every group of its topics, O(G log N): it loses where
-there are many groups and ranges are narrow.
+An event costs what it costs the single aggregates. A snapshot asks every group of its topics, O(G log N), or where it has
+fewer rows than there are groups, those rows; for that rows are put in the order of a range column once many groups are
+asked for. Every group has trees of its own, about 1 kB for each aggregate: it loses where nearly every row is a group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from cn.model.geometry import Region
+from prosem.index.ranges.row_order import RowOrder
 from prosem.types.aggregates.columns import Kept, Part
 from prosem.types.aggregates.placing import Placed, coder, placer
 from prosem.types.aggregates.state import EXTREME, SUMS, Parts, extreme_payload, sums_payload
 from prosem.types.base import Bound, Draft, Rows, SpaceContext
+from prosem.types.extreme.boxes import holds
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxTrees
 from prosem.types.extreme.trees import ExtremeTrees
@@ -25,6 +28,8 @@ from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, Ranges
 from prosem.types.sums.trees import Entry, SumTrees, seeing
 from prosem.values.model import Delta, Key
+
+MANY_GROUPS = 32  # of a topic, from which on it is worth looking at the rows of a range first
 
 
 class Gain(NamedTuple):
@@ -74,7 +79,11 @@ class AggregatesSpace(PointSpace):
         ]
         self._code_of = [coder(shape.table.columns[y].type, maximum) for y, maximum in kept.extremes]
         self._groups: dict[bytes, dict[bytes, int]] = {}  # topic → group → its rows
-        self._build(context.rows[0])
+        self._rows = context.rows[0]
+        self._orders: dict[bytes, RowOrder] | None = (
+            None  # topic → its rows; from when many groups are asked for
+        )
+        self._build(self._rows)
 
     def _build(self, rows: Rows) -> None:
         sums: list[dict[Hashable, list[Entry]]] = [{} for _ in self._sums]
@@ -116,10 +125,43 @@ class AggregatesSpace(PointSpace):
         """What is kept of each group with rows in the ranges, by topic."""
         found: dict[bytes, Parts] = {}
         for topic in bound.topics:
-            for group in self._groups.get(topic, ()):
+            groups = self._groups.get(topic, {})
+            parts = self._scanned(topic, bound.place, len(groups))
+            for group in groups if parts is None else ():
                 part = self._part(topic, group, bound.place)
                 if part is not None:
                     found.setdefault(group, {})[topic] = part
+            for group, part in (parts or {}).items():
+                found.setdefault(group, {})[topic] = part
+        return found
+
+    def _scanned(self, topic: bytes, place: Any, groups: int) -> dict[bytes, Part] | None:
+        """What is kept of the groups of a topic, from the rows in the ranges; None if asking each group costs less."""
+        if groups < MANY_GROUPS or not self._shape.ranged:
+            return None
+        if self._orders is None:
+            self._orders = self._ordered()
+        box = self._shape.data_box(place)
+        refs = self._orders[topic].within(box[0].low, box[0].high, groups)
+        if refs is None:
+            return None
+        found: dict[bytes, list[Part]] = {}
+        for ref in refs:
+            placed = self._place(self._rows[cast(Key, ref)])
+            assert placed is not None
+            if holds(box, placed.point):
+                codes = [code(height) for code, height in zip(self._code_of, placed.heights, strict=True)]
+                part = Part(int(self._kept.counts_rows), placed.sums, tuple(codes))
+                found.setdefault(placed.group, []).append(part)
+        return {group: self._kept.merged(parts) for group, parts in found.items()}
+
+    def _ordered(self) -> dict[bytes, RowOrder]:
+        """All rows in order; O(N log N)."""
+        found: dict[bytes, RowOrder] = {}
+        for ref, row in self._rows.items():
+            placed = self._place(row)
+            if placed is not None:
+                found.setdefault(placed.topic, RowOrder()).add(placed.point[0], ref)
         return found
 
     def _part(self, topic: bytes, group: bytes, place: Any) -> Part | None:
@@ -148,6 +190,8 @@ class AggregatesSpace(PointSpace):
         for placed, sign in ((old, -1), (new, 1)):
             if placed is not None:
                 self._count(placed, sign)
+                if self._orders is not None:
+                    self._reorder(self._orders, placed, delta.key, sign)
                 key = placed.topic, placed.group
                 for trees, (number, total) in zip(self._sums, placed.amounts, strict=True):
                     trees.change(key, placed.point, sign, sign * number, sign * total)
@@ -158,6 +202,14 @@ class AggregatesSpace(PointSpace):
             return None
         gains = self._gains(old, new) if self._sums else []
         return Description(gains, extremes) if gains or extremes else None
+
+    def _reorder(self, orders: dict[bytes, RowOrder], placed: Placed, ref: Key, sign: int) -> None:
+        if sign > 0:
+            orders.setdefault(placed.topic, RowOrder()).add(placed.point[0], ref)
+            return
+        orders[placed.topic].remove(placed.point[0], ref)
+        if not len(orders[placed.topic]):
+            del orders[placed.topic]
 
     def _gains(self, old: Placed | None, new: Placed | None) -> list[Gain]:
         if old is not None and new is not None and (old.topic, old.group) != (new.topic, new.group):
