@@ -13,7 +13,7 @@ from prosem.language.notify import radius_names
 from prosem.language.predicates import check_given, restricted
 from prosem.language.syntax import Query
 from prosem.store.recovery import StoredSubscription
-from prosem.types.base import Bound, Draft, Form, MarkedSpace, PackedForm, Space
+from prosem.types.base import Bound, Draft, Form, MarkedSpace, PackedForm, Space, folding
 from prosem.values.access import WHOLE, Predicates, Scope
 from prosem.values.errors import ConflictError, InputError, LanguageError, LimitError, NotFoundError, pointer
 from prosem.values.model import DEFAULT_TENANT, JsonObject, Table
@@ -76,7 +76,13 @@ class Subscribing:
         answer: JsonObject = {"group": group.name, "type": form.type, **self._moment}
         if command.batch:
             return answer | {"ids": ids}
-        return answer | {"id": ids[0], "result": self._memory.snapshot(*self._memory.place(sids[0]))}
+        result = self._memory.snapshot(*self._memory.place(sids[0]))
+        return answer | {"id": ids[0], "result": result, "fold": folding(form)}
+
+    def folding(self, id: str, scope: Scope) -> JsonObject:
+        """What a client needs to fold the answers of a subscription; nothing of one that is gone."""
+        sid = self._registry.sid(id, scope)
+        return {} if sid is None else folding(self._memory.place(sid)[0])
 
     def recognise(
         self, query: Query, notify: JsonObject | None, tenant: str, predicates: Predicates

@@ -20,6 +20,7 @@ from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from prosem.language.syntax import Query
 from prosem.values.codes import Boxes
+from prosem.values.columns import ColumnType
 from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table, View
 
 Rows = Mapping[Key, Row]  # the content of one table
@@ -302,6 +303,28 @@ class PackedForm(Protocol, metaclass=ByMembers):
 
     def pack_state(self, state: Any) -> bytes: ...
     def unpack_state(self, packed: bytes) -> Any: ...
+
+
+@runtime_checkable
+class FoldedForm(Protocol, metaclass=ByMembers):
+    """A form whose answers a client can only fold by what the query says: keys, an order, types."""
+
+    @property
+    def folding(self) -> JsonObject:
+        """`key`: names of the columns that tell rows or groups apart; `order`: of ordered rows, the columns in their
+        precedence (`column`, `descending`, `nulls_first`, `type`); `type` of distinct values; `columns`: name and type of
+        those of an answer.
+        """
+
+
+def folding(form: Form) -> JsonObject:
+    """What a client needs to fold the answers of a form, besides the answers themselves; often nothing."""
+    return form.folding if isinstance(form, FoldedForm) else {}
+
+
+def described_columns(columns: Iterable[tuple[str, ColumnType]]) -> list[JsonObject]:
+    """Columns of an answer as `FoldedForm.folding` has them."""
+    return [{"name": name, "type": kind.name} for name, kind in columns]
 
 
 @runtime_checkable

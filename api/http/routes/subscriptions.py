@@ -161,7 +161,10 @@ async def result(request: Request, id: str) -> Response:
 
 @router.get("/subscriptions/{id:path}", **documented("One subscription"))
 async def show(request: Request, id: str) -> Response:
-    return answer(_public(await stored(server(request), id, _subscriber(request))))
+    made, caller = server(request), _subscriber(request)
+    found = await stored(made, id, caller)
+    fold = await made.call(c.Inspect(lambda state: state.subscribing.folding(id, caller.scope)))
+    return answer(_public(found) | {"fold": fold})
 
 
 @router.delete("/subscriptions/{id:path}", **documented("Delete a subscription"))

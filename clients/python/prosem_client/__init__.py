@@ -14,6 +14,7 @@ from prosem_client.monitor import UpdateMonitor
 from prosem_client.monitored import MonitoredSubscription
 from prosem_client.pinned import PinnedVariable, release
 from prosem_client.publisher import Publisher
+from prosem_client.query import Order
 from prosem_client.raw import RawSubscription
 from prosem_client.rules import LocalState
 from prosem_client.subscription import Subscription
@@ -30,6 +31,7 @@ __all__ = [
     "LocalState",
     "MonitoredSubscription",
     "NotMonitorable",
+    "Order",
     "OutOfStep",
     "PartlyPublished",
     "PinnedVariable",

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from prosem_client.errors import ProsemError
-from prosem_client.frames import Column, columns_of
+from prosem_client.frames import Column, columns_of, described_columns
 from prosem_client.query import Shape, outline, selection
 from prosem_client.subscription import Opening
 from prosem_client.transport import Transport
@@ -35,7 +35,7 @@ class SubscriptionCalls:
         """Make a subscription. Not repeated after a lost connection: it may be there, under an unknown id."""
         body = {**request, "params": params} if params else request
         answer = await self._transport.call("POST", "/v1/subscriptions", body, repeatable=False)
-        shape = await self._shape(request["sql"], answer["result"])
+        shape = await self._shape(answer, request["sql"], answer["result"])
         return Opening(
             answer["id"],
             answer["seq"],
@@ -55,7 +55,7 @@ class SubscriptionCalls:
         if after is None:
             present = await self.result(id)
             after, timeline, result = present.seq, present.timeline, present.result
-        shape = await self._shape(about.get("sql", ""), result)
+        shape = await self._shape(about, about.get("sql", ""), result)
         return Opening(
             id,
             after,
@@ -91,8 +91,13 @@ class SubscriptionCalls:
         """The definition may have changed."""
         self._definitions.pop(name, None)
 
-    async def _shape(self, sql: str, result: JsonObject | None) -> Shape:
-        """By what the answer is folded; asked of the server once a table, and only for rows and values."""
+    async def _shape(self, about: JsonObject, sql: str, result: JsonObject | None) -> Shape:
+        """By what the answer is folded: the server says it with the subscription.
+
+        One that does not is asked for the definition of the table, once, and only for rows and values.
+        """
+        if "fold" in about:
+            return Shape.of(about["fold"])
         if result is not None and not result.keys() & {"rows", "values"}:
             return Shape()
         seen = outline(sql)
@@ -105,15 +110,23 @@ class SubscriptionCalls:
                 raise
             return Shape()
 
-    async def columns(self, sql: str, result: JsonObject) -> list[Column]:
+    async def columns(self, sql: str, shape: Shape, result: JsonObject) -> list[Column]:
         """An answer of this query, column by column."""
+        if shape.columns and (found := described_columns(result, shape)) is not None:
+            return found
         chosen = selection(sql)
         return columns_of(result, chosen, {name: await self.definition(name) for name in chosen.tables})
 
     async def definition(self, table: str) -> JsonObject:
-        """The definition of a table, asked of the server once."""
+        """The definition of a table or a view, asked of the server once."""
         if table not in self._definitions:
-            self._definitions[table] = await self._transport.call("GET", path("tables", table))
+            try:
+                found = await self._transport.call("GET", path("tables", table))
+            except ProsemError as error:
+                if error.status != 404:
+                    raise
+                found = await self._transport.call("GET", path("views", table))
+            self._definitions[table] = found
         return self._definitions[table]
 
 

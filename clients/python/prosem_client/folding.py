@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from prosem_client.errors import OutOfStep
-from prosem_client.query import Shape
+from prosem_client.query import Order, Shape
 from prosem_client.values import JsonObject
 
 
@@ -29,12 +29,17 @@ class Answer(Protocol):
 
 
 def fold(
-    result: JsonObject, change: Mapping[str, Any], key: tuple[str, ...] = (), type: str | None = None
+    result: JsonObject,
+    change: Mapping[str, Any],
+    key: tuple[str, ...] = (),
+    type: str | None = None,
+    order: tuple[Order, ...] = (),
 ) -> JsonObject:
     """The result after a change.
 
-    `key` names the columns by which the rows of a filter are told apart (joined rows need none); `type` is
-    the column's type of a DISTINCT, whose values are sorted as the database does, NULL last.
+    `key` names the columns by which rows of a filter and groups are told apart (joined rows need none); `type` is
+    the column's type of a DISTINCT, whose values are sorted as the database does, NULL last; rows of a top-k are sorted
+    by `order`. The server says all three in `fold`, and `Shape.of` reads it.
 
     >>> fold({"rows": [{"k": 1, "v": 7}]}, {"add": [{"k": 2, "v": 5}], "remove": [{"k": 1}]}, key=("k",))
     {'rows': [{'k': 2, 'v': 5}]}
@@ -42,15 +47,22 @@ def fold(
     {'values': ['9.50', '10.00', None]}
     >>> fold({"value": 3}, {"value": 4, "previous": 3})
     {'value': 4}
+    >>> fold({"groups": [{"g": "a", "n": 2}]}, {"update": [{"g": "a", "n": 3}]}, key=("g",))
+    {'groups': [{'g': 'a', 'n': 3}]}
     """
-    answer = answer_of(result, Shape(tuple(key), type))
+    answer = answer_of(result, Shape(tuple(key), type, tuple(order)))
     answer.apply(change)
     return answer.result()
 
 
 def answer_of(result: JsonObject, shape: Shape) -> Answer:
     """The answer of this result, ready for changes."""
-    kinds: dict[str, Callable[[JsonObject, Shape], Answer]] = {"values": Values, "rows": Rows, "items": Items}
+    kinds: dict[str, Callable[[JsonObject, Shape], Answer]] = {
+        "values": Values,
+        "rows": Rows,
+        "groups": Groups,
+        "items": Items,
+    }
     return next((kind(result, shape) for name, kind in kinds.items() if name in result), Whole(result))
 
 
@@ -60,19 +72,22 @@ def whole_result(change: Mapping[str, Any]) -> JsonObject | None:
     >>> whole_result({"value": 4, "previous": 3}), whole_result({"add": [4], "remove": []})
     ({'value': 4}, None)
     """
-    if "value" not in change or "key" in change:
+    if not change.keys() & WHOLE or "key" in change:
         return None
     return {name: value for name, value in change.items() if name != "previous"}
 
 
+WHOLE = {"value", "columns"}  # answers that a change tells all of
+
+
 class Whole:
-    """`{"value"}` and `{"value", "row"}`: a change tells all of the answer."""
+    """`{"value"}`, `{"value", "row"}` and `{"columns"}`: a change tells all of the answer."""
 
     def __init__(self, result: JsonObject) -> None:
         self._result = result
 
     def apply(self, change: Mapping[str, Any]) -> None:
-        if "value" not in change:
+        if not WHOLE & change.keys() & self._result.keys():
             raise OutOfStep(f"the answer is {_show(self._result)}, but the change is {_show(change)}")
         self._result = {name: change.get(name) for name in self._result}
 
@@ -120,37 +135,73 @@ class Values:
 
 
 class Rows:
-    """`{"rows"}`: the rows of a filter, told apart by their key, or joined rows, told apart as a whole.
+    """`{"rows"}`: rows told apart by their key, or joined rows, told apart as a whole.
 
-    Invariant: `_rows[row_identity(row)] is row`. Rows keep their place; a new one comes last.
+    Invariant: `_rows[identity of row] is row`. Rows of a filter keep their place, and a new one comes last. Those of a top-k
+    are sorted for each result: k log k for at most 1,000 rows.
     """
 
+    name: ClassVar[str] = "rows"
+
     def __init__(self, result: JsonObject, shape: Shape) -> None:
-        self._key = shape.key
-        self._rows = {row_identity(row, self._key): row for row in result["rows"]}
-        if len(self._rows) != len(result["rows"]):
-            raise OutOfStep("two rows of the answer have the same key")
+        self._shape = shape
+        types = dict(shape.columns)
+        self._numerics = [name for name in shape.key if types.get(name) == "numeric"]
+        self._rows = {self._identity(row): row for row in result[self.name]}
+        if len(self._rows) != len(result[self.name]):
+            raise OutOfStep(f"two {self.name} of the answer have the same key")
 
     def apply(self, change: Mapping[str, Any]) -> None:
         for row in change.get("remove", ()):
-            if self._rows.pop(row_identity(row, self._key), None) is None:
+            if self._rows.pop(self._identity(row), None) is None:
                 raise OutOfStep(f"the row {_show(row)} is removed, but it is not in the answer")
         for verb, must_be_there in (("update", True), ("add", False)):
             for row in change.get(verb, ()):
-                identity = row_identity(row, self._key)
+                identity = self._identity(row)
                 if (identity in self._rows) != must_be_there:
                     state = "not" if must_be_there else "already"
                     raise OutOfStep(f"{verb} of the row {_show(row)}, which is {state} in the answer")
                 self._rows[identity] = row
 
     def result(self) -> JsonObject:
-        return {"rows": list(self._rows.values())}
+        return {self.name: in_order(self._rows.values(), self._shape.order)}
 
     def check(self) -> None:
         """Every row stands under its identity."""
-        assert all(row_identity(row, self._key) == identity for identity, row in self._rows.items()), (
-            self._rows
-        )
+        assert all(self._identity(row) == identity for identity, row in self._rows.items()), self._rows
+
+    def _identity(self, row: Mapping[str, Any]) -> Hashable:
+        if self._numerics:  # 1.5 and 1.50 are one value where the type has no scale of its own
+            values = {name: row[name] for name in self._numerics if row.get(name) is not None}
+            row = {**row, **{name: Decimal(value) for name, value in values.items()}}
+        return row_identity(row, self._shape.key)
+
+
+class Groups(Rows):
+    """`{"groups"}`: told apart by the columns of GROUP BY."""
+
+    name = "groups"
+
+
+def in_order(rows: Iterable[JsonObject], order: Sequence[Order]) -> list[JsonObject]:
+    """The rows as ORDER BY has them; without any, as they come.
+
+    >>> in_order([{"y": None}, {"y": 1}, {"y": 2}], [Order("y", is_descending=True)])
+    [{'y': 2}, {'y': 1}, {'y': None}]
+    """
+    found = list(rows)
+    for one in reversed(order):  # sorting is stable, in both directions
+        place = _PLACES.get(one.type.partition("(")[0], lambda value: value)
+        is_null_last = one.nulls_first == one.is_descending  # before the direction is applied
+
+        def rank(
+            row: JsonObject, one: Order = one, place: Any = place, last: bool = is_null_last
+        ) -> tuple[bool, Any]:
+            value = row[one.column]
+            return (value is None) == last, 0 if value is None else place(value)
+
+        found.sort(key=rank, reverse=one.is_descending)
+    return found
 
 
 def row_identity(row: Mapping[str, Any], key: tuple[str, ...]) -> Hashable:

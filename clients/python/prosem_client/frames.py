@@ -2,7 +2,8 @@
 
 | answer | columns |
 | --- | --- |
-| rows of a filter | the selected columns |
+| rows of a filter or a top-k | the selected columns |
+| groups, several aggregates | the selected columns |
 | joined rows | `table.column` |
 | distinct values | the column |
 | values of items | the key's columns, `value` |
@@ -21,7 +22,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from prosem_client.query import Selection
+from prosem_client.query import Selection, Shape
 from prosem_client.values import JsonObject
 
 Definitions = Mapping[str, JsonObject]  # of the tables of a query, by name
@@ -33,6 +34,20 @@ class Column(NamedTuple):
     name: str
     type: str
     values: list[Any]
+
+
+def described_columns(result: JsonObject, shape: Shape) -> list[Column] | None:
+    """The answer, column by column, where the server describes them; None of an answer that is one value, or items."""
+    if "values" in result:
+        ((name, kind),) = shape.columns
+        return [_column(name, kind, result["values"])]
+    if "columns" in result:
+        rows = [result["columns"]]
+    elif "rows" in result or "groups" in result:
+        rows = result["rows"] if "rows" in result else result["groups"]
+    else:
+        return None
+    return [_column(name, kind, [row[name] for row in rows]) for name, kind in shape.columns]
 
 
 def columns_of(result: JsonObject, selection: Selection, definitions: Definitions) -> list[Column]:

@@ -1,7 +1,7 @@
-"""The little a client has to know of its query: the key of its rows and the order of its values.
+"""The little a client has to know of its query: the key of its rows, their order, the types of its values.
 
-Changes name rows by their key and values without their type; both stand in the table's definition. Only the
-words around FROM are read here, never the conditions; the server is the one that understands the query.
+Changes name rows by their key and values without their type; the server's answers say both (`fold`). Of a server that does
+not, the words around FROM are read here, never the conditions, and the table's definition says the rest.
 """
 
 from __future__ import annotations
@@ -18,11 +18,35 @@ _TOKEN = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """A column by which rows are sorted."""
+
+    column: str
+    is_descending: bool = False
+    nulls_first: bool = False
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
-    """How an answer is folded: the `key` of its rows (none: rows count as a whole), its values' type."""
+    """How an answer is folded: the `key` of its rows or groups (none: rows count as a whole), its values' type, the `order`
+    of its rows (none: any), and names and types of its `columns` (none: unknown).
+    """
 
     key: tuple[str, ...] = ()
     type: str | None = None
+    order: tuple[Order, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, fold: Mapping[str, Any]) -> Shape:
+        """The shape of the `fold` in an answer of the server."""
+        order = [
+            Order(one["column"], one["descending"], one["nulls_first"], one["type"])
+            for one in fold.get("order", ())
+        ]
+        columns = [(one["name"], one["type"]) for one in fold.get("columns", ())]
+        return cls(tuple(fold.get("key", ())), fold.get("type"), tuple(order), tuple(columns))
 
 
 @dataclass(frozen=True, slots=True)

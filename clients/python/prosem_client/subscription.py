@@ -38,7 +38,7 @@ class Calls(Protocol):
 
     async def delete(self, id: str) -> None: ...
 
-    async def columns(self, sql: str, result: JsonObject) -> list[Column]: ...
+    async def columns(self, sql: str, shape: Shape, result: JsonObject) -> list[Column]: ...
 
 
 class Subscription:
@@ -103,6 +103,34 @@ class Subscription:
         """The answer as of `seq`; None while it is unknown, after an `attach` with `after` alone."""
         self._opened()
         return self._result
+
+    @property
+    def rows(self) -> list[JsonObject]:
+        """The rows of the answer; those of a top-k in their order."""
+        found: list[JsonObject] = self._part("rows")
+        return found
+
+    @property
+    def groups(self) -> dict[Any, JsonObject]:
+        """The groups of the answer by their key: the value of the one grouping column, or a tuple of several."""
+        key = self._opened().shape.key
+        return {
+            group[key[0]] if len(key) == 1 else tuple([group[name] for name in key]): group
+            for group in self._part("groups")
+        }
+
+    @property
+    def columns(self) -> JsonObject:
+        """The aggregates of the answer by their name."""
+        found: JsonObject = self._part("columns")
+        return found
+
+    def _part(self, name: str) -> Any:
+        result = self.result
+        if result is None or name not in result:
+            known = "not known yet" if result is None else f"has {', '.join(result)}"
+            raise ValueError(f"the answer has no {name}: it {known}")
+        return result[name]
 
     async def to_pandas(self) -> Any:
         """The answer as of `seq` as a pandas.DataFrame."""
@@ -195,7 +223,7 @@ class Subscription:
         began = (await self._ready())._opened()
         if self._result is None:
             raise ValueError("the answer is not known: attach without `after`, or give its `result`")
-        return await self._calls.columns(began.sql, self._result)
+        return await self._calls.columns(began.sql, began.shape, self._result)
 
     def _opened(self) -> Opening:
         if self._began is None:

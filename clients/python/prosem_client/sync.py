@@ -96,6 +96,18 @@ class SyncSubscription:
         return self._subscription.result
 
     @property
+    def rows(self) -> list[JsonObject]:
+        return self._subscription.rows
+
+    @property
+    def groups(self) -> dict[Any, JsonObject]:
+        return self._subscription.groups
+
+    @property
+    def columns(self) -> JsonObject:
+        return self._subscription.columns
+
+    @property
     def database(self) -> sqlite3.Connection:
         """The local state of a raw subscription."""
         if not isinstance(self._subscription, RawSubscription):

@@ -19,7 +19,7 @@ from prosem.types.aggregates.having import Condition, constants, holds
 from prosem.types.aggregates.placing import group_values
 from prosem.types.aggregates.space import AggregatesSpace
 from prosem.types.aggregates.state import ALONE, AggregateState, Fold, pack_groups, unpack_groups
-from prosem.types.base import MOVED, Bound, Replay, Rows, Space, SpaceContext
+from prosem.types.base import MOVED, Bound, Replay, Rows, Space, SpaceContext, described_columns
 from prosem.types.shared.narrowed import RangeReplay
 from prosem.types.shared.ranges import RangeForm, Ranges
 from prosem.types.shared.rules import fields, listed, written
@@ -98,6 +98,10 @@ class SeveralForm(AggregateForm):
         what = ", ".join(output.words(self.shape.table) for _, output in self.columns)
         return f"{what} FROM {self.shape.source()}{self.shape.where()}"
 
+    @property
+    def folding(self) -> JsonObject:
+        return {"columns": described_columns((name, output.type) for name, output in self.columns)}
+
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         part = self._fold.part(self.state(space, bound).groups.get(ALONE, {}))
         assert part is not None, "without GROUP BY there is always an answer"
@@ -159,6 +163,14 @@ class GroupByForm(AggregateForm):
         if not conditions:
             return place
         return lambda params: place(params)._replace(constants=constants(conditions, params))
+
+    @property
+    def folding(self) -> JsonObject:
+        columns = self.shape.table.columns
+        types = [
+            (name, columns[item].type if isinstance(item, int) else item.type) for name, item in self.items
+        ]
+        return {"key": [name for name, _ in self._keys], "columns": described_columns(types)}
 
     @cached_property
     def _outputs(self) -> tuple[Named, ...]:

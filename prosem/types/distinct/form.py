@@ -19,7 +19,16 @@ from cn.model.message import Message
 from prosem.index.ranges.positions import Positions
 from prosem.language.resolve import column
 from prosem.language.syntax import Distinct, Query
-from prosem.types.base import Bound, Draft, Rows, Space, SpaceContext, SubscriptionType, is_composed
+from prosem.types.base import (
+    Bound,
+    Draft,
+    Rows,
+    Space,
+    SpaceContext,
+    SubscriptionType,
+    described_columns,
+    is_composed,
+)
 from prosem.types.distinct.client_rules import RULES
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges, recognise_ranges
@@ -59,6 +68,11 @@ class DistinctForm(RangeForm):
     @property
     def label(self) -> str:
         return f"DISTINCT {self.shape.table.names[self.y]!r} FROM {self.shape.source()}{self.shape.where()}"
+
+    @property
+    def folding(self) -> JsonObject:
+        y = self.shape.table.columns[self.y]
+        return {"type": y.type.name, "columns": described_columns([(y.name, y.type)])}
 
     def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
         return DistinctSpace(self, space_id, surroundings.rows[0])

@@ -34,6 +34,7 @@ from prosem.types.base import (
     SteppedSpace,
     Storage,
     SubscriptionType,
+    described_columns,
     is_composed,
 )
 from prosem.types.filter.client_rules import RULES
@@ -84,6 +85,14 @@ class FilterForm:
     @cached_property
     def _is_composed(self) -> bool:
         return is_composed(self)
+
+    @property
+    def folding(self) -> JsonObject:
+        chosen = [self.table.columns[at] for at in self.columns]
+        return {
+            "key": list(self.table.primary_key),
+            "columns": described_columns((one.name, one.type) for one in chosen),
+        }
 
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)

@@ -45,6 +45,10 @@ class TopKForm(RangeForm):
         order = f"{names[top.y]!r} {'DESC' if top.is_descending else 'ASC'} NULLS {'FIRST' if top.nulls_first else 'LAST'}"
         return f"{what} FROM {self.shape.source()}{self.shape.where()} ORDER BY {order} LIMIT {top.count}"
 
+    @property
+    def folding(self) -> JsonObject:
+        return self.top.folding
+
     @cached_property
     def replay(self) -> Replay:
         return RangeReplay(self.shape.table, self.shape.ranged)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from prosem.types.base import described_columns
 from prosem.types.shared.ranges import Ranges
 from prosem.types.shared.rules import written
 from prosem.types.top_k.rank import Ranker, ranker
@@ -112,6 +113,22 @@ class TopKShape:
     def _keys(self) -> tuple[int, ...]:
         """Where the key stands among the selected columns."""
         return tuple(self.columns.index(at) for at in self.ranges.table.key_positions)
+
+    @property
+    def folding(self) -> JsonObject:
+        """How a client sorts the rows: by y, then by the key, ascending with NULLs last."""
+        types = dict(zip(self.names, [self._types[at] for at in self.columns], strict=True))
+        keys = [self.names[number] for number in self._keys]
+        y = self.names[self.columns.index(self.y)]
+        order = [(y, self.is_descending, self.nulls_first), *((name, False, False) for name in keys)]
+        return {
+            "key": keys,
+            "order": [
+                {"column": name, "descending": down, "nulls_first": first, "type": types[name].name}
+                for name, down, first in order
+            ],
+            "columns": described_columns(types.items()),
+        }
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def change(self, before: Sequence[Entry], after: Sequence[Entry]) -> JsonObject | None:
