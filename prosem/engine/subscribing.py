@@ -187,11 +187,13 @@ class Subscribing:
     def result(self, command: c.Result) -> JsonObject:
         sid = self._known(command.id, command.scope)
         self._memory.unstreamed.renew(sid)
-        return {
-            "id": command.id,
-            **self._moment,
-            "result": self._memory.snapshot(*self._memory.place(sid)),
-        }
+        form, space, bound = self._memory.place(sid)
+        frozen = self._registry.frozen(sid)
+        if frozen is not None and isinstance(space, MarkedSpace):  # the answer is what was notified last
+            answer = decode(frozen)
+        else:
+            answer = self._memory.snapshot(form, space, bound)
+        return {"id": command.id, **self._moment, "result": answer}
 
     @property
     def _moment(self) -> JsonObject:

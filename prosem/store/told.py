@@ -26,7 +26,7 @@ _MARKS = (
     " WHERE h.mark IS NOT NULL AND h.seq <= {upto} ORDER BY h.sid, h.seq DESC, h.part DESC"
 )
 _MESSAGES = (
-    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'decision')"
+    "SELECT body FROM prosem.outbox WHERE space = {space} AND kind IN ('value', 'decision', 'notified')"
     " AND seq > {after} AND seq <= {upto} ORDER BY seq DESC, part DESC"
 )
 _read_mark = msgspec.json.Decoder(PlaceMark).decode

@@ -15,6 +15,7 @@ from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import JsonObject, Table
 
 PACKAGES = (
+    "prosem.types.notified",
     "prosem.types.extreme",
     "prosem.types.sums",
     "prosem.types.aggregates",
@@ -41,7 +42,8 @@ def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) 
         if form is not None:
             if notify is not None and not kind.takes_notify:
                 raise InputError(
-                    f"notify applies to value notification (SELECT y FROM t WHERE key = …), not to {kind.name}",
+                    "notify applies to value notification (SELECT y FROM t WHERE key = …) and to a single aggregate, "
+                    f"not to {kind.name}",
                     "/notify",
                 )
             return form

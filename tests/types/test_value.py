@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -272,7 +273,8 @@ class World:
         groups.next_statement = old.group_store.next_statement
         groups.next_group = old.group_store.next_group
         for group in old.groups.values():
-            groups.add_group(group, groups.recognise(parse(group.sample_sql), group.sample_notify))
+            query = replace(parse(group.sample_sql), per=group.per)
+            groups.add_group(group, groups.recognise(query, group.sample_notify))
         self.state.registry.reserve(registry.next_sid)
         sids = list(registry.sids())
         for sid in sids:
@@ -305,7 +307,7 @@ class World:
             ]
             look = Lookback(standings)
             for message in reversed(self.messages):
-                if message.space == space and message.kind in ("value", DECISION):
+                if message.space == space and message.kind in ("value", DECISION, "notified"):
                     look.take(message)
             for sid, payload in look.told.items():
                 found[sid] = PlaceMark(found[sid].topic, found[sid].place, msgspec.Raw(payload))

@@ -36,6 +36,11 @@ def units(kind: ColumnType, value: Value) -> int:
     return int(value.scaleb(kind.scale)) if kind.scale else int(value)
 
 
+def units_of_one(kind: ColumnType) -> int:
+    """How many units make one."""
+    return 1 << _DOUBLE_UNIT if kind.name == "double precision" else 10**kind.scale
+
+
 def sum_value(kind: ColumnType, total: int, scale: int | None = None) -> int | float | Decimal:
     """SUM as PostgreSQL types it: bigint for integer, numeric for bigint and numeric, double for double."""
     if kind.name == "double precision":

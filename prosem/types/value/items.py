@@ -81,10 +81,11 @@ class Items:
     measure: Measure | None
 
     def topic(self, key: Key) -> bytes:
+        """The codes of a key; those of a view may hold NULLs, which no condition selects by name."""
         columns = self.table.columns
         return topic_of(
             [
-                None if v is None else columns[at].type.code(v)  # a key of a view may hold NULLs
+                None if v is None else columns[at].type.code(v)
                 for at, v in zip(self.table.key_positions, key, strict=True)
             ]
         )

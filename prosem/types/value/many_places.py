@@ -41,6 +41,15 @@ class Place(NamedTuple):
         return self.code, self.birth
 
 
+def by_key(topic: bytes) -> list[tuple[bool, Any]]:
+    """The order of items by key; NULLs last.
+
+    >>> sorted([b"[null]", b"[2]", b"[1]"], key=by_key)
+    [b'[1]', b'[2]', b'[null]']
+    """
+    return [(code is None, code) for code in decode(topic)]
+
+
 def written(kind: Items, topic: bytes, item: Epochs | None, single: SingleEnds | None) -> bytes:
     """What is kept of an item, as JSON: its key's codes; for each epoch the last birth and what its radii were told; and
     the subscriptions that were told values of their own."""

@@ -14,11 +14,11 @@ from cn.model.geometry import EVERYTHING, Box, Interval, Region
 from prosem.index.radii.epochs import Birth, Epochs, Piece
 from prosem.types.base import Bound, Draft, Rows
 from prosem.types.value.items import Items, on_a_copy
-from prosem.types.value.many_places import ALL, SINGLE, Place, Selected, read, written
+from prosem.types.value.many_places import ALL, SINGLE, Place, Selected, by_key, read, written
 from prosem.types.value.many_points import ManyPoints
 from prosem.types.value.single import SingleTold
 from prosem.values.model import Delta, JsonObject
-from prosem.values.wire import decode, encode, is_same
+from prosem.values.wire import encode, is_same
 
 ANYBODY: Region = ((EVERYTHING, EVERYTHING),)
 
@@ -111,7 +111,7 @@ class ManySpace(ManyPoints):
         names = kind.table.primary_key
         return [
             {"key": dict(zip(names, kind.key(topic), strict=True)), "value": kind.value(found[topic])}
-            for topic in sorted(found, key=decode)
+            for topic in sorted(found, key=by_key)
         ]
 
     def _told(self, topic: bytes, present: Any, place: Place, sid: int) -> Any:

@@ -1,0 +1,232 @@
+"""The server's side of notify on an aggregate: what each subscription was notified of last.
+
+Deltas of one seq are taken together: subscriptions are compared once, with the aggregate after the last of them. A
+subscription that was given smaller radii may be *due*: its value lies beyond an end already, and it is notified by the next
+event of a row in its ranges, whether that changes the value or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import msgspec
+
+from cn.match.point_index import PointIndex
+from cn.model.network import Space as NetworkSpace
+from prosem.types.base import (
+    SID_MASK,
+    UNAFFECTED,
+    Bound,
+    Choose,
+    Draft,
+    Outcome,
+    Rows,
+    SpaceContext,
+    SteppedSpace,
+    placements,
+)
+from prosem.types.notified.told import ToldColumns
+from prosem.types.notified.values import NotifiedValues, Told
+from prosem.types.notified.watched import Answer, found
+from prosem.types.shared.ranges import around
+from prosem.types.shared.rewound import RewoundRows
+from prosem.values.model import Delta, PlaceMark
+from prosem.values.wire import encode
+
+NOTIFIED = "notified"  # kind of the messages
+Description = list[tuple[bytes, list[int]]]  # changes, and whom each concerns
+
+
+class NotifiedSpace(SteppedSpace):
+    """In the network a subscription is the point (sid); messages name those that are notified. The radius of a subscription
+    is the constant of its `Bound`.
+
+    An event costs what it does in the aggregate, a search for the affected points, and O(log N) for each subscription that
+    is looked at: those whose MIN or MAX changes, or whose `Slack` is used up.
+    """
+
+    plans: tuple[str, ...] = ("enumerate",)
+    looks_back: ClassVar[bool] = True
+
+    def __init__(self, values: NotifiedValues, space_id: int, context: SpaceContext) -> None:
+        self.network = NetworkSpace(space_id, 1, True)
+        self._values, self._rows = values, context.rows[0]
+        self._columns = ToldColumns()
+        located = context._replace(locate=lambda slot: self._columns.bounds[slot])
+        self._watched = values.watched(space_id, located)
+        shape = values.aggregate.shape
+        self._place = shape.placer()
+        self._due = PointIndex(shape.dimensions, shape.int64)
+        self._is_due: set[int] = set()
+        self._looked_at: set[int] = (
+            set()
+        )  # slots that the deltas of the present seq have made worth looking at
+
+    @property
+    def visits(self) -> int:
+        return self._watched.visits + self._due.visits
+
+    # -- subscriptions -------------------------------------------------------------------------------------------
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        """They are told the present value."""
+        for slot in self._put(sids, bounds):
+            answer = self._watched.answer(self._columns.bounds[slot], self._rows)
+            self._columns.told[slot] = Told(answer.value, answer.row)
+            self._renew(slot, answer)
+
+    def _put(self, sids: Sequence[int], bounds: Sequence[Bound]) -> list[int]:
+        columns, slots = self._columns, []
+        for sid, bound in zip(sids, bounds, strict=True):
+            (radius,) = bound.constants
+            slots.append(columns.add(sid, bound._replace(constants=()), radius))
+        if slots:
+            self._watched.add(slots, [columns.bounds[slot] for slot in slots])
+        return slots
+
+    def _renew(self, slot: int, answer: Answer) -> None:
+        """A subscription was looked at: it is due, or the aggregate knows how far it is from being notified."""
+        columns, number = self._columns, self._values.number
+        is_due = self._is_far(slot, answer)
+        if is_due != (slot in self._is_due):
+            self._turn(slot, is_due)
+        told, now = number(columns.told[slot].value), number(answer.value)
+        self._watched.renew(slot, columns.radii[slot], told, now, answer)
+
+    def _turn(self, slot: int, is_due: bool) -> None:
+        bound = self._columns.bounds[slot]
+        (self._is_due.add if is_due else self._is_due.discard)(slot)
+        for id, topic, place in placements(slot, bound) if bound.place is not None else ():
+            assert place is not None
+            (self._due.insert if is_due else self._due.remove)(id, topic, place)
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        self.remove(sid, before)
+        self.add([sid], [after])
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        slot = self._columns.slot(sid)
+        if slot in self._is_due:
+            self._turn(slot, False)
+        self._watched.remove(slot, self._columns.bounds[slot])
+        self._columns.remove(sid)
+
+    def retune(self, sid: int, bound: Bound) -> None:
+        slot = self._columns.slot(sid)
+        (self._columns.radii[slot],) = bound.constants
+        self._renew(slot, self._watched.answer(self._columns.bounds[slot], self._rows))
+
+    # -- what was notified ---------------------------------------------------------------------------------------
+    def present(self, bound: Bound) -> Answer:
+        """The present answer at a place."""
+        return self._watched.answer(bound, self._rows)
+
+    def told(self, sid: int) -> Told:
+        return self._columns.told[self._columns.slot(sid)]
+
+    def locate(self, sid: int) -> Bound:
+        return Bound(b"", (sid,))
+
+    def mark(self, sid: int) -> PlaceMark:
+        return PlaceMark(b"", (sid,), msgspec.Raw(encode(self._values.result(self.told(sid)))))
+
+    def relabelled(self) -> list[int]:
+        return []
+
+    def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
+        for slot, mark in zip(self._put(sids, bounds), marks, strict=True):
+            self._columns.told[slot] = self._values.read(bytes(mark.told))
+            self._renew(slot, self._watched.answer(self._columns.bounds[slot], self._rows))
+
+    # -- events --------------------------------------------------------------------------------------------------
+    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
+        rows = self._rows if len(deltas) == 1 else RewoundRows(self._rows, deltas)
+        for at, delta in enumerate(deltas):
+            if isinstance(rows, RewoundRows):
+                rows.put(delta)
+            self._look_at(delta)
+            is_last = at + 1 == len(deltas) or deltas[at + 1].seq != delta.seq
+            description = self._notify(rows) if is_last else None
+            if not description:
+                yield UNAFFECTED
+                continue
+            plan = choose(self, description)
+            yield Outcome(description, plan, self.messages(description, plan))
+
+    def step(self, delta: Delta) -> Description | None:
+        self._look_at(delta)
+        return self._notify(self._rows) or None
+
+    def _look_at(self, delta: Delta) -> None:
+        self._looked_at |= self._watched.step(delta)
+        if self._is_due:
+            self._looked_at |= self._touched(delta)
+
+    def _touched(self, delta: Delta) -> set[int]:
+        """Those that are due and have the row in their ranges."""
+        places = [self._place(row) for row in (delta.old, delta.new) if row is not None]
+        return found(self._due, [(place[0], (around(place[1]),)) for place in places if place is not None])
+
+    def _notify(self, rows: Rows) -> Description:
+        """Look at what the deltas of a seq have left; those that are far from what they were told are told now."""
+        slots, self._looked_at = self._looked_at, set()
+        changes = []
+        for slot in slots:
+            answer = self._watched.answer(self._columns.bounds[slot], rows)
+            if self._is_far(slot, answer):
+                now = Told(answer.value, answer.row)
+                changes.append((slot, self._columns.told[slot], now))
+                self._columns.told[slot] = now
+            self._renew(slot, answer)
+        return self._described(changes)
+
+    def _is_far(self, slot: int, answer: Answer) -> bool:
+        return self._values.is_told(self._columns.radii[slot], self._columns.told[slot], answer)
+
+    def _described(self, changes: Iterable[tuple[int, Told, Told]]) -> Description:
+        """The changes as they travel; subscriptions that are told the same share one."""
+        sids: dict[bytes, list[int]] = {}
+        values = self._values
+        for slot, before, now in changes:
+            payload = encode(values.change(values.result(before), values.result(now)))
+            sids.setdefault(payload, []).append(self._columns.sids[slot])
+        return [(payload, sorted(some)) for payload, some in sids.items()]
+
+    @contextmanager
+    def rehearsal(self, delta: Delta) -> Iterator[Description | None]:
+        """What an event would notify; it is taken back, and nothing was told."""
+        slots = self._watched.rehearse(delta) | self._touched(delta)
+        try:
+            answers = [(slot, self._watched.answer(self._columns.bounds[slot], self._rows)) for slot in slots]
+            yield (
+                self._described(
+                    (slot, self._columns.told[slot], Told(answer.value, answer.row))
+                    for slot, answer in answers
+                    if self._is_far(slot, answer)
+                )
+                or None
+            )
+        finally:
+            self._watched.rehearse(delta._replace(old=delta.new, new=delta.old))
+
+    def messages(self, description: Description, plan: str) -> list[Draft]:
+        return [Draft(NOTIFIED, targets=tuple(sids), payload=payload) for payload, sids in description]
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
+        columns = self._columns
+        slots = dict(columns.items())
+        placed = {
+            (id, topic, place)
+            for sid, slot in slots.items()
+            for id, topic, place in placements(slot, columns.bounds[slot])
+            if place is not None
+        }
+        assert set(self._watched.points.items()) == placed, "the aggregate holds the points"
+        assert not self._looked_at, "nothing is left over from an event"
+        for slot in slots.values():
+            answer = self._watched.answer(columns.bounds[slot], self._rows)
+            assert self._is_far(slot, answer) == (slot in self._is_due), "those that are far are due"
+        due = {entry for entry in placed if entry[0] & SID_MASK in self._is_due}
+        assert set(self._due.items()) == due, "they are found"
