@@ -46,6 +46,7 @@ ROOMS = {
     ),
     "prosem.types": (
         "registry",
+        "notified",  # made of the structures of extreme, sums and value
         "aggregates",  # made of the structures of extreme and sums
         "EACH",
         "shared",
