@@ -59,6 +59,27 @@ export class Client {
     await this._transport.call("DELETE", path("tables", name));
   }
 
+  // -- views -------------------------------------------------------------------------------------------------
+  /** Make a view, or find an identical one. */
+  createView(name, sql) {
+    this._definitions.delete(name);
+    return this._transport.call("POST", "/v1/views", { name, sql });
+  }
+
+  /** All views, with what they use and what uses them. */
+  async views() {
+    return (await this._transport.call("GET", "/v1/views")).views;
+  }
+
+  view(name) {
+    return this._transport.call("GET", path("views", name));
+  }
+
+  async dropView(name) {
+    this._definitions.delete(name);
+    await this._transport.call("DELETE", path("views", name));
+  }
+
   // -- events ------------------------------------------------------------------------------------------------
   /** Commit events as one transaction, all or none, and once even if the connection breaks. */
   publish(table, events, { idempotencyKey = randomKey() } = {}) {
@@ -87,9 +108,12 @@ export class Client {
   }
 
   // -- subscriptions -----------------------------------------------------------------------------------------
-  /** Subscribe. With `snapshot` the iteration starts with the present answer. Values may be pinned variables. */
-  async subscribe(sql, params = {}, { notify, id, durable = true, snapshot = false } = {}) {
-    const request = { sql, notify, id, durable };
+  /**
+   * Subscribe. With `snapshot` the iteration starts with the present answer. Values may be pinned variables. With `per`
+   * "transaction" it is notified at most once per request of a publisher.
+   */
+  async subscribe(sql, params = {}, { notify, id, durable = true, per, snapshot = false } = {}) {
+    const request = { sql, notify, id, durable, per };
     const open = (values) => this._create(request, values);
     return this._opened({ open, began: await open(valuesOf(params)), params, snapshot, renewable: !durable });
   }
@@ -101,14 +125,14 @@ export class Client {
   async attach(id, { after, timeline = null, result = null, snapshot = false } = {}) {
     const about = await this._transport.call("GET", path("subscriptions", id));
     const now = after === undefined ? await this.result(id) : { seq: after, timeline, result };
-    const shape = await this._shape(about.sql, now.result);
+    const shape = about.fold ?? (await this._shape(about.sql, now.result));
     const began = { id, type: about.type, group: about.group, ...now, shape };
     return this._opened({ open: null, began, params: about.params ?? {}, snapshot, renewable: false });
   }
 
   /** Many subscriptions of one template: `rows` are `{id?, params}`. */
-  subscribeMany(sql, rows, { notify, durable = true } = {}) {
-    const body = { sql, notify, rows, durable };
+  subscribeMany(sql, rows, { notify, durable = true, per } = {}) {
+    const body = { sql, notify, rows, durable, per };
     return this._transport.call("POST", "/v1/subscriptions/batch", body, { repeatable: false });
   }
 
@@ -152,7 +176,7 @@ export class Client {
     const body = Object.keys(params).length ? { ...request, params } : request;
     // not repeated after a lost connection: it may be there, under an unknown id
     const made = await this._transport.call("POST", "/v1/subscriptions", body, { repeatable: false });
-    return { ...made, shape: await this._shape(request.sql, made.result) };
+    return { ...made, shape: made.fold ?? (await this._shape(request.sql, made.result)) };
   }
 
   _opened(options) {
@@ -169,7 +193,7 @@ export class Client {
     };
   }
 
-  /** By what the answer is folded; asked of the server once a table, and only for rows and values. */
+  /** By what the answer is folded, where the server does not say it; asked of the server once a table, and only for rows and values. */
   async _shape(sql, result) {
     if (result !== null && !("rows" in result) && !("values" in result)) return {};
     const seen = outline(sql);

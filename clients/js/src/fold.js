@@ -7,14 +7,15 @@
 
 import { OutOfStep } from "./errors.js";
 import { encode, identity } from "./json.js";
-import { comparison } from "./order.js";
+import { comparison, rowComparison } from "./order.js";
 
 /**
- * The result after a change. `key` names the columns by which rows are told apart (joined rows need none);
- * `type` is the column's type of a DISTINCT, whose values are sorted as the database does.
+ * The result after a change. `shape` is the `fold` of the server's answer: `key` names the columns by which rows and
+ * groups are told apart (joined rows need none), `type` is the column's type of a DISTINCT, whose values are sorted as
+ * the database does, and rows of a top-k are sorted by `order`.
  */
-export function fold(result, change, { key = [], type } = {}) {
-  const answer = answerOf(result, { key, type });
+export function fold(result, change, shape = {}) {
+  const answer = answerOf(result, shape);
   answer.apply(change);
   return answer.result();
 }
@@ -22,26 +23,28 @@ export function fold(result, change, { key = [], type } = {}) {
 /** The answer of this result, ready for changes. */
 export function answerOf(result, shape = {}) {
   if ("values" in result) return new Values(result, shape);
-  if ("rows" in result) return new Rows(result, shape);
+  if ("rows" in result) return new Rows(result, shape, "rows");
+  if ("groups" in result) return new Rows(result, shape, "groups");
   if ("items" in result) return new Items(result);
   return new Whole(result);
 }
 
 /** The answer after a change that tells all of it, else null: what is known without the answer before. */
 export function wholeResult(change) {
-  if (!("value" in change) || "key" in change) return null;
+  if (!("value" in change || "columns" in change) || "key" in change) return null;
   const { previous, ...whole } = change;
   return whole;
 }
 
-/** `{value}` and `{value, row}`: a change tells all of the answer. */
+/** `{value}`, `{value, row}` and `{columns}`: a change tells all of the answer. */
 class Whole {
   constructor(result) {
     this._result = result;
   }
 
   apply(change) {
-    if (!("value" in change)) throw new OutOfStep(`the answer is ${show(this._result)}, the change ${show(change)}`);
+    const isWhole = ["value", "columns"].some((name) => name in change && name in this._result);
+    if (!isWhole) throw new OutOfStep(`the answer is ${show(this._result)}, the change ${show(change)}`);
     const names = Object.keys(this._result);
     this._result = Object.fromEntries(names.map((name) => [name, change[name] ?? null]));
   }
@@ -87,14 +90,16 @@ class Values {
 }
 
 /**
- * `{rows}`: the rows of a filter, told apart by their key, or joined rows, told apart as a whole.
- * Rows keep their place; a new one comes last.
+ * `{rows}` and `{groups}`: told apart by their key, or joined rows, told apart as a whole. Rows keep their place and a new
+ * one comes last; those of a top-k are sorted for each result.
  */
 class Rows {
-  constructor(result, { key = [] }) {
+  constructor(result, { key = [], order = [] }, name) {
     this._key = key;
-    this._rows = new Map(result.rows.map((row) => [rowIdentity(row, key), row]));
-    if (this._rows.size !== result.rows.length) throw new OutOfStep("two rows of the answer have the same key");
+    this._name = name;
+    this._compare = order.length ? rowComparison(order) : null;
+    this._rows = new Map(result[name].map((row) => [rowIdentity(row, key), row]));
+    if (this._rows.size !== result[name].length) throw new OutOfStep(`two ${name} of the answer have the same key`);
   }
 
   apply(change) {
@@ -118,7 +123,8 @@ class Rows {
   }
 
   result() {
-    return { rows: [...this._rows.values()] };
+    const rows = [...this._rows.values()];
+    return { [this._name]: this._compare ? rows.sort(this._compare) : rows };
   }
 }
 

@@ -28,8 +28,29 @@ export interface Table {
   extends?: string;
 }
 
+/** A derived table. */
+export interface View {
+  name: string;
+  sql: string;
+  columns: Column[];
+  primary_key: string[];
+  rows?: number;
+  uses?: string[];
+  used_by?: { views: string[]; groups: string[]; subscriptions: number };
+}
+
+/** How answers are folded, as the server says it. */
+export interface Fold {
+  key?: string[];
+  order?: { column: string; descending: boolean; nulls_first: boolean; type: string }[];
+  type?: string;
+  columns?: { name: string; type: string }[];
+}
+
 /** Exactly one kind, named by its member. */
 export interface Result {
+  columns?: Row;
+  groups?: Row[];
   value?: Value;
   row?: Row | null;
   values?: Value[];
@@ -38,6 +59,7 @@ export interface Result {
 }
 
 export interface Change {
+  columns?: Row;
   value?: Value;
   previous?: Value;
   row?: Row | null;
@@ -82,7 +104,10 @@ export interface About {
   notify: Notify | null;
   active: boolean;
   durable: boolean;
+  per: "event" | "transaction";
   created_seq: number;
+  /** Of one subscription; lists have none. */
+  fold?: Fold;
 }
 
 export type Params = Record<string, Sendable | PinnedVariable<any>>;
@@ -118,6 +143,10 @@ export class Client {
   tables(): Promise<Table[]>;
   table(name: string): Promise<Table>;
   dropTable(name: string): Promise<void>;
+  createView(name: string, sql: string): Promise<View>;
+  views(): Promise<View[]>;
+  view(name: string): Promise<View>;
+  dropView(name: string): Promise<void>;
   publish(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
   transact(events: TableEvent[], options?: { idempotencyKey?: string }): Promise<Published>;
   publishMany(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
@@ -125,7 +154,7 @@ export class Client {
   subscribe(
     sql: string,
     params?: Params,
-    options?: { notify?: Notify; id?: string; durable?: boolean; snapshot?: boolean },
+    options?: { notify?: Notify; id?: string; durable?: boolean; per?: "event" | "transaction"; snapshot?: boolean },
   ): Promise<Subscription>;
   attach(
     id: string,
@@ -134,7 +163,7 @@ export class Client {
   subscribeMany(
     sql: string,
     rows: { id?: string; params: Record<string, Sendable> }[],
-    options?: { notify?: Notify; durable?: boolean },
+    options?: { notify?: Notify; durable?: boolean; per?: "event" | "transaction" },
   ): Promise<{ group: string; type: string; seq: number; ids: string[] }>;
   subscriptions(query?: { group?: string; type?: string; limit?: number; after?: string }): Promise<About[]>;
   result(id: string): Promise<{ id: string; seq: number; timeline?: string; result: Result }>;
@@ -182,8 +211,8 @@ export class PinnedVariable<T = Sendable> {
 /** Release several variables at once: a subscription that uses them moves in one step. */
 export function release(...variables: PinnedVariable<any>[]): Promise<void>;
 
-/** The result after a change; `key` tells rows apart, `type` orders the values of a DISTINCT. */
-export function fold(result: Result, change: Change, options?: { key?: string[]; type?: string }): Result;
+/** The result after a change; `key` tells rows and groups apart, `order` sorts rows, `type` orders values of a DISTINCT. */
+export function fold(result: Result, change: Change, shape?: Fold): Result;
 
 /** What a webhook posts: frames as on the socket, in the order of their `seq`. `delivery` is the same when it is sent again. */
 export interface Delivery {

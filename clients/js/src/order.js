@@ -9,6 +9,20 @@ export function comparison(type) {
   };
 }
 
+/** The comparison of rows by several columns: `{column, descending, nulls_first, type}` in their precedence. */
+export function rowComparison(order) {
+  const parts = order.map((one) => ({ ...one, compare: comparison(one.type) }));
+  return (a, b) => {
+    for (const { column, descending, nulls_first, compare } of parts) {
+      const [left, right] = [a[column], b[column]];
+      const isNull = left === null || right === null;
+      const found = compare(left, right) * ((isNull ? nulls_first : descending) ? -1 : 1);
+      if (found) return found;
+    }
+    return 0;
+  };
+}
+
 function natural(a, b) {
   if (typeof a === "string" && typeof b === "string") return byCodePoint(a, b);
   return (a > b) - (a < b); // numbers and BigInts compare with each other exactly

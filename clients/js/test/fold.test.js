@@ -34,6 +34,29 @@ test("rows are told apart by their key, and keep their place", () => {
   }
 });
 
+test("groups are told apart by their key, and several aggregates as a whole", () => {
+  const before = { groups: [{ g: null, n: 1 }, { g: "a", n: 2 }] };
+  const change = { add: [{ g: "b", n: 1 }], update: [{ g: "a", n: 3 }], remove: [{ g: null }] };
+  assert.deepEqual(fold(before, change, { key: ["g"] }), { groups: [{ g: "a", n: 3 }, { g: "b", n: 1 }] });
+  assert.deepEqual(fold({ columns: { n: 1 } }, { columns: { n: 2 } }), { columns: { n: 2 } });
+  assert.throws(() => fold({ columns: { n: 1 } }, { value: 2 }), { code: "out-of-step" });
+});
+
+test("rows of a top-k are sorted, ties by their key, NULLs where the order has them", () => {
+  const rows = ["9.50", null, "10.00", "9.5"].map((y, k) => ({ k, y }));
+  const sorted = (descending, nulls_first) => {
+    const order = [
+      { column: "y", descending, nulls_first, type: "numeric" },
+      { column: "k", descending: false, nulls_first: false, type: "integer" },
+    ];
+    return fold({ rows }, { add: [{ k: 9, y: "1" }] }, { key: ["k"], order }).rows.map(({ k }) => k);
+  };
+  assert.deepEqual(sorted(false, false), [9, 0, 3, 2, 1]);
+  assert.deepEqual(sorted(true, false), [2, 0, 3, 9, 1]);
+  assert.deepEqual(sorted(false, true), [1, 9, 0, 3, 2]);
+  assert.deepEqual(sorted(true, true), [1, 2, 0, 3, 9]);
+});
+
 test("joined rows are told apart as a whole, whatever the order of their members", () => {
   const row = (a, b) => ({ r: { a, b }, s: { b, c: 1 } });
   const change = { add: [row(5, 6)], remove: [{ s: { c: 1, b: 2 }, r: { b: 2, a: 1 } }] };
