@@ -6,12 +6,15 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from prosem_client import AsyncClient, Change, Client, ConnectionLost, PartlyPublished, ProsemError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from api.commands.live_table import LiveTable
 
 NOT_THERE = "Is the server running? `prosem serve` starts one; --url or PROSEM_URL names another."
 _errors = Console(stderr=True)
@@ -27,7 +30,9 @@ def subscribe(
     limit: int,
     as_json: bool,
 ) -> int:
-    """Print the answer and then every change until Ctrl-C (or `limit` changes)."""
+    """Show the answer and then every change until Ctrl-C (or `limit` changes): a table that is drawn anew on a terminal,
+    lines elsewhere.
+    """
     try:
         client = AsyncClient(url, api_key=api_key)
         asyncio.run(_follow(client, sql, params, notify, per, limit, as_json))
@@ -48,14 +53,19 @@ async def _follow(
     as_json: bool,
 ) -> None:
     console = Console()
+    is_drawn = console.is_terminal and not as_json
     async with opened as client:
         count = 0
         made = client.subscribe(sql, params, notify=notify, per=per, durable=False, snapshot=True)
-        async for change in made:
-            _print(console, change, as_json)
-            count += not change.snapshot
-            if limit and count >= limit:
-                return
+        with LiveTable(console, sql) if is_drawn else nullcontext() as table:
+            async for change in made:
+                if table is None:
+                    _print(console, change, as_json)
+                else:
+                    table.show(change)
+                count += not change.snapshot
+                if limit and count >= limit:
+                    return
 
 
 def _print(console: Console, change: Change, as_json: bool) -> None:
