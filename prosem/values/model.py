@@ -108,7 +108,7 @@ class View(Table):
     of a subscription's FROM, shared by all subscriptions of the template. `query` is the parsed text.
     """
 
-    sql: str = ""
+    sql: str = field(default="", compare=False)  # of an unnamed view that of one of its subscriptions
     inputs: tuple[Table, ...] = ()
     is_unnamed: bool = False
     query: Any = field(default=None, compare=False)
