@@ -20,6 +20,7 @@ ROOMS = (
     "prosem/engine",
     "prosem/runtime",
     "prosem/store",
+    "prosem/views",
 )
 PEOPLE = r"whom|whoever|somebody|nobody|everybody|anybody|offices?|couriers?|patience|keepers?"
 PRIVATE = r"standings?|stood|journeys?|surroundings|a message a subscription"

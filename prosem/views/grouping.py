@@ -110,10 +110,10 @@ class Groups:
             values = self._values(rows)
         except EvaluationError as error:
             raise self._errors.at(keys, error) from error
-        encoded = [
-            value if encode is None or value is None else encode(value)
-            for value, encode in [(values[at], encode) for at, encode in self._slots]
-        ]
+        encoded = []
+        for at, encode in self._slots:
+            value = values[at]
+            encoded.append(value if encode is None or value is None else encode(value))
         return values[: self._by], tuple(encoded)
 
     def _rows_of(self, *lists: Sequence[Member]) -> dict[Key, Row | None]:
