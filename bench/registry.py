@@ -14,6 +14,7 @@ from bench import (
     recovery,
     spark,
     stages,
+    top_k,
     value_change,
 )
 from bench.common import Bench
@@ -22,6 +23,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "range-min": (
         range_min.run,
         "messages and µs per event: reformulation, enumeration, scan ([ProSem thesis] 3.5)",
+    ),
+    "top-k": (
+        top_k.run,
+        "messages, bytes and µs per event for k = 1, 10, 100: reformulation, enumeration, scan with recomputation",
     ),
     "value-change": (
         value_change.run,

@@ -50,9 +50,11 @@ def agree(tree: RankTree, rows: list[Entry], chance: random.Random, code: Any, w
         at = chance.randrange(-1, width + 1)
         x, rank, count = code(at + 1), chance.randrange(1000), chance.choice([1, 2, 3, 5, 40])
         lefts, rights = plain_lower(rows, x, rank, count)
-        assert tree.lower(x, rank, count) == (lefts, rights)
-        ends = tuple(some[-1] if len(some) == count else None for some in (lefts, rights))
-        assert tree.reach(x, rank, count) == ends
+        sides = tree.lower(x, rank, count)
+        assert [side.xs() for side in sides] == [lefts, rights]
+        assert [side.end for side in sides] == [
+            some[-1] if len(some) == count else None for some in (lefts, rights)
+        ]
         low = chance.choice([None, code(chance.randrange(width + 2))])
         high = chance.choice([None, code(chance.randrange(width + 2))])
         assert tree.first(low, high, count) == plain_first(rows, low, high, count)
@@ -114,7 +116,7 @@ def test_long_histories(fan_out: int, width: int) -> None:
     tree.check()
     assert len(tree) == 0
     assert tree.first(None, None, 3) == []
-    assert tree.lower(1, 5, 2) == ([], [])
+    assert [side.xs() for side in tree.lower(1, 5, 2)] == [[], []]
 
 
 def test_rows_that_are_not_there() -> None:

@@ -15,68 +15,77 @@ from prosem.index.order import HIGHEST, LOWEST
 from prosem.index.ranges.rank_tree_shape import Entry, Node, Path, RankTreeShape
 
 Ranked = tuple[Code, Code, Any]  # rank, x, and the reference of a row
-Lower = tuple[
-    list[Code], list[Code]
-]  # the x of lower-ranked rows at or left of an x and right of it, nearest first
+
+
+class Lower:
+    """Lower-ranked rows on one side of an x, nearest first. `end`: the x of the last one asked for; None if there are fewer.
+
+    `xs` looks at the leaves again, so it must be asked for before the tree changes.
+    """
+
+    __slots__ = ("_count", "_leaves", "_leftward", "_near", "end")
+
+    def __init__(
+        self,
+        near: list[Code],
+        leaves: list[tuple[Node, int]],
+        count: int,
+        leftward: bool,
+        end: Code | None,
+    ) -> None:
+        self._near, self._leaves, self._count, self._leftward = near, leaves, count, leftward
+        self.end = end
+
+    def xs(self) -> list[Code]:
+        """The x of each row, once per row."""
+        found = self._near[:]
+        for leaf, size in self._leaves:
+            places = leaf.order[:size]
+            places.sort(reverse=self._leftward)
+            keys = leaf.keys
+            found += [keys[at] for at in places]
+        del found[self._count :]
+        return found
 
 
 class RankTree(RankTreeShape):
     """Rows (x, rank, ref) by x, then rank, with the least rank over every subtree.
 
-    `lower` enters only subtrees with a lower rank, and passes a leaf with one search in its order. `candidates` and `first`
-    take O(n log N) for n rows found. Loses to sorting the rows below some hundred of them.
+    `lower` enters only subtrees with a lower rank. `candidates` and `first` take O(n log N) for n rows found. Loses to
+    sorting the rows below some hundred of them.
 
     >>> tree = RankTree().build([(20, 3, "a"), (30, 8, "b"), (40, 12, "c"), (70, 6, "d")])
-    >>> tree.lower(40, 7, 2)
-    ([20], [70])
+    >>> [side.xs() for side in tree.lower(40, 7, 2)]
+    [[20], [70]]
     >>> tree.first(25, None, 2)
     [(6, 70, 'd'), (8, 30, 'b')]
-    >>> tree.candidates(20, 3, 1, None, None, 9)
-    [(6, 70, 'd'), (8, 30, 'b')]
+    >>> tree.candidates(40, 2, 1, None, 70, 9)
+    [(3, 20, 'a'), (8, 30, 'b'), (12, 40, 'c')]
     """
 
     # -- the nearest lower rows ------------------------------------------------------------------------------------
-    def reach(self, x: Code, rank: Code, count: int) -> tuple[Code | None, Code | None]:
-        """The x of the `count`-th nearest row on each side that is ranked before `rank`; None if there are fewer.
+    def lower(self, x: Code, rank: Code, count: int) -> tuple[Lower, Lower]:
+        """The nearest `count` rows at or left of x and right of x that are ranked before `rank`.
 
-        Rows at x itself are on the left. A leaf that is passed costs one search in its order.
-        """
-        path = self._path(x, rank)
-        return self._reach_side(path, rank, count, True), self._reach_side(path, rank, count, False)
-
-    def lower(self, x: Code, rank: Code, count: int) -> Lower:
-        """The x of the nearest `count` rows on each side that are ranked before `rank`; fewer if there are no more.
-
-        Rows at x itself are on the left. An x stands there once per row.
+        A leaf that is passed costs one search in its order.
         """
         path = self._path(x, rank)
         return self._lower_side(path, rank, count, True), self._lower_side(path, rank, count, False)
 
-    def _reach_side(self, path: Path, rank: Code, count: int, leftward: bool) -> Code | None:
-        found = _near(path, rank, count, leftward)
-        if len(found) == count:
-            return found[-1]
-        left = count - len(found)
+    def _lower_side(self, path: Path, rank: Code, count: int, leftward: bool) -> Lower:
+        near = _near(path, rank, count, leftward)
+        if len(near) == count:
+            return Lower(near, [], count, leftward, near[-1])
+        left = count - len(near)
+        leaves: list[tuple[Node, int]] = []
         for leaf in self._outward(path, leftward, [rank]):
-            size = leaf.below(rank)
+            size = leaf.count_below(rank)
+            leaves.append((leaf, size))
             if size >= left:
                 places = sorted(leaf.order[:size], reverse=leftward)
-                return leaf.keys[places[left - 1]]
+                return Lower(near, leaves, count, leftward, leaf.keys[places[left - 1]])
             left -= size
-        return None
-
-    def _lower_side(self, path: Path, rank: Code, count: int, leftward: bool) -> list[Code]:
-        found = _near(path, rank, count, leftward)
-        if len(found) < count:
-            for leaf in self._outward(path, leftward, [rank]):
-                keys = leaf.keys
-                places = leaf.order[: leaf.below(rank)]
-                places.sort(reverse=leftward)
-                found += [keys[at] for at in places]
-                if len(found) >= count:
-                    del found[count:]
-                    break
-        return found
+        return Lower(near, leaves, count, leftward, None)
 
     def _outward(self, path: Path, leftward: bool, bound: list[Code]) -> Iterator[Node]:
         """The leaves beyond that of the path, nearest first, that hold a rank before `bound[0]`, as it is by then."""
@@ -200,8 +209,7 @@ class RankTree(RankTreeShape):
             if following is None:
                 break
             leaf = following
-            places = leaf.order[: leaf.below(bound[0])]
-            places.sort(reverse=leftward)
+            places = sorted(leaf.below(bound[0]), reverse=leftward)
         return found
 
     # -- the first rows of a range ---------------------------------------------------------------------------------
@@ -235,8 +243,7 @@ class RankTree(RankTreeShape):
         found: list[Ranked] = []
         for leaf in leaves:
             keys, ranks, items = leaf.keys, leaf.ranks, leaf.items
-            some = leaf.order[: bisect_right(leaf.order, bound, key=ranks.__getitem__)]
-            found += [(ranks[at], keys[at], items[at]) for at in some]
+            found += [(ranks[at], keys[at], items[at]) for at in leaf.upto(bound)]
         for leaf in edges:
             keys, ranks, items = leaf.keys, leaf.ranks, leaf.items
             start = 0 if low is None else bisect_left(keys, low)

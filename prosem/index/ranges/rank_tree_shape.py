@@ -22,23 +22,38 @@ class Node:
     least rank below it. Along the left edge of the tree the first key bounds nothing.
     """
 
-    __slots__ = ("_order", "items", "keys", "ranks")
+    __slots__ = ("_order", "_sorted", "items", "keys", "ranks")
 
     def __init__(self, keys: list[Any], ranks: list[Code], items: list[Any]) -> None:
         self.keys, self.ranks, self.items = keys, ranks, items
         self._order: list[int] | None = None
+        self._sorted: list[Code] = []  # the ranks in that order
 
     @property
     def order(self) -> list[int]:
         """The positions of a leaf's rows by rank."""
         order = self._order
         if order is None:
-            order = self._order = sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
+            rank_of = self.ranks.__getitem__
+            order = self._order = sorted(range(len(self.ranks)), key=rank_of)
+            self._sorted = list(map(rank_of, order))
         return order
 
-    def below(self, rank: Code) -> int:
-        """How many rows of a leaf are ranked before `rank`: that many of `order`, from the first."""
-        return bisect_left(self.order, rank, key=self.ranks.__getitem__)
+    def below(self, rank: Code) -> list[int]:
+        """The positions of a leaf's rows that are ranked before `rank`, by rank."""
+        order = self.order
+        return order[: bisect_left(self._sorted, rank)]
+
+    def upto(self, rank: Code) -> list[int]:
+        """The same with the row of that rank."""
+        order = self.order
+        return order[: bisect_right(self._sorted, rank)]
+
+    def count_below(self, rank: Code) -> int:
+        """How many rows of a leaf are ranked before `rank`."""
+        if self._order is None:
+            return len(self.below(rank))
+        return bisect_left(self._sorted, rank)
 
     def insert(self, at: int, key: Any, rank: Code, item: Any) -> None:
         self.keys.insert(at, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from cn.match.point_index import PointIndex
 from prosem.types.top_k.staircase import Staircase
 
 Mask = NDArray[np.bool_]
+CELLS = 1_000_000  # of one table of members by rows
 
 
 class Members(NamedTuple):
@@ -60,3 +62,29 @@ def _lower(stairs: Staircase, lows: NDArray[np.int64], highs: NDArray[np.int64])
     rights = np.array(stairs.rights, np.int64)
     on_left = len(lefts) - np.searchsorted(lefts, lows, "left")
     return np.asarray(on_left + np.searchsorted(rights, highs, "right"), np.int64)
+
+
+def nth_inside(xs: Sequence[Any], found: Members, count: int) -> list[int | None]:
+    """For each member the place in `xs`, which are by rank, of its `count`-th row, after the lower-ranked ones that it has.
+
+    O(members · xs) bits, as arrays; None where there is none.
+    """
+    if not xs:
+        return [None] * len(found.ids)
+    codes = sorted(set(xs))
+    place = {code: at for at, code in enumerate(codes)}
+    at = np.array([place[x] for x in xs], np.int64)
+    first = np.array([bisect_left(codes, low) for low in found.lows], np.int64)
+    last = np.array([bisect_right(codes, high) for high in found.highs], np.int64)
+    missing = count - np.array(found.lower, np.int64)
+    chosen: list[int | None] = []
+    each = max(1, CELLS // max(1, len(xs)))
+    for start in range(0, len(first), each):
+        some = slice(start, start + each)
+        inside = (at >= first[some, None]) & (at < last[some, None])
+        reached = np.cumsum(inside, axis=1) == missing[some, None]
+        chosen += [
+            int(position) if is_any else None
+            for position, is_any in zip(reached.argmax(axis=1), reached.any(axis=1), strict=True)
+        ]
+    return chosen

@@ -20,7 +20,7 @@ from prosem.index.ranges.rank_tree import Ranked, RankTree
 from prosem.types.base import SID_MASK, Draft, Rows, SpaceContext, Storage
 from prosem.types.shared.ranges import Codes
 from prosem.types.shared.rewound import RowLookingSpace
-from prosem.types.top_k.members import Members, members
+from prosem.types.top_k.members import Members, members, nth_inside
 from prosem.types.top_k.shape import Entry, Placed, TopKShape
 from prosem.types.top_k.staircase import Staircase, hull, without
 from prosem.types.top_k.state import write_put, write_take
@@ -36,7 +36,7 @@ ASKED = 8  # boxes that are searched for a point one by one
 class Part(NamedTuple):
     """The points of one staircase that are not in the other (None: all of them), and a region around them.
 
-    `is_exact`: the region holds no others.
+    `is_exact`: the region holds no others. `found`: the points themselves, if they had to be looked up.
     """
 
     topic: bytes
@@ -44,6 +44,7 @@ class Part(NamedTuple):
     other: Staircase | None
     region: Region
     is_exact: bool
+    found: Members | None = None
 
 
 class Reranked(NamedTuple):
@@ -99,8 +100,10 @@ class TopKSpace(RowLookingSpace):
     # -- events ----------------------------------------------------------------------------------------------------
     def step(self, delta: Delta) -> Reranked | None:
         old, new = self._place(delta.old), self._place(delta.new)
-        has_changed = delta.old is None or delta.new is None or not self._is_same(delta.old, delta.new)
-        if old == new and (old is None or not has_changed):
+        if old is None and new is None:
+            return None
+        has_changed = old is None or new is None or old[2] != new[2] or not self._is_same(delta)
+        if old == new and not has_changed:
             return None
         if old is not None and old != new:
             self._remove(old)
@@ -110,9 +113,10 @@ class TopKSpace(RowLookingSpace):
         take, put = self._parts(old, new, was, now, has_changed)
         return Reranked(delta.key, delta.new, old, new, take, put) if take or put else None
 
-    def _is_same(self, old: Row, new: Row) -> bool:
+    def _is_same(self, delta: Delta) -> bool:
+        """Whether the selected columns stay; the rank is made of some of them."""
         values = self._shape.values
-        return are_equal(values(old), values(new))
+        return are_equal(values(cast(Row, delta.old)), values(cast(Row, delta.new)))
 
     def _remove(self, placed: Placed) -> None:
         tree = self._trees[placed[0]]
@@ -142,11 +146,13 @@ class TopKSpace(RowLookingSpace):
             return None
         topic, x, rank = placed
         tree, count = self._trees.get(topic), self._count
-        ends = (None, None) if tree is None else tree.reach(x, rank, count)
-        if not self.points.any(topic, (hull(x, *ends),)):
+        if tree is None:
+            stairs = Staircase(x, [], [], count)
+            return stairs if self.points.any(topic, (stairs.hull,)) else None
+        left, right = tree.lower(x, rank, count)
+        if not self.points.any(topic, (hull(x, left.end, right.end),)):
             return None
-        lefts, rights = ([], []) if tree is None else tree.lower(x, rank, count)
-        return Staircase(x, lefts, rights, count)
+        return Staircase(x, left.xs(), right.xs(), count)
 
     def _parts(
         self,
@@ -172,15 +178,14 @@ class TopKSpace(RowLookingSpace):
 
     def _part(self, topic: bytes, stairs: Staircase, other: Staircase | None) -> Part | None:
         limit = self._max_boxes
+        is_exact = self._count <= limit
         if other is None:
-            return Part(topic, stairs, None, stairs.region(limit), len(stairs.steps) <= limit)
-        region = without(stairs, other)
-        if len(region) <= ASKED:
+            return Part(topic, stairs, None, stairs.region(limit), is_exact)
+        region = without(stairs, other) if is_exact else stairs.region(limit)
+        if is_exact and len(region) <= ASKED:
             return Part(topic, stairs, other, region, True) if self.points.any(topic, region) else None
-        if not members(self.points, topic, stairs, other).ids:
-            return None
-        is_exact = len(region) <= limit
-        return Part(topic, stairs, other, region if is_exact else stairs.region(limit), is_exact)
+        found = members(self.points, topic, stairs, other)
+        return Part(topic, stairs, other, region, is_exact, found) if found.ids else None
 
     # -- messages --------------------------------------------------------------------------------------------------
     def regions(self, description: Reranked) -> list[tuple[bytes, Region]]:
@@ -193,7 +198,7 @@ class TopKSpace(RowLookingSpace):
         return len({id & SID_MASK for some in found for id in some})
 
     def _members(self, part: Part) -> Members:
-        return members(self.points, part.topic, part.stairs, part.other)
+        return part.found or members(self.points, part.topic, part.stairs, part.other)
 
     def messages(self, description: Reranked, plan: str) -> list[Draft]:
         if plan == "reformulate":
@@ -277,14 +282,8 @@ class TopKSpace(RowLookingSpace):
                 rows.append(some[count - 1] if len(some) >= count else None)
             return rows
         candidates = self._candidates(description, part, len(tree)) or []
-        return [
-            _nth([one for one in candidates if low <= one[1] <= high], count - lower)
-            for low, high, lower in zip(found.lows, found.highs, found.lower, strict=True)
-        ]
-
-
-def _nth(rows: Sequence[Ranked], number: int) -> Ranked | None:
-    return rows[number - 1] if len(rows) >= number else None
+        places = nth_inside([x for _, x, _ in candidates], found, count)
+        return [None if place is None else candidates[place] for place in places]
 
 
 def _targets(ids: Sequence[int]) -> tuple[int, ...]:

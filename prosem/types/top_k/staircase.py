@@ -59,13 +59,18 @@ class Staircase:
     @cached_property
     def steps(self) -> list[Step]:
         """The boxes from the narrowest lo outward, each as wide as it can be: ends grow smaller."""
+        return self._steps(1)
+
+    def _steps(self, stride: int) -> list[Step]:
+        """So many boxes as one: as long as the last of them, and as wide as the first."""
         steps: list[Step] = []
-        inner, rights, count = self.x, self.rights, self.count
-        for number in range(count):
+        inner, lefts, rights, count = self.x, self.lefts, self.rights, self.count
+        for number in range(0, count, stride):
+            last = min(number + stride, count) - 1
             end = rights[count - number - 1] if count - number <= len(rights) else None
-            outer = self.lefts[number] if number < len(self.lefts) else None
+            outer = lefts[last] if last < len(lefts) else None
             if outer is not None and not outer < inner:
-                continue  # a row at the same x: no range holds one of them alone
+                continue  # rows at one x: no range holds some of them alone
             if steps and (steps[-1][2] is end or steps[-1][2] == end):
                 steps[-1] = outer, steps[-1][1], end
             else:
@@ -76,12 +81,8 @@ class Staircase:
         return steps
 
     def region(self, limit: int) -> Region:
-        """The staircase as boxes; as a superset of at most `limit` where it has more."""
-        steps = self.steps
-        if len(steps) > limit:
-            each = -(-len(steps) // limit)
-            groups = (steps[at : at + each] for at in range(0, len(steps), each))
-            steps = [(group[-1][0], group[0][1], group[0][2]) for group in groups]
+        """The staircase as boxes; as a superset of at most `limit` where it may have more."""
+        steps = self.steps if self.count <= limit else self._steps(-(-self.count // limit))
         return tuple([_box(outer, inner, self.x, end) for outer, inner, end in steps])
 
 
