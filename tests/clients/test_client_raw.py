@@ -79,6 +79,8 @@ def queries(t: str, left: str, right: str, third: str) -> list[Query]:
         (f"SELECT s FROM {t} WHERE k = :k", {"k": 5}, None),
         (f"SELECT i FROM {t} WHERE k = :k", {"k": 6}, {"may": 1, "must": 3}),
         (f"SELECT i FROM {t}", {}, {"change": 2}),
+        (f"SELECT MIN(n) FROM {t} WHERE {RANGE}", window | {"r": 1}, {"change": ":r"}),
+        (f"SELECT AVG(d) FROM {t} WHERE {RANGE}", window, {"percent": 30}),
         (f"SELECT day FROM {t} WHERE k IN (1, 2, 3)", {}, None),
         (f"SELECT * FROM {left} JOIN {right} USING (b) WHERE a BETWEEN :lo AND :hi", window, None),
         (f"SELECT * FROM {left} JOIN {right} USING (b, f)", {}, None),

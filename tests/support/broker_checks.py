@@ -21,6 +21,9 @@ QUERIES: list[tuple[str, Json, Json | None]] = [
     ("SELECT DISTINCT y FROM {} WHERE x BETWEEN :a AND :b", {"a": 0, "b": 50}, None),
     ("SELECT * FROM {} WHERE y < :a AND s LIKE 'a%' OR z = :b", {"a": 50, "b": 2}, None),
     ("SELECT y FROM {} WHERE k = :a", {"a": 3}, {"change": 10}),
+    ("SELECT y FROM {} WHERE k = :a", {"a": 3, "r": 5}, {"change": ":r"}),
+    ("SELECT MAX(y) FROM {} WHERE x BETWEEN :a AND :b", {"a": 10, "b": 60}, {"change": 10}),
+    ("SELECT AVG(y) FROM {} WHERE x >= :a", {"a": 40, "r": 30}, {"percent": ":r"}),
 ]
 
 

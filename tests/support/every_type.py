@@ -25,6 +25,9 @@ EVERY_TYPE: tuple[tuple[str, dict[str, Any], dict[str, Any] | None], ...] = (
     ("SELECT y FROM t WHERE k = :a", {"a": 3}, {"change": 10}),
     ("SELECT y FROM t WHERE k = :a", {"a": 3}, {"percent": 5}),
     ("SELECT y FROM t WHERE k = :a", {"a": 3}, {"may": 10, "must": 20}),
+    ("SELECT y FROM t WHERE k = :a", {"a": 3, "r": 10}, {"change": ":r"}),
+    ("SELECT MAX(y) FROM t WHERE x BETWEEN :a AND :b", {"a": 0, "b": 60}, {"change": 10}),
+    ("SELECT SUM(y) FROM t WHERE x >= :a", {"a": 0, "p": 5}, {"percent": ":p"}),
     ("SELECT * FROM t JOIN u USING (x) WHERE y BETWEEN :a AND :b AND z < :c", {"a": 0, "b": 90, "c": 90}, None),
 )  # fmt: skip
 

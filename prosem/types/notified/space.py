@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-from cn.match.point_index import PointIndex
+from cn.match.kernels import point_index
 from cn.model.network import Space as NetworkSpace
 from prosem.types.base import (
     SID_MASK,
@@ -58,7 +58,7 @@ class NotifiedSpace(SteppedSpace):
         self._watched = values.watched(space_id, located)
         shape = values.aggregate.shape
         self._place = shape.placer()
-        self._due = PointIndex(shape.dimensions, shape.int64)
+        self._due = point_index(shape.dimensions, shape.int64)
         self._is_due: set[int] = set()
         self._looked_at: set[int] = (
             set()
