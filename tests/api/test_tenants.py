@@ -68,6 +68,8 @@ def test_nothing_but_health_and_pages_is_answered_without_a_key(admin: Keyed) ->
 PUBLISHES = {
     ("POST", "/v1/tables"),
     ("DELETE", "/v1/tables/t"),
+    ("POST", "/v1/views"),
+    ("DELETE", "/v1/views/n"),
     ("POST", "/v1/tables/t/events"),
     ("POST", "/v1/events"),
     ("POST", "/v1/explain"),
