@@ -117,7 +117,10 @@ def test_every_subscription_has_the_answer_it_had(release: Release, name: str) -
     assert {member: shown[member] for member in expected["shown"] if member != "group"} == {
         member: value for member, value in expected["shown"].items() if member != "group"
     }
-    assert plain(caller.result(id_of(name))["result"]) == plain(expected["result"])
+    # The release gave a suspended value notification its present value; its answer is the one notified last.
+    is_suspended_value = shown["type"] == "value" and not shown["active"]
+    answer = expected["snapshot" if is_suspended_value else "result"]
+    assert plain(caller.result(id_of(name))["result"]) == plain(answer)
     first, *rest = release.attach(name)
     assert not rest
     assert plain(first["snapshot"]) == plain(expected["snapshot"])
