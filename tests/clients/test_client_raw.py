@@ -69,6 +69,15 @@ def queries(t: str, left: str, right: str, third: str) -> list[Query]:
     found += [
         (f"SELECT SUM(d) FROM {t} WHERE {RANGE} AND z > :z AND e = 'p'", {**window, "z": 0}, None),
         (f"SELECT MIN(i) FROM {t} WHERE {RANGE} AND z <= :z", {**window, "z": 3}, None),
+        (f"SELECT MAX(at) FROM {t} WHERE {RANGE} AND e IN :some", {**window, "some": ["p", "q"]}, None),
+        (f"SELECT MIN(s), MAX(w) AS w, SUM(d), COUNT(*) FROM {t} WHERE {RANGE}", window, None),
+        (f"SELECT AVG(d), COUNT(j), MIN(raw) FROM {t} WHERE {RANGE} AND e IN ('p', 'q')", window, None),
+        (
+            f"SELECT n, COUNT(*) AS c, MAX(day) FROM {t} WHERE {RANGE} GROUP BY n HAVING COUNT(*) < 3",
+            window,
+            None,
+        ),
+        (f"SELECT SUM(w), at AS moment, e FROM {t} WHERE {RANGE} GROUP BY e, at", window, None),
         (f"SELECT k, n FROM {t} WHERE {RANGE} ORDER BY n DESC LIMIT 3", window, None),
         (f"SELECT s, k, j FROM {t} WHERE {RANGE} AND e = 'p' ORDER BY s LIMIT 2", window, None),
         (f"SELECT k, raw FROM {t} ORDER BY raw DESC NULLS LAST LIMIT 4", {}, None),
@@ -151,7 +160,7 @@ def plain(result: Json | None) -> Any:
     """Rows and items in any order; of a MIN or MAX the value, since any row may attain it."""
     assert result is not None
     return {
-        name: sorted(map(repr, part)) if name in ("rows", "items") else part
+        name: sorted(map(repr, part)) if name in ("rows", "items", "groups") else part
         for name, part in result.items()
         if name != "row"
     }
@@ -174,9 +183,7 @@ def run(api: Api, url: str, seed: int, steps: int) -> dict[str, Both]:
     params: dict[str, Json] = {}
     for sql, wanted, notify in queries(*tables):
         made = api.subscribe(sql, wanted, **({} if notify is None else {"notify": notify}))
-        key = () if "JOIN" in sql else ("k",)
-        kind = next((one for name, one in COLUMNS.items() if f"DISTINCT {name} " in sql), None)
-        held[made["id"]] = Both(made["id"], made["type"], types[made["type"]], Shape(key, kind))
+        held[made["id"]] = Both(made["id"], made["type"], types[made["type"]], Shape.of(made.get("fold", {})))
         params[made["id"]] = wanted
     with Socket(url) as folded, Socket(url) as raw:
         for id in held:
@@ -304,7 +311,7 @@ def test_every_type_has_rules_that_sqlite_takes() -> None:
         described = kind.describe()
         local = LocalState(described["rules"])
         assert "state" in described["rules"]["update"]
-        assert local.result() in (None, {"rows": []}, {"values": []})
+        assert local.result() in (None, {"rows": []}, {"values": []}, {"groups": []})
         with pytest.raises(ProsemError, match="no update rule"):
             local.apply([{"message": "unheard of"}])
 

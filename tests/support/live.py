@@ -190,12 +190,14 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
         )
         assert not [value for value in change["add"] if value in values], f"{change} adds what is there"
         return {"values": values + change["add"]}
-    if "rows" not in answer:
-        assert change["value"] != answer["value"], f"told although nothing changed: {change}"
+    held = "groups" if "groups" in answer else "rows"
+    if held not in answer:
+        whole = "columns" if "columns" in answer else "value"
+        assert change[whole] != answer[whole], f"told although nothing changed: {change}"
         return change
     if "update" not in change:
         return _fold_joined(answer, change)
-    rows = {tuple(row[name] for name in key): row for row in answer["rows"]}
+    rows = {tuple(row[name] for name in key): row for row in answer[held]}
     for gone in change["remove"]:
         assert gone.keys() == set(key)
         del rows[tuple(gone[name] for name in key)]
@@ -207,7 +209,7 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
         at = tuple(row[name] for name in key)
         assert at not in rows, f"added twice: {row}"
         rows[at] = row
-    return {"rows": list(rows.values())}
+    return {held: list(rows.values())}
 
 
 def _fold_joined(answer: Json, change: Json) -> Json:

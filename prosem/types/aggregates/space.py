@@ -80,9 +80,8 @@ class AggregatesSpace(PointSpace):
         self._code_of = [coder(shape.table.columns[y].type, maximum) for y, maximum in kept.extremes]
         self._groups: dict[bytes, dict[bytes, int]] = {}  # topic → group → its rows
         self._rows = context.rows[0]
-        self._orders: dict[bytes, RowOrder] | None = (
-            None  # topic → its rows; from when many groups are asked for
-        )
+        # topic → its rows in order; None until many groups are asked for
+        self._orders: dict[bytes, RowOrder] | None = None
         self._build(self._rows)
 
     def _build(self, rows: Rows) -> None:
