@@ -78,7 +78,7 @@ class Several(Population):
                 elif function in ("MIN", "MAX"):
                     values.append(plain(self.kinds[name], value))
                 else:
-                    values.append(str(value) if isinstance(value, Decimal) else value)
+                    values.append(f"{value:f}" if isinstance(value, Decimal) else value)
             found.append(
                 dict(zip([*by, *(f"c{number}" for number in range(len(aggregates)))], values, strict=True))
             )
