@@ -9,17 +9,19 @@ import * as market from "./market.js";
 import * as network from "./network.js";
 import * as optimizer from "./optimizer.js";
 import * as tables from "./tables.js";
+import * as views from "./views.js";
 import { toggleTheme } from "./theme.js";
 
-const VIEWS = [
+const PARTS = [
   ["live", "Live", live],
   ["tables", "Tables", tables],
+  ["views", "Views", views],
   ["geometry", "Geometry", geometry],
   ["network", "Network", network],
   ["optimizer", "Optimizer", optimizer],
 ];
 const KEYS = [
-  ["1 … 5", "go to a part"],
+  ["1 … 6", "go to a part"],
   ["n", "write a subscription"],
   ["Ctrl Enter", "start it"],
   ["m", "let the demo market move, or stop it"],
@@ -33,21 +35,21 @@ let leave = null;
 
 function show() {
   const name = location.hash.slice(1) || "live";
-  const found = VIEWS.find(([known]) => known === name);
+  const found = PARTS.find(([known]) => known === name);
   if (!found) return; // a link within the page
   leave?.();
   fill(main);
   document.title = `${found[1]} · ProSem`;
   leave = found[2].show(main) ?? null;
-  for (const link of document.querySelectorAll("#views a")) {
+  for (const link of document.querySelectorAll("#parts a")) {
     if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }
 
 fill(
-  document.getElementById("views"),
-  VIEWS.map(([name, title], at) => h("a", { href: `#${name}`, title: `${title} (${at + 1})` }, title)),
+  document.getElementById("parts"),
+  PARTS.map(([name, title], at) => h("a", { href: `#${name}`, title: `${title} (${at + 1})` }, title)),
 );
 addEventListener("hashchange", () => {
   show();
@@ -136,7 +138,7 @@ addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select, dialog[open]");
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
   const at = Number(event.key) - 1;
-  if (VIEWS[at]) location.hash = VIEWS[at][0];
+  if (PARTS[at]) location.hash = PARTS[at][0];
   else if (event.key === "t") toggleTheme();
   else if (event.key === "?") keys.showModal();
   else if (event.key === "m") market.toggle().catch((error) => announce(error.message));

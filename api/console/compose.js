@@ -2,7 +2,7 @@
 
 import { announce, field, fill, h, later, problem } from "./dom.js";
 import { client, maybe, watch } from "./session.js";
-import { text } from "./results.js";
+import { text } from "./cells.js";
 
 const NOTIFY = [
   ["", "every change"],
@@ -11,7 +11,9 @@ const NOTIFY = [
   ["factor", "when it moved by a factor of"],
 ];
 
-let draft = { sql: "", params: {}, notify: "", size: "" };
+const NOTIFIED = /^(value|notified-aggregate|range-(min|max|count|sum|avg))$/; // types that take a condition
+
+let draft = { sql: "", params: {}, notify: "", size: "", per: "event" };
 
 /** A parameter as it is typed: JSON if it is, else text. */
 export function readValue(typed) {
@@ -50,6 +52,8 @@ export function composer() {
   notify.value = draft.notify;
   const notice = h("div", { class: "notify", hidden: true }, field("Tell me", notify), size);
   const durable = h("input", { type: "checkbox" });
+  const isPerTransaction = draft.per === "transaction";
+  const perTransaction = h("input", { type: "checkbox", checked: isPerTransaction, onchange: () => changed() });
   const outcome = h("div", { class: "outcome" });
   const becomes = h("section", { class: "becomes", "aria-label": "What it becomes", "aria-live": "polite" });
   const inputs = new Map();
@@ -81,7 +85,7 @@ export function composer() {
   });
 
   function offer(found) {
-    notice.hidden = found.type !== "value";
+    notice.hidden = !NOTIFIED.test(found.type);
     size.hidden = notify.value === "";
     for (const name of [...inputs.keys()]) if (!found.parameters.includes(name)) inputs.delete(name);
     for (const name of found.parameters) {
@@ -108,6 +112,7 @@ export function composer() {
       params: { ...draft.params, ...Object.fromEntries([...inputs].map(([name, input]) => [name, input.value])) },
       notify: notify.value,
       size: size.value,
+      per: perTransaction.checked ? "transaction" : "event",
     };
     describe();
   }
@@ -115,7 +120,7 @@ export function composer() {
   async function submit() {
     const { sql: query, params: values, notify: rule } = given();
     try {
-      await watch(query, values, { notify: rule, durable: durable.checked });
+      await watch(query, values, { notify: rule, durable: durable.checked, per: draft.per });
       fill(outcome);
       announce("The subscription was started");
     } catch (error) {
@@ -153,6 +158,7 @@ export function composer() {
         { class: "line" },
         h("button", { class: "primary", title: "Ctrl Enter" }, "Start"),
         h("label", { class: "check" }, durable, "keep it when this page closes"),
+        h("label", { class: "check" }, perTransaction, "one change per transaction"),
       ),
       outcome,
     ),

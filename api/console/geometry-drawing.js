@@ -2,7 +2,7 @@
 
 import { s } from "./dom.js";
 import { extent, label, linear, position, valueAt } from "./scale.js";
-import { text } from "./results.js";
+import { text } from "./cells.js";
 
 const [WIDTH, HEIGHT] = [520, 420];
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, WIDTH - 14, 30, HEIGHT - 40];

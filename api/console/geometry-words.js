@@ -1,7 +1,7 @@
 /** The picture of an event in words, and its regions as a list. */
 
 import { count, h } from "./dom.js";
-import { text } from "./results.js";
+import { text } from "./cells.js";
 
 export function explain(picture, panel) {
   const best = picture.type === "range-min" ? "low" : "high";

@@ -1,11 +1,11 @@
 /** The geometry of a range-min (or max) event: choose a row, move it, and see whom that concerns, and why. */
 
 import { count, field, fill, h, later, problem } from "./dom.js";
-import { client, maybe, on } from "./session.js";
+import { client, maybe, on, relations } from "./session.js";
 import { drawRows, drawSpace } from "./geometry-drawing.js";
 import { isDrawable, position, valueAt } from "./scale.js";
 import { explain } from "./geometry-words.js";
-import { text } from "./results.js";
+import { text } from "./cells.js";
 
 let chosenGroup = null;
 
@@ -92,7 +92,7 @@ export function show(main) {
     const { groups } = await client.request("GET", "/v1/groups");
     const { example } = groups.find((one) => one.group === name);
     const { tables } = await client.request("POST", "/v1/describe", { sql: example });
-    const { primary_key: columns } = await client.table(tables[0]);
+    const { primary_key: columns } = (await relations()).find((one) => one.name === tables[0]);
     const key = Object.fromEntries(columns.map((column) => [column, record[column]]));
     return ask({ op: "update", key, set: {} }, name);
   }

@@ -1,17 +1,35 @@
 /** The first part: write subscriptions, and watch their answers change. */
 
 import { announce, count, field, fill, h, problem } from "./dom.js";
-import { client, on, unwatch, watchExisting, watched } from "./session.js";
+import { client, on, relations, unwatch, watchExisting, watched } from "./session.js";
 import { composer, readValue } from "./compose.js";
+import { quoted } from "./cells.js";
 import { encode } from "./client/index.js";
 import * as market from "./market.js";
 import { render, summary } from "./results.js";
 
+/** Queries by what they need: a table t with a key, numbers x and y, a column g to group by. */
 const EXAMPLES = [
-  ["lowest in a range", (t, x, y) => [`SELECT MIN(${y}) FROM ${t} WHERE ${x} BETWEEN :lo AND :hi`, { lo: 20, hi: 40 }]],
-  ["how many", (t, x) => [`SELECT COUNT(*) FROM ${t} WHERE ${x} < :below`, { below: 50 }]],
-  ["rows", (t, x, y) => [`SELECT * FROM ${t} WHERE ${y} < :y`, { y: 5 }]],
+  ["lowest in a range", "xy", ({ t, x, y }) => [`SELECT MIN(${y}) FROM ${t} WHERE ${x} BETWEEN :lo AND :hi`, RANGE]],
+  ["how many", "x", ({ t, x }) => [`SELECT COUNT(*) FROM ${t} WHERE ${x} < :below`, { below: 50 }]],
+  [
+    "several",
+    "xy",
+    ({ t, x, y }) => [
+      `SELECT COUNT(*), MIN(${y}) AS low, MAX(${y}) AS high FROM ${t} WHERE ${x} BETWEEN :lo AND :hi`,
+      RANGE,
+    ],
+  ],
+  ["groups", "gy", ({ t, g, y }) => [`SELECT ${g}, COUNT(*) AS n, MIN(${y}) AS low FROM ${t} GROUP BY ${g}`, {}]],
+  [
+    "first five",
+    "y",
+    ({ t, key, y }) => [`SELECT ${[...new Set([...key, y])].join(", ")} FROM ${t} ORDER BY ${y} LIMIT 5`, {}],
+  ],
+  ["rows", "y", ({ t, y }) => [`SELECT * FROM ${t} WHERE ${y} < :y`, { y: 5 }]],
 ];
+const RANGE = { lo: 20, hi: 40 };
+let chosen = null; // the table or view that examples are of
 
 export function show(main) {
   const cards = h("div", { class: "cards" });
@@ -22,7 +40,7 @@ export function show(main) {
   const { form, use } = composer();
 
   async function welcome() {
-    const tables = await client.tables().catch(() => null);
+    const tables = await relations().catch(() => null);
     if (tables === null) return;
     isEmpty = tables.length === 0;
     form.hidden = isEmpty;
@@ -118,31 +136,49 @@ function first(refresh) {
 
 const moveLabel = () => (market.isMoving() ? "Stop the market" : "Let the market move");
 
-/** Queries that fit the tables that are there. */
+/** Queries that fit the tables and views that are there. */
 function offers(tables, use) {
-  const table = tables.find(({ name }) => name === "stocks") ?? tables[0];
-  const numbers = table.columns
-    .filter(({ type }) => /^(integer|bigint|double|numeric)/.test(type))
-    .map(({ name }) => name);
-  const [x, y] = [numbers[0], numbers[1] ?? numbers[0]];
-  const quoted = (name) => (/^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
+  const examples = h("span", { class: "line" });
+  const choice = h(
+    "select",
+    { "aria-label": "table or view", onchange: () => offer(choice.value) },
+    tables.map(({ name, sql }) => h("option", { value: name }, sql === undefined ? name : `${name} (view)`)),
+  );
+  const known = tables.find(({ name }) => name === chosen) ?? tables.find(({ name }) => name === "stocks") ?? tables[0];
   const move = h("button", { type: "button", class: "quiet", id: "move" }, moveLabel());
   move.addEventListener("click", () => market.toggle().catch((error) => announce(error.message)));
+
+  function offer(name) {
+    chosen = name;
+    const found = fitting(tables.find((one) => one.name === name));
+    const isFit = (needed) => [...needed].every((letter) => found[letter]);
+    fill(
+      examples,
+      EXAMPLES.filter(([, needed]) => isFit(needed)).map(([label, , make]) =>
+        h("button", { type: "button", class: "link", onclick: () => use(...make(found)) }, label),
+      ),
+    );
+  }
+
+  choice.value = known.name;
+  offer(known.name);
   return h(
     "div",
     { class: "line offers" },
-    x ? h("span", { class: "faint" }, "Try:") : null,
-    x
-      ? EXAMPLES.map(([name, make]) =>
-          h(
-            "button",
-            { type: "button", class: "link", onclick: () => use(...make(quoted(table.name), quoted(x), quoted(y))) },
-            name,
-          ),
-        )
-      : null,
-    table.name === "stocks" ? h("span", { class: "end" }, move) : null,
+    h("label", { class: "line faint" }, "Try, on", choice),
+    examples,
+    tables.some(({ name }) => name === "stocks") ? h("span", { class: "end" }, move) : null,
   );
+}
+
+/** The columns of a table that examples are made of, as SQL has their names. */
+function fitting({ name, columns, primary_key: key }) {
+  const of = (types) => columns.filter(({ type }) => types.test(type)).map((one) => one.name);
+  const [numbers, words] = [of(/^(integer|bigint|double|numeric)/), of(/^(text|boolean|date)/)];
+  const group = [...words, ...numbers].find((one) => key.length > 1 || key[0] !== one);
+  const given = { t: name, x: numbers[0], y: numbers[1] ?? numbers[0], g: group };
+  const names = Object.entries(given).map(([letter, one]) => [letter, one && quoted(one)]);
+  return { ...Object.fromEntries(names), key: key.map(quoted) };
 }
 
 /** One watched subscription. */
@@ -212,6 +248,7 @@ function cardOf(item) {
       { class: "sql" },
       item.sql,
       item.notify ? h("span", { class: "faint" }, `  notify ${encode(item.notify)}`) : null,
+      item.per === "transaction" ? h("span", { class: "faint" }, "  per transaction") : null,
     ),
     names.length
       ? h(

@@ -1,37 +1,26 @@
 /** An answer as it is seen, with what the last change did to it marked: + added, − removed, ~ changed, and colour. */
 
+import { before, cell, text } from "./cells.js";
 import { identity } from "./client/json.js";
-import { encode } from "./client/index.js";
 import { h, s } from "./dom.js";
+import { renderGroups, renderRanked, renderRows } from "./result-tables.js";
 
-const MOST_ROWS = 60;
-
-/** A value of a table as text. */
-export function text(value) {
-  if (value === null || value === undefined) return "NULL";
-  return typeof value === "object" ? encode(value) : String(value);
-}
-
-/** A double that was: six digits are enough. */
-const brief = (value) =>
-  typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(6))) : text(value);
-
-const cell = (value, mark) =>
-  h("td", { class: [value === null ? "null" : "", mark ?? ""].join(" ").trim() || undefined }, text(value));
+const MOST_ITEMS = 60;
 
 /** The element of an item's answer. */
 export function render(item) {
   const { result } = item;
   if (!result) return h("p", { class: "faint" }, "unknown until the next change");
-  if ("rows" in result) return renderRows(item);
+  if ("rows" in result) return item.subscription.fold.order ? renderRanked(item) : renderRows(item);
+  if ("groups" in result) return renderGroups(item);
+  if ("columns" in result) return renderColumns(item);
   if ("values" in result) return renderValues(item);
   if ("items" in result) return renderItems(item);
   return renderValue(item);
 }
 
 function renderValue({ result, previous, change, values }) {
-  const before = change ? (change.previous ?? previous?.value) : undefined;
-  const rose = Number(result.value) > Number(before);
+  const was = change ? (change.previous ?? previous?.value) : undefined;
   return h(
     "div",
     { class: "value" },
@@ -39,14 +28,7 @@ function renderValue({ result, previous, change, values }) {
       "p",
       { class: ["figure", change ? "changed" : "", text(result.value).length > 11 ? "long" : ""].join(" ") },
       result.value === null ? h("span", { class: "null" }, "no row") : text(result.value),
-      change && before !== undefined
-        ? h(
-            "small",
-            { class: "before" },
-            h("span", { "aria-hidden": "true" }, rose ? "▲ " : "▼ "),
-            h("del", null, brief(before)),
-          )
-        : null,
+      was !== undefined ? before(was, result.value) : null,
     ),
     sparkline(values),
     result.row
@@ -93,94 +75,27 @@ function renderValues({ result, change }) {
   return h("ul", { class: "values" }, there.length ? there : h("li", { class: "faint" }, "no value"), gone);
 }
 
-/** Rows of a filter, or of a join (then each row holds one of every table). */
-function renderRows({ result, previous, change }) {
-  const isJoin = result.rows
-    .concat(change?.remove ?? [])
-    .some((row) => Object.values(row).some((part) => part && typeof part === "object" && !Array.isArray(part)));
-  const flat = (row) =>
-    isJoin
-      ? Object.fromEntries(
-          Object.entries(row).flatMap(([table, part]) =>
-            Object.entries(part).map(([name, value]) => [`${table}.${name}`, value]),
-          ),
-        )
-      : row;
-  const names = Object.keys(flat(result.rows[0] ?? change?.remove?.[0] ?? {}));
-  const added = new Set((change?.add ?? []).map(identity));
-  const updated = new Map((change?.update ?? []).map((row) => [identity(row), row]));
-  const keys = updated.size ? guessKey(previous?.rows ?? []) : [];
-  const before = new Map(
-    updated.size ? (previous?.rows ?? []).map((row) => [identity(keys.map((name) => row[name])), row]) : [],
-  );
-  const ranked = (row) => (added.has(identity(row)) ? 0 : updated.has(identity(row)) ? 1 : 2);
-  const shown = [...result.rows].sort((a, b) => ranked(a) - ranked(b)).slice(0, MOST_ROWS);
-  const isNew = (row, name) => {
-    const old = before.get(identity(keys.map((column) => row[column])));
-    return old !== undefined && identity(old[name] ?? null) !== identity(row[name] ?? null);
-  };
-  const line = (row, kind, sign) =>
-    h(
-      "tr",
-      { class: kind },
-      h("td", { class: "mark" }, sign),
-      names.map((name) => cell(flat(row)[name] ?? null, kind === "updated" && isNew(row, name) ? "changed" : "")),
-    );
-  const removed = (change?.remove ?? [])
-    .slice(0, MOST_ROWS)
-    .map((row) => line(isJoin ? row : whole(row, previous), "removed", "−"));
-  const kinds = [
-    ["added", "+"],
-    ["updated", "~"],
-    ["", ""],
-  ];
-  const there = shown.map((row) => line(row, ...kinds[ranked(row)]));
+/** Several aggregates: each under its name, with the value before where it changed. */
+function renderColumns({ result, previous, change }) {
+  const isNew = (name) =>
+    change !== null && previous !== null && identity(previous.columns[name]) !== identity(result.columns[name]);
   return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": "rows" },
-    names.length
-      ? h(
-          "table",
+    "dl",
+    { class: "named" },
+    Object.entries(result.columns).map(([name, value]) =>
+      h(
+        "div",
+        { class: isNew(name) ? "changed" : undefined },
+        h("dt", null, name),
+        h(
+          "dd",
           null,
-          h(
-            "thead",
-            null,
-            h(
-              "tr",
-              null,
-              h("th", { class: "mark" }),
-              names.map((name) => h("th", { scope: "col" }, name)),
-            ),
-          ),
-          h("tbody", null, removed, there),
-        )
-      : h("p", { class: "faint" }, "no row"),
-    h(
-      "p",
-      { class: "faint" },
-      result.rows.length > MOST_ROWS
-        ? `${MOST_ROWS} of ${result.rows.length} rows`
-        : `${result.rows.length} ${result.rows.length === 1 ? "row" : "rows"}`,
+          h("span", { class: value === null ? "null" : undefined }, text(value)),
+          isNew(name) ? before(previous.columns[name], value) : null,
+        ),
+      ),
     ),
   );
-}
-
-/** A row that was removed is named by its key; what it was stands in the answer before. */
-function whole(gone, previous) {
-  const key = Object.keys(gone);
-  return (
-    previous?.rows?.find((row) => key.every((name) => identity(row[name] ?? null) === identity(gone[name]))) ?? gone
-  );
-}
-
-/** Without the table's definition: the first columns that tell all rows apart. */
-function guessKey(rows) {
-  const names = Object.keys(rows[0] ?? {});
-  for (let size = 1; size <= names.length; size += 1) {
-    const key = names.slice(0, size);
-    if (new Set(rows.map((row) => identity(key.map((name) => row[name])))).size === rows.length) return key;
-  }
-  return names;
 }
 
 function renderItems({ result, change }) {
@@ -207,7 +122,7 @@ function renderItems({ result, change }) {
       "table",
       null,
       h("thead", null, h("tr", null, h("th", { class: "mark" }), h("th", null, "item"), h("th", null, "value"))),
-      h("tbody", null, sorted.slice(0, MOST_ROWS).map(line)),
+      h("tbody", null, sorted.slice(0, MOST_ITEMS).map(line)),
     ),
   );
 }
@@ -216,6 +131,10 @@ function renderItems({ result, change }) {
 export function summary(change) {
   if (change === null) return "a fresh answer";
   if ("value" in change && !("key" in change)) return `→ ${text(change.value)}`;
+  if ("columns" in change)
+    return Object.entries(change.columns)
+      .map(([name, value]) => `${name} → ${text(value)}`)
+      .join("  ");
   if ("key" in change) return `${Object.values(change.key).map(text).join(", ")} → ${text(change.value)}`;
   const parts = [
     ["+", change.add],

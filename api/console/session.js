@@ -61,7 +61,8 @@ function keep(times, seq, time) {
 /** Subscribe, and show it. */
 export async function watch(sql, params, options = {}) {
   const subscription = await client.subscribe(sql, params, { durable: false, ...options });
-  return show(subscription, { sql, notify: options.notify, durable: options.durable ?? false });
+  const { notify, per = "event", durable = false } = options;
+  return show(subscription, { sql, notify, per, durable });
 }
 
 /** Show a subscription that exists. */
@@ -69,7 +70,7 @@ export async function watchExisting(about) {
   const known = watched.find((item) => item.subscription.id === about.id);
   if (known) return known;
   const subscription = await client.attach(about.id);
-  return show(subscription, { sql: about.sql, notify: about.notify, durable: about.durable });
+  return show(subscription, { sql: about.sql, notify: about.notify, per: about.per, durable: about.durable });
 }
 
 function show(subscription, about) {
@@ -126,6 +127,12 @@ export function unwatch(item, { remove = false } = {}) {
   const done = remove ? item.subscription.delete() : item.subscription.close();
   emit("watched", null);
   return done;
+}
+
+/** Tables, then views: all that FROM takes. A view has `sql`; a server of an earlier version has none. */
+export async function relations() {
+  const [tables, views] = await Promise.all([client.tables(), maybe(client.views())]);
+  return [...tables, ...(views ?? [])];
 }
 
 /** What a route answers, or null if the server does not have it (404), or not for this key (403): the console says so. */

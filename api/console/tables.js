@@ -3,6 +3,7 @@
 import { announce, count, field, fill, h, problem } from "./dom.js";
 import { client, emit, on, publish, watch } from "./session.js";
 import { eventsOf, readCell } from "./csv.js";
+import { quoted } from "./cells.js";
 import { latest } from "./sampler.js";
 import * as market from "./market.js";
 
@@ -120,7 +121,7 @@ function tableDetail(table, refresh) {
           type: "button",
           class: "quiet",
           onclick: () =>
-            watch(`SELECT * FROM "${table.name.replaceAll('"', '""')}"`).then(() => (location.hash = "live"), failed),
+            watch(`SELECT * FROM ${quoted(table.name)}`).then(() => (location.hash = "live"), failed),
         },
         "Watch its rows",
       ),

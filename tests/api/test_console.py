@@ -20,7 +20,7 @@ ARGUMENTS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-VIEWS = ("live", "tables", "geometry", "network", "optimizer")
+PARTS = ("live", "tables", "views", "geometry", "network", "optimizer")
 LOWEST = "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi"
 
 
@@ -466,7 +466,7 @@ def test_keys_and_theme(page: Page, stocks: Api) -> None:
     visit(page, stocks)
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
-    for number, view in enumerate(VIEWS, 1):
+    for number, view in enumerate(PARTS, 1):
         page.keyboard.press(str(number))
         expect(page.locator("nav a[aria-current]")).to_have_text(view.capitalize())
     page.keyboard.press("n")
@@ -492,7 +492,7 @@ def test_keys_and_theme(page: Page, stocks: Api) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_every_part_fits_and_names_its_controls(page: Page, stocks: Api, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})
-    for view in VIEWS:
+    for view in PARTS:
         visit(page, stocks, view)
         page.wait_for_timeout(400)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view

@@ -269,6 +269,12 @@ def test_a_restricted_key_reaches_nothing_else_that_tells_of_rows(desk: Desk) ->
     assert desk.tech.status("POST", "/v1/geometry", json={"group": theirs["group"], "event": event}) == 403
     assert desk.tech.status("GET", "/v1/optimizer/decisions") == 403
     assert desk.tech.call("GET", "/v1/status")["tables"] == {"stocks": None}
+    desk.all.call(
+        "POST", "/v1/views", json={"name": "low", "sql": "SELECT symbol FROM stocks WHERE risk < 50"}
+    )
+    assert desk.all.call("GET", "/v1/views/low")["rows"] == 3
+    assert desk.tech.call("GET", "/v1/views/low")["rows"] is None
+    desk.all.call("DELETE", "/v1/views/low")
     assert all(one["example"] is None for one in desk.tech.call("GET", "/v1/groups")["groups"])
     assert desk.tech.status("POST", "/v1/tables/stocks/events", json={"events": [event]}) == 403
     assert symbols(desk.all.result("of-bio")) == ["B1"], "who sees all rows may see that too"

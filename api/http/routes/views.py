@@ -18,7 +18,7 @@ from prosem.engine import commands as c
 from prosem.engine.validate import known_view
 from prosem.engine.view import EngineView
 from prosem.engine.views import ViewBuild
-from prosem.values.access import Role
+from prosem.values.access import Caller, Role
 from prosem.values.model import JsonObject, Table, View
 from prosem.values.request_model import read
 
@@ -67,15 +67,15 @@ def _fill(build: ViewBuild) -> None:
 
 @router.get("", **documented("All views, with what they use and what uses them"))
 async def index(request: Request) -> Response:
-    view, tenant = server(request).view, caller_of(request).tenant
-    found = [table for table in view.tables(tenant).values() if isinstance(table, View)]
-    return answer({"views": [_public(view, one, tenant) for one in found]})
+    view, caller = server(request).view, caller_of(request)
+    found = [table for table in view.tables(caller.tenant).values() if isinstance(table, View)]
+    return answer({"views": [_public(view, one, caller) for one in found]})
 
 
 @router.get("/{name:path}", **documented("One view"))
 async def show(request: Request, name: str) -> Response:
-    view, tenant = server(request).view, caller_of(request).tenant
-    return answer(_public(view, known_view(view.tables(tenant), name), tenant))
+    view, caller = server(request).view, caller_of(request)
+    return answer(_public(view, known_view(view.tables(caller.tenant), name), caller))
 
 
 @router.delete("/{name:path}", **documented("Drop a view that nothing uses"))
@@ -86,13 +86,16 @@ async def drop(request: Request, name: str) -> Response:
     return answer({"name": name, "dropped": True})
 
 
-def _public(view: EngineView, one: View, tenant: str) -> JsonObject:
-    """A view with its place in the graph: `uses` are tables and views, `used_by` views and groups of subscriptions."""
-    readers = [other.name for other in view.tables(tenant).values() if _reads(other, one)]
-    groups = [group for group in view.groups_of(tenant) if one.name in group.tables]
+def _public(view: EngineView, one: View, caller: Caller) -> JsonObject:
+    """A view with its place in the graph: `uses` are tables and views, `used_by` views and groups of subscriptions.
+
+    The number of rows is not shown to a key with row conditions, as in `GET /v1/status`.
+    """
+    readers = [other.name for other in view.tables(caller.tenant).values() if _reads(other, one)]
+    groups = [group for group in view.groups_of(caller.tenant) if one.name in group.tables]
     return {
         **one.definition(),
-        "rows": view.row_counts.get(one.id, 0),
+        "rows": None if caller.rows else view.row_counts.get(one.id, 0),
         "uses": [table.name for table in one.inputs],
         "used_by": {
             "views": readers,

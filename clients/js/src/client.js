@@ -10,6 +10,7 @@ import { Subscription } from "./subscription.js";
 import { Transport, path } from "./transport.js";
 
 const NDJSON = "application/x-ndjson";
+const BUILD_MS = 600_000; // a view over a million rows takes about half a minute
 
 export class Client {
   /**
@@ -60,10 +61,10 @@ export class Client {
   }
 
   // -- views -------------------------------------------------------------------------------------------------
-  /** Make a view, or find an identical one. */
-  createView(name, sql) {
+  /** Make a view, or find an identical one; done when its rows are built, which may take long for large tables. */
+  createView(name, sql, { timeoutMs = BUILD_MS } = {}) {
     this._definitions.delete(name);
-    return this._transport.call("POST", "/v1/views", { name, sql });
+    return this._transport.call("POST", "/v1/views", { name, sql }, { timeoutMs, repeatable: false });
   }
 
   /** All views, with what they use and what uses them. */

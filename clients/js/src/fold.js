@@ -7,7 +7,7 @@
 
 import { OutOfStep } from "./errors.js";
 import { encode, identity } from "./json.js";
-import { comparison, rowComparison } from "./order.js";
+import { comparison, plainDecimal, rowComparison } from "./order.js";
 
 /**
  * The result after a change. `shape` is the `fold` of the server's answer: `key` names the columns by which rows and
@@ -94,17 +94,17 @@ class Values {
  * one comes last; those of a top-k are sorted for each result.
  */
 class Rows {
-  constructor(result, { key = [], order = [] }, name) {
-    this._key = key;
+  constructor(result, shape, name) {
+    this._identity = identityOf(shape);
     this._name = name;
-    this._compare = order.length ? rowComparison(order) : null;
-    this._rows = new Map(result[name].map((row) => [rowIdentity(row, key), row]));
+    this._compare = shape.order?.length ? rowComparison(shape.order) : null;
+    this._rows = new Map(result[name].map((row) => [this._identity(row), row]));
     if (this._rows.size !== result[name].length) throw new OutOfStep(`two ${name} of the answer have the same key`);
   }
 
   apply(change) {
     for (const row of change.remove ?? []) {
-      if (!this._rows.delete(rowIdentity(row, this._key))) {
+      if (!this._rows.delete(this._identity(row))) {
         throw new OutOfStep(`the row ${show(row)} is removed, but it is not in the answer`);
       }
     }
@@ -113,7 +113,7 @@ class Rows {
       ["add", false],
     ]) {
       for (const row of change[verb] ?? []) {
-        const name = rowIdentity(row, this._key);
+        const name = this._identity(row);
         if (this._rows.has(name) !== mustBeThere) {
           throw new OutOfStep(`${verb} of the row ${show(row)}, which is ${mustBeThere ? "not" : "already"} there`);
         }
@@ -128,13 +128,19 @@ class Rows {
   }
 }
 
-/** What tells a row from the others: its key, or all of it where there is none. */
-export function rowIdentity(row, key) {
-  if (!key.length) return identity(row);
-  for (const column of key) {
+/**
+ * What tells a row from the others, as a function to text: its key, or all of it where there is none. A decimal of a view
+ * may have any scale, and its scale alone is no difference.
+ */
+export function identityOf({ key = [], columns = [] }) {
+  if (!key.length) return identity;
+  const decimals = new Set(columns.filter(({ type }) => type.split("(")[0] === "numeric").map(({ name }) => name));
+  const valueOf = (row, column) => {
     if (!(column in row)) throw new OutOfStep(`the row ${show(row)} has no column ${column} of the key`);
-  }
-  return identity(key.map((column) => row[column]));
+    const value = row[column];
+    return decimals.has(column) && value !== null ? plainDecimal(value) : value;
+  };
+  return (row) => identity(key.map((column) => valueOf(row, column)));
 }
 
 /**

@@ -143,7 +143,7 @@ export class Client {
   tables(): Promise<Table[]>;
   table(name: string): Promise<Table>;
   dropTable(name: string): Promise<void>;
-  createView(name: string, sql: string): Promise<View>;
+  createView(name: string, sql: string, options?: { timeoutMs?: number }): Promise<View>;
   views(): Promise<View[]>;
   view(name: string): Promise<View>;
   dropView(name: string): Promise<void>;
@@ -181,6 +181,7 @@ export class Subscription implements AsyncIterableIterator<Told> {
   readonly id: string;
   readonly type: string;
   readonly group: string;
+  readonly fold: Fold;
   readonly seq: number;
   readonly timeline: string | null;
   readonly result: Result | null;

@@ -54,6 +54,13 @@ function decimal(value) {
   return { negative: sign === "-" && /[1-9]/.test(whole + fraction), whole, fraction };
 }
 
+/** A decimal without the zeros that say only its scale: 1.00, 1.0 and 1 are one value. */
+export function plainDecimal(value) {
+  const { negative, whole, fraction } = decimal(value);
+  const rest = fraction.replace(/0+$/, "");
+  return `${negative ? "-" : ""}${whole || "0"}${rest && "."}${rest}`;
+}
+
 /** A Date has milliseconds, a timestamptz microseconds: the fraction is compared by itself. */
 function byMoment(a, b) {
   const [left, right] = [moment(a), moment(b)];

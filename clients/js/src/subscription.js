@@ -42,6 +42,11 @@ export class Subscription {
     return this._began.group;
   }
 
+  /** How its answers are folded, as the server says it: `key`, `order`, `type`, `columns`. */
+  get fold() {
+    return this._began.shape ?? {};
+  }
+
   /** The last seq consumed: give it to `attach(id, {after, timeline})` to go on from here later. */
   get seq() {
     return this._seq;

@@ -34,7 +34,7 @@ export class Transport {
   }
 
   /** The same for a body that is already text. */
-  async send(method, where, content, { type, headers = {}, repeatable = true } = {}) {
+  async send(method, where, content, { type, headers = {}, repeatable = true, timeoutMs = this.timeoutMs } = {}) {
     const began = Date.now();
     const backoff = new Backoff();
     let wasLost = false;
@@ -43,7 +43,7 @@ export class Transport {
       let problem, waitMs;
       let totalMs = this.busyMs;
       try {
-        const signal = AbortSignal.timeout(this.timeoutMs);
+        const signal = AbortSignal.timeout(timeoutMs);
         const response = await this._fetch(this.url + where, { method, headers: sent, body: content, signal });
         const text = await response.text();
         if (response.ok) return text === "" ? {} : read(text, response);

@@ -42,6 +42,18 @@ test("groups are told apart by their key, and several aggregates as a whole", ()
   assert.throws(() => fold({ columns: { n: 1 } }, { value: 2 }), { code: "out-of-step" });
 });
 
+test("the scale of a decimal does not tell rows apart", () => {
+  const shape = { key: ["g"], columns: [{ name: "g", type: "numeric" }, { name: "n", type: "bigint" }] };
+  const before = { groups: ["1.0", "-0.50", null, "100"].map((g) => ({ g, n: 1 })) };
+  const change = { remove: [{ g: "-0.5" }, { g: null }], update: [{ g: "1.00", n: 2 }], add: [{ g: "0.00", n: 1 }] };
+  assert.deepEqual(fold(before, change, shape), {
+    groups: [{ g: "1.00", n: 2 }, { g: "100", n: 1 }, { g: "0.00", n: 1 }],
+  });
+  assert.throws(() => fold(before, { add: [{ g: "100.0", n: 1 }] }, shape), { code: "out-of-step" });
+  const text = { key: ["g"], columns: [{ name: "g", type: "text" }] };
+  assert.throws(() => fold(before, change, text), { code: "out-of-step" });
+});
+
 test("rows of a top-k are sorted, ties by their key, NULLs where the order has them", () => {
   const rows = ["9.50", null, "10.00", "9.5"].map((y, k) => ({ k, y }));
   const sorted = (descending, nulls_first) => {
