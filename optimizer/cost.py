@@ -60,8 +60,8 @@ class Weights(NamedTuple):
 
 
 # What a plan costs before anything was measured; small machines differ from these by a factor, plans by much more.
-_MESSAGE_US, _BOX_US, _SEARCH_US, _ADDRESSED_US = 6.0, 1.0, 8.0, 4.0
-_MESSAGE_BYTES, _BOX_BYTES, _ADDRESSED_BYTES = 150.0, 25.0, 120.0
+_MESSAGE_US, _BOX_US, _SEARCH_US, _TARGET_US = 6.0, 1.0, 4.0, 0.3
+_MESSAGE_BYTES, _BOX_BYTES, _TARGET_BYTES = 150.0, 25.0, 9.0
 
 
 class Scale(NamedTuple):
@@ -92,8 +92,9 @@ def prior(
     """
     if addresses(plan):
         scale = calibration.addressed
-        time = _SEARCH_US * boxes + _ADDRESSED_US * affected
-        size = _ADDRESSED_BYTES * affected
+        named = min(messages, affected)  # messages that have a target
+        time = _SEARCH_US * boxes + _MESSAGE_US * named + _TARGET_US * affected
+        size = _MESSAGE_BYTES * named + _TARGET_BYTES * affected
     else:
         scale = calibration.regions
         time = _MESSAGE_US * messages + _BOX_US * boxes

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cn.model.geometry import Extent, Interval
 from prosem.types.base import Bound
-from prosem.types.filter.form import FilterSpace, holds
+from prosem.types.filter.form import holds
 from prosem.types.filter.message import SHORT, row_change, row_draft
+from prosem.types.filter.space import FilterSpace
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, JsonObject, Row, Table
 
@@ -86,7 +87,9 @@ def test_a_space_knows_the_columns_of_its_conditions() -> None:
     delta = Delta(1, TABLE, (7,), None, (7, 1, True, LONG))
 
     def sent() -> tuple[int, bool]:
-        (draft,) = space.messages(delta, "match")
+        description = space.step(delta)
+        assert description is not None
+        (draft,) = space.messages(description, "match")
         assert draft.attributes is not None
         return len(draft.contents), holds(both.place[1:], draft.attributes[1])
 

@@ -199,7 +199,10 @@ class AggregatesSpace(PointSpace):
             extremes += self._step_extreme(at, old, new, delta.key)
         if not len(self.points):
             return None
+        has_point = self.points.any
         gains = self._gains(old, new) if self._sums else []
+        gains = [gain for gain in gains if has_point(gain.topic, gain.region)]
+        extremes = [one for one in extremes if one.id is not None or has_point(one.topic, one.region)]
         return Description(gains, extremes) if gains or extremes else None
 
     def _reorder(self, orders: dict[bytes, RowOrder], placed: Placed, ref: Key, sign: int) -> None:

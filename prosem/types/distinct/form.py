@@ -217,7 +217,7 @@ class DistinctSpace(PointSpace):
             region: Region = (box,)
             if other is not None and old is not None and new is not None and old[0::2] == new[0::2]:
                 region = tuple(difference(box, other))  # the same value leaves one place and comes to another
-            if region:
+            if self.points.any(placed.topic, region):
                 gains.append(Gain(kind, placed.topic, region, form.shown(row[form.y])))
         return gains or None
 

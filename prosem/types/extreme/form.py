@@ -168,13 +168,18 @@ class ExtremeSpace(RowLookingSpace):
         move, is_watched = self._trees.step, len(self.points) > 0
         if old is not None and new is not None and old[0] == new[0]:
             found = move(old[0], (old[1][0], old[2]), (new[1][0], new[2]), key, is_watched)
-            return [(old[0], piece) for piece in found] or None
+            return self._concerning(old[0], found) or None
         out: _Description = []
         if old is not None:
-            out += [(old[0], piece) for piece in move(old[0], (old[1][0], old[2]), None, key, is_watched)]
+            out += self._concerning(old[0], move(old[0], (old[1][0], old[2]), None, key, is_watched))
         if new is not None:
-            out += [(new[0], piece) for piece in move(new[0], None, (new[1][0], new[2]), key, is_watched)]
+            out += self._concerning(new[0], move(new[0], None, (new[1][0], new[2]), key, is_watched))
         return out or None
+
+    def _concerning(self, topic: bytes, pieces: Sequence[Piece]) -> _Description:
+        """The pieces that hold a point."""
+        has_point = self.points.any
+        return [(topic, piece) for piece in pieces if has_point(topic, piece.region)]
 
     def regions(self, description: _Description) -> list[tuple[bytes, Region]]:
         return [(topic, piece.region) for topic, piece in description]

@@ -166,7 +166,7 @@ class BoxesSpace(RowLookingSpace):
 
     def _step(self, topic: bytes, old: Place | None, new: Place | None, key: Key, told: NewExtreme) -> None:
         pieces, single = self._trees.step(topic, topic, old, new, key)
-        told.pieces.extend([(topic, piece) for piece in pieces])
+        told.pieces.extend([(topic, piece) for piece in pieces if self.points.any(topic, piece.region)])
         told.single.extend([(topic, id, cast("Key | None", piece.ref)) for id, piece in single])
 
     def regions(self, description: NewExtreme) -> list[tuple[bytes, Region]]:

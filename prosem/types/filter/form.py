@@ -10,18 +10,16 @@ It loses where a result is large and changes with nearly every event: then every
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from cn.model.geometry import Extent
 from cn.model.message import Message
-from cn.model.network import Space as NetworkSpace
 from prosem.language.resolve import column, normal_form
 from prosem.language.syntax import Columns, Query, Star
 from prosem.types.base import (
@@ -31,21 +29,20 @@ from prosem.types.base import (
     Rows,
     Space,
     SpaceContext,
-    SteppedSpace,
-    Storage,
     SubscriptionType,
     described_columns,
     is_composed,
 )
 from prosem.types.filter.client_rules import RULES
 from prosem.types.filter.message import row_change, row_draft, union
+from prosem.types.filter.space import FilterSpace
 from prosem.types.filter.words import in_words
 from prosem.types.shared import rules
 from prosem.types.shared.replay import FromLog, Stateless
 from prosem.values.errors import LanguageError
-from prosem.values.model import Delta, JsonObject, Key, Row, Table
+from prosem.values.model import JsonObject, Key, Row, Table
 from prosem.values.numerics import is_unconstrained
-from prosem.values.wire import encode, is_same
+from prosem.values.wire import encode
 
 Filters = tuple[dict[int, Extent], ...]
 
@@ -222,49 +219,6 @@ def _keys(table: Table, rows: Rows, filters: Filters) -> list[Key] | None:
             return None
         keys |= {(i.low,): None for i in extent.intervals}
     return [key for key in keys if key in rows]
-
-
-class FilterSpace(SteppedSpace):
-    """Nothing is indexed at the server: every event on the table is one message, matched by the network."""
-
-    plans: ClassVar[tuple[str, ...]] = ("match",)
-    storage: ClassVar[Mapping[str, Storage]] = {"row": Storage.EVENT}
-    visits = 0
-
-    def __init__(self, table: Table, space_id: int) -> None:
-        self._table = table
-        self._count = 0
-        self._conditions: Counter[int] = Counter()  # columns → conjunctions with a condition on them
-        self.network = NetworkSpace(space_id, 0, False)
-
-    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
-        self._count += len(sids)
-        for bound in bounds:
-            self._conditions.update(_columns(bound))
-
-    def move(self, sid: int, before: Bound, after: Bound) -> None:
-        self._conditions.update(_columns(after))
-        self._forget(before)
-
-    def remove(self, sid: int, bound: Bound) -> None:
-        self._count -= 1
-        self._forget(bound)
-
-    def _forget(self, bound: Bound) -> None:
-        for at in _columns(bound):
-            self._conditions[at] -= 1
-            if not self._conditions[at]:
-                del self._conditions[at]
-
-    def step(self, delta: Delta) -> Delta | None:
-        return delta if self._count and not is_same(delta.old, delta.new) else None
-
-    def messages(self, description: Delta, plan: str) -> list[Draft]:
-        return [row_draft(self._table, description.old, description.new, self._conditions.keys())]
-
-
-def _columns(bound: Bound) -> list[int]:
-    return [at for conjunction in bound.place or () for at in conjunction]
 
 
 class FilterType(SubscriptionType):

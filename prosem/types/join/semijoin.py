@@ -165,7 +165,7 @@ class SemijoinMode:
 
     # -- messages ------------------------------------------------------------------------------------------------
     def messages(self, description: Described, plan: str) -> list[Draft]:
-        """By `enum-sj` one for each whom it concerns; rows need no skyline then, see `watching`."""
+        """By `enum-sj` they name those whom they concern; rows need no skyline then, see `watching`."""
         table, old, new, shifts = description
         if plan != "enum-sj":
             return [*self._own_drafts(table, old, new, plan), *self._shifted(table, shifts)]
@@ -179,7 +179,7 @@ class SemijoinMode:
             addressed.append((codec.upsert(table.number, new.row), next(watchers)))
         addressed += [(draft, find(b"", draft.region)) for draft in self._shifted(table, shifts)]
         return [
-            draft._replace(region=(), targets=(sid,)) for draft, sids in addressed for sid in sids.tolist()
+            draft._replace(region=(), targets=tuple(sids.tolist())) for draft, sids in addressed if len(sids)
         ]
 
     def _standing(self, sid: int) -> Point:

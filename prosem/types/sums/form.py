@@ -235,7 +235,9 @@ class SumSpace(PointSpace):
             self._trees.change(new.topic, new.point, 1, new.number, new.total)
         if not len(self.points):
             return None
-        return [piece for piece in pieces(old, new) if piece[2] or piece[3]] or None
+        has_point = self.points.any
+        found = [piece for piece in pieces(old, new) if piece[2] or piece[3]]
+        return [piece for piece in found if has_point(piece[0], piece[1])] or None
 
     def regions(self, description: list[tuple[bytes, Region, int, int]]) -> list[tuple[bytes, Region]]:
         return [(topic, region) for topic, region, _, _ in description]

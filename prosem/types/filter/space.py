@@ -1,0 +1,99 @@
+"""The server's side of filters: all of them in one index, and two plans."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+from cn.match.box_index import BoxIndex
+from cn.model.network import Space as NetworkSpace
+from optimizer.plan import Descriptor
+from prosem.types.base import Bound, Draft, SteppedSpace, Storage
+from prosem.types.filter.message import codes, row_draft
+from prosem.values.model import Delta, Table
+from prosem.values.wire import is_same
+
+
+class Matched(NamedTuple):
+    """An event, and the subscriptions whose filters hold its row before or after it."""
+
+    delta: Delta
+    sids: tuple[int, ...]
+
+
+class FilterSpace(SteppedSpace):
+    """`match` sends the row's attributes, and the network finds the filters; `enumerate` names the subscriptions.
+
+    An event that no filter holds makes no message. The index is searched once for the row before and once for the row after
+    an event. `enumerate` wins while few are affected: no broker searches again. `match` wins where names would be longer
+    than attributes.
+    """
+
+    plans: ClassVar[tuple[str, ...]] = ("match", "enumerate")
+    storage: ClassVar[Mapping[str, Storage]] = {"row": Storage.EVENT}
+
+    def __init__(self, table: Table, space_id: int) -> None:
+        self._table = table
+        self._filters = BoxIndex()
+        self._conditions: Counter[int] = Counter()  # columns → conjunctions with a condition on them
+        self.network = NetworkSpace(space_id, 0, False)
+
+    @property
+    def visits(self) -> int:
+        return self._filters.visits
+
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        placed = [
+            (sid, bound.place) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None
+        ]
+        self._filters.insert_many([sid for sid, _ in placed], [place for _, place in placed])
+        for bound in bounds:
+            self._conditions.update(_columns(bound))
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        self.remove(sid, before)
+        self.add([sid], [after])
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        if bound.place is None:
+            return
+        self._filters.remove(sid)
+        for at in _columns(bound):
+            self._conditions[at] -= 1
+            if not self._conditions[at]:
+                del self._conditions[at]
+
+    def step(self, delta: Delta) -> Matched | None:
+        if not len(self._filters) or is_same(delta.old, delta.new):
+            return None
+        conditions, found = self._conditions.keys(), dict[int, None]()
+        for row in (delta.old, delta.new):
+            vector = codes(self._table, row, conditions)
+            if vector is not None:
+                found |= dict.fromkeys(self._filters.match(vector))
+        return Matched(delta, tuple(found)) if found else None
+
+    def messages(self, description: Matched, plan: str) -> list[Draft]:
+        delta, sids = description
+        draft = row_draft(self._table, delta.old, delta.new, self._conditions.keys())
+        return [draft._replace(targets=sids) if plan == "enumerate" else draft]
+
+    # -- for the optimizer ---------------------------------------------------------------------------------------
+    def descriptor(self, description: Matched) -> Descriptor:
+        """One message and box; how many filters there are, how many of them hold the row."""
+        return 1, 1, len(self._filters).bit_length(), len(description.sids).bit_length()
+
+    def expected(self, description: Matched) -> float:
+        return len(description.sids)
+
+    def affected(self, description: Matched) -> int:
+        return len(description.sids)
+
+    def check(self) -> None:
+        """Assert the invariants of the index."""
+        self._filters.check()
+
+
+def _columns(bound: Bound) -> list[int]:
+    return [at for conjunction in bound.place or () for at in conjunction]
