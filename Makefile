@@ -9,6 +9,9 @@ KERNELS := $(VENV)/.installed-kernels
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
+# Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: install kernels tools demo serve test check format stress bench acceptance lock clean
 install: $(STAMP)
 

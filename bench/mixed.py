@@ -105,25 +105,26 @@ class Mixed:
     # -- subscriptions -------------------------------------------------------------------------------------------
     def _subscribe(self, kind: Type, count: int) -> None:
         query = parse(kind.sql)
-        wanted: dict[float, list[tuple[str | None, dict[str, Any]]]] = {}  # by radius
+        notify: Any = {kind.notify: ":radius"} if kind.notify else None
+        if kind.notify == "may":
+            notify["must"] = ":limit"
+        rows = []
         for _ in range(count):
             drawn = {"stock": self.chance.randrange(ROWS["prices"]), **self._ranges("JOIN" in kind.sql)}
-            radius = self._radius(kind.notify)
-            wanted.setdefault(radius, []).append((None, {name: drawn[name] for name in query.parameters}))
-        for radius, rows in wanted.items():
-            notify: Any = {kind.notify: radius} if kind.notify else None
+            params: dict[str, Any] = {name: drawn[name] for name in query.parameters}
+            if kind.notify:
+                params["radius"] = self._radius(kind.notify)
             if kind.notify == "may":
-                notify["must"] = 2 * radius
-            self.state.execute(c.Subscribe(query, notify, rows, batch=True))
+                params["limit"] = 2 * params["radius"]
+            rows.append((None, params))
+        self.state.execute(c.Subscribe(query, notify, rows, batch=True))
         self.state.begin()
 
-    def _radius(self, notify: str | None) -> float:
-        if notify is None:
-            return 0
+    def _radius(self, notify: str) -> float:
         radius = 0
         while not 1 <= radius <= 200_000:
             radius = round(self.chance.gauss(25_000, 50_000))
-        return round(100 * radius / FIRST_PRICE, 2) if notify == "percent" else radius
+        return max(0.01, round(100 * radius / FIRST_PRICE, 2)) if notify == "percent" else radius
 
     def _ranges(self, joins: bool) -> dict[str, int]:
         """Ranges of table 3.1, and those of table 5.2 for joins."""
