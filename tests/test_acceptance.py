@@ -36,7 +36,7 @@ def run_kit(*options: str, timeout_s: float) -> str:
     done = subprocess.run(
         [*command, *options],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -164,7 +164,7 @@ def test_the_kit_behind_a_balancer(network: str) -> None:
     serve = f"{sys.executable} -m tests.support.brokers_front --data-dir {{dir}} --port {{port}} --network {network}"
     done = subprocess.run(
         [sys.executable, str(KIT / "run.py"), "--serve", serve, "--scenario", "all"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
