@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from cn.match.point_index import PointIndex
 
-INTERFACE = 1  # of the compiled structures that this version calls
+INTERFACE = 2  # of the compiled structures that this version calls
 
 
 class Found(Enum):

@@ -3,6 +3,6 @@
 from prosem_kernels._native import A2BTree, PointIndex, RangeMinima
 
 __version__ = "0.1.0"
-INTERFACE = 1  # raised when a call changes; ProSem uses the structures in Python if it expects another one
+INTERFACE = 2  # raised when a call changes; ProSem uses the structures in Python if it expects another one
 
 __all__ = ["INTERFACE", "A2BTree", "PointIndex", "RangeMinima", "__version__"]

@@ -1,7 +1,8 @@
 // The compiled structures of ProSem over 64-bit codes, each with the protocol of the one in Python that it stands for.
 #include <nanobind/nanobind.h>
 
-#include "point_index.h"
+#include "bindings.h"
+#include "reading.h"
 
 NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);
@@ -15,5 +16,6 @@ NB_MODULE(_native, module) {
         },
         nullptr);
     kernels::bind_point_index(module);
+    kernels::bind_a2b_tree(module);
     kernels::bind_range_minima(module);
 }

@@ -1,6 +1,7 @@
 #include "point_index.h"
 
 #include "arrays.h"
+#include "bindings.h"
 
 namespace kernels {
 

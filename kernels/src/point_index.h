@@ -68,7 +68,4 @@ inline std::string_view view(nb::handle bytes) {
     return {PyBytes_AS_STRING(bytes.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
 }
 
-void bind_point_index(nb::module_& module);
-void bind_range_minima(nb::module_& module);
-
 }  // namespace kernels

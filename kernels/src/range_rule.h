@@ -1,6 +1,8 @@
-// Range MIN: which subscriptions an event affects and their new minimum, by the rule of prosem/types/extreme/rule.py.
+// Range MIN: which subscriptions an event affects and their new minimum.
 //
-// Regions are the same as those of the rule in Python, interval by interval.
+// `step` is the rule of prosem/types/extreme/rule.py, `track` that of tracked_rule.py. Regions are the same as those of the
+// rules in Python, interval by interval. O((1 + k) log N) for k exposed points; nothing is allocated once the vectors have
+// grown.
 #pragma once
 
 #include <optional>
@@ -84,6 +86,7 @@ class RangeRule {
     using Tree = RangeTree<Ref>;
     using Value = typename Ref::Value;
     using End = typename Tree::End;
+    using Bound = typename Tree::Bound;
 
     struct Place {
         int64_t x, y;
@@ -121,18 +124,15 @@ class RangeRule {
         return false;
     }
 
-    // The same by the tree without the tuple, which is not changed.
-    void describe(Tree& tree, std::optional<Place> old, std::optional<Place> now, Value ref) {
+    // The same where edges hold the row of a minimum, so that every range that may hold the row of the event is notified. If
+    // `old` and `now` are equal, other columns of the row have changed.
+    bool track(Tree& tree, std::optional<Place> old, std::optional<Place> now, Value ref) {
         clear();
-        if (old && now && old->x == now->x) {
-            if (old->y == now->y) return;
-            tree.exposure(old->x, old->y, ref, now->y, exposure_);
-            if (!exposure_.is_ignorable) exposed(old->x, true, exposure_.peak, exposure_.hull);
-        } else if (old) {
-            departed(tree, *old, now, ref);
-        } else if (now) {
-            gained(tree, *now, ref);
-        }
+        if (old && !tree.remove(old->x, old->y, ref)) return false;
+        describe_tracked(tree, old, now, ref);
+        if (!now || tree.add(now->x, now->y, ref)) return true;
+        if (old) tree.add(old->x, old->y, ref);
+        return false;
     }
 
    private:
@@ -170,8 +170,7 @@ class RangeRule {
             return;
         }
         auto& hull = exposure_.hull;
-        tree.hull(old.x, has_peak ? typename Tree::Top{peak.y, false} : typename Tree::Top{HIGHEST, true}, old.y,
-                  hull);
+        tree.hull(old.x, has_peak ? Bound{peak.y, false} : Bound{HIGHEST, true}, {old.y, true}, hull);
         exposed(old.x, has_peak, peak, hull);
         if (!now || !tree.mar(now->x, now->y, gained_)) return;
         RangeBox after = box(gained_.left_end, now->x, now->x, gained_.right_end);
@@ -183,6 +182,42 @@ class RangeRule {
             without(after, before, true, now->y, ref);
         else
             add(after, true, now->y, ref);
+        for (const Piece& piece : some_pieces_)
+            without(some_boxes_[piece.first_box], after, piece.has_y, piece.y, piece.ref);
+    }
+
+    // By the tree without the tuple: the ranges with the old point and none strictly below it, and those whose minimum
+    // becomes the new one.
+    void describe_tracked(Tree& tree, std::optional<Place> old, std::optional<Place> now, Value ref) {
+        if (!old) {
+            if (now) gained(tree, *now, ref);
+            return;
+        }
+        auto& hull = exposure_.hull;
+        typename Tree::Point peak{};
+        bool has_peak = tree.peak(old->x, peak);
+        bool was_minimum = !has_peak || peak.y >= old->y;
+        if (now && now->x == old->x && now->y == old->y) {
+            if (!was_minimum) return;
+            tree.hull(old->x, {old->y, false}, {old->y, false}, hull);
+            add(box(hull.left_end, old->x, old->x, hull.right_end), true, old->y, ref);
+            return;
+        }
+        bool is_gained = now && tree.mar(now->x, now->y, gained_);
+        RangeBox after{};
+        if (is_gained) {
+            after = box(gained_.left_end, now->x, now->x, gained_.right_end);
+            add(after, true, now->y, ref);
+        }
+        if (!was_minimum) return;
+        some_pieces_.swap(pieces);
+        some_boxes_.swap(boxes);
+        clear();
+        tree.hull(old->x, has_peak ? Bound{peak.y, false} : Bound{HIGHEST, true}, {old->y, false}, hull);
+        exposed(old->x, has_peak, peak, hull);
+        if (!is_gained) return;
+        some_pieces_.swap(pieces);
+        some_boxes_.swap(boxes);
         for (const Piece& piece : some_pieces_)
             without(some_boxes_[piece.first_box], after, piece.has_y, piece.y, piece.ref);
     }

@@ -38,10 +38,12 @@ class RangeTree {
         std::vector<Point> left, right;
         End left_end, right_end;
     };
-    // What is seen must be below `y`, or not above it.
-    struct Top {
+    // The codes below `y`, or those not above it.
+    struct Bound {
         int64_t y;
         bool or_equal;
+
+        bool holds(int64_t code) const { return code < y || (or_equal && code == y); }
     };
 
     // What a change of y at one x exposes. `is_ignorable`: it affects no subscription.
@@ -73,7 +75,7 @@ class RangeTree {
     bool peak(int64_t x, Point& found);
     // Whether x has no point at or below y; then `hull` has the ends of the maximum affected range.
     bool mar(int64_t x, int64_t y, Hull& hull);
-    void hull(int64_t x, Top top, int64_t floor, Hull& hull);
+    void hull(int64_t x, Bound top, Bound floor, Hull& hull);
     // By the tree without the tuple.
     void exposure(int64_t x, int64_t y, Value ref, int64_t new_y, Exposure& exposure);
     bool lowest(int64_t low, int64_t high, Point& found);
@@ -187,9 +189,9 @@ class RangeTree {
 
     bool previous_low(Path& path, int64_t bound);
     bool next_low(Path& path, int64_t bound);
-    void sweep(const Path& start, int64_t bound, int64_t floor, bool leftward, std::vector<Point>& points,
+    void sweep(const Path& start, int64_t bound, Bound floor, bool leftward, std::vector<Point>& points,
                End& end);
-    void hull_from(Path& path, Top top, int64_t floor, bool skips_first, Hull& hull);
+    void hull_from(Path& path, Bound top, Bound floor, bool skips_first, Hull& hull);
     void exposed(Path& path, bool has_peak, const Point& low, const Point& now, int64_t y, bool skips_first,
                  Exposure& exposure);
     int64_t check(Node* node, const Key* low, const Key* high, std::vector<Point>& seen) const;

@@ -15,13 +15,13 @@ bool RangeTree<Ref>::mar(int64_t x, int64_t y, Hull& hull) {
     Path path;
     seek_start(x, path);
     if (is_at(path, x) && ys(path.leaf())[path.place()] <= y) return false;
-    hull_from(path, {y, true}, y, false, hull);
+    hull_from(path, {y, true}, {y, true}, false, hull);
     return true;
 }
 
-// The skylines seen from x: each point lower than all before it, below `top`, above `floor`; points at x are not seen.
+// The skylines seen from x: each point lower than all before it, held by `top` and not by `floor`; points at x are not seen.
 template <class Ref>
-void RangeTree<Ref>::hull(int64_t x, Top top, int64_t floor, Hull& hull) {
+void RangeTree<Ref>::hull(int64_t x, Bound top, Bound floor, Hull& hull) {
     Path path;
     seek_start(x, path);
     hull.left.clear();
@@ -44,7 +44,7 @@ void RangeTree<Ref>::hull(int64_t x, Top top, int64_t floor, Hull& hull) {
 // The same from the path of the first tuple at x (or after x), if no other tuple at x is low enough to be seen; with
 // `skips_first` the one at the path is passed over.
 template <class Ref>
-void RangeTree<Ref>::hull_from(Path& path, Top top, int64_t floor, bool skips_first, Hull& hull) {
+void RangeTree<Ref>::hull_from(Path& path, Bound top, Bound floor, bool skips_first, Hull& hull) {
     hull.left.clear();
     hull.right.clear();
     if (!top.or_equal && top.y == LOWEST) {
@@ -58,7 +58,7 @@ void RangeTree<Ref>::hull_from(Path& path, Top top, int64_t floor, bool skips_fi
 }
 
 template <class Ref>
-void RangeTree<Ref>::sweep(const Path& start, int64_t bound, int64_t floor, bool leftward,
+void RangeTree<Ref>::sweep(const Path& start, int64_t bound, Bound floor, bool leftward,
                            std::vector<Point>& points, End& end) {
     end = {0, false};
     Path path = start;
@@ -72,12 +72,13 @@ void RangeTree<Ref>::sweep(const Path& start, int64_t bound, int64_t floor, bool
             at = path.place();
         }
         int64_t y = ys(leaf)[at];
-        if (y <= floor) {
+        if (floor.holds(y)) {
             end = {x, true};
             return;
         }
         points.push_back({x, y, refs(leaf)[at]});
-        bound = y - 1;  // y > floor, so it is not the lowest code
+        if (y == LOWEST) return;
+        bound = y - 1;
     }
 }
 
@@ -213,12 +214,12 @@ void RangeTree<Ref>::exposed(Path& path, bool has_peak, const Point& low, const 
     exposure.is_ignorable = false;
     if (!has_peak || now.y < low.y) {
         exposure.peak = now;
-        hull_from(path, {now.y, true}, floor, skips_first, exposure.hull);
+        hull_from(path, {now.y, true}, {floor, true}, skips_first, exposure.hull);
     } else if (low.y <= floor) {
         exposure.is_ignorable = true;
     } else {
         exposure.peak = low;
-        hull_from(path, {low.y, false}, floor, skips_first, exposure.hull);
+        hull_from(path, {low.y, false}, {floor, true}, skips_first, exposure.hull);
     }
 }
 

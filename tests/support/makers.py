@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from cn.match.kernels import INTERFACE
+
 # Tests of compiled structures run wherever they are built, also where the tests of the server turn them off.
 try:
     COMPILED: Any = importlib.import_module("prosem_kernels")
 except ModuleNotFoundError:
     COMPILED = None
+if COMPILED is not None and COMPILED.INTERFACE != INTERFACE:
+    COMPILED = None
 
-is_built = pytest.mark.skipif(COMPILED is None, reason="prosem-kernels is not built: make kernels")
+is_built = pytest.mark.skipif(
+    COMPILED is None, reason="prosem-kernels of this version is not built: make kernels"
+)
 
 
 def both(python: Any, name: str, argument: str = "make") -> pytest.MarkDecorator:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from cn.model.geometry import Interval, contains
 from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme.rule import Piece, pieces, step
-from tests.support.makers import COMPILED, both, is_built
+from tests.support.makers import both
 
 Place = tuple[int, int] | None
 judged = both(A2BTree, "A2BTree")
@@ -116,95 +116,6 @@ def test_longer_histories(make: Any, seed: int) -> None:
         for _ in range(600)
     ]
     play(make, history, 4, *SCALES["integers"])
-
-
-# -- a request in one call ----------------------------------------------------------------------------------------
-topics = st.sampled_from([b"", b"x"])
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-
-
-def ends(code: int, last: int) -> int:
-    return INT64_MIN if code == 0 else INT64_MAX if code == last else code
-
-
-@is_built
-@given(
-    history=st.lists(st.tuples(st.integers(0, 11), topics, places), max_size=60),
-    cuts=st.lists(st.integers(0, 60), max_size=4),
-    ranges=st.lists(st.tuples(topics, st.integers(0, 7), st.integers(0, 7)), max_size=6),
-    extremes=st.booleans(),
-)
-@settings(max_examples=150, deadline=None)
-def test_a_request_in_one_call_is_its_events_one_by_one(
-    history: Any, cuts: list[int], ranges: Any, extremes: bool
-) -> None:
-    """The pieces of every event are those of the rule in Python that hold a subscription, interval by interval."""
-    points = COMPILED.PointIndex(2)
-    for sid, (topic, low, high) in enumerate(ranges):
-        points.insert(sid, topic, (ends(low, 7), ends(high, 7)) if extremes else (low, high))
-    minima = COMPILED.RangeMinima(points, Interval, Piece)
-    trees = {topic: A2BTree() for topic in (b"", b"x")}
-    table: dict[int, tuple[bytes, int, int]] = {}
-    events, expected, tables = [], [], []
-    for ref, topic, place in history:
-        old = table.pop(ref, None)
-        new = None if place is None else (topic, *place)
-        if extremes and new is not None:
-            new = (topic, ends(new[1], 7), ends(new[2], 4))
-        if new is not None:
-            table[ref] = new
-        events.append(((ref,), old, new))
-        tables.append(dict(table))
-        expected.append([])
-        moves = [(old, new)] if old and new and old[0] == new[0] else [(old, None), (None, new)]
-        for before, after in moves:
-            where = (before or after or (b"",))[0]
-            told = step(trees[where], before and before[1:], after and after[1:], (ref,))
-            expected[-1] += [(where, piece) for piece in told if points.any(where, piece.region)]
-    found: list[Any] = [[] for _ in events]
-    marks = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
-    for first, end in pairwise(marks):
-        part = events[first:end]
-        columns = [
-            [None if place is None else place[at] for place in side]
-            for side in ([old for _, old, _ in part], [new for _, _, new in part])
-            for at in range(3)
-        ]
-        for at, told in minima.take([ref for ref, _, _ in part], *columns):
-            found[first + at] = told
-    minima.check()
-    for one, other, after in zip(found, expected, tables, strict=True):
-        assert [(where, piece.region, piece.y) for where, piece in one] == [
-            (where, piece.region, piece.y) for where, piece in other
-        ]
-        for where, piece in one:
-            assert type(piece) is Piece
-            assert all(type(side) is Interval for box in piece.region for side in box)
-            assert piece.y is None or after[piece.ref[0]][::2] == (where, piece.y)
-    for topic, tree in trees.items():
-        compiled = minima.tree(topic)
-        assert sorted(tree) == ([] if compiled is None else sorted(compiled))
-        for low, high in product(range(-1, 8, 3), range(0, 9, 2)):
-            lowest, best = tree.lowest(low, high), minima.lowest(topic, low, high)
-            assert (lowest and lowest[0]) == (best and best[0])
-
-
-@is_built
-def test_what_a_request_must_be() -> None:
-    minima = COMPILED.RangeMinima(None, Interval, Piece)
-    minima.build(b"", [(1, 5, "a"), (2, 5, "b")])
-    with pytest.raises(KeyError):
-        minima.take(["c"], b"", [1], [5], b"", [1], [4])
-    with pytest.raises(ValueError, match="already"):
-        minima.take(["a"], b"", [None], [None], b"", [1], [5])
-    with pytest.raises(ValueError, match="equally long"):
-        minima.take(["a"], b"", [], [None], b"", [1], [5])
-    with pytest.raises(TypeError):
-        minima.take(["a"], [None], [1], [5], b"", [None], [None])
-    minima.check()
-    assert sorted(minima.tree(b"")) == [(1, 5, "a"), (2, 5, "b")]
-    ((at, told),) = minima.take(["a", "b"], b"", [1, 2], [5, 5], b"", [1, None], [5, None])
-    assert (at, [piece.ref for _, piece in told]) == (1, [None])
 
 
 # -- the worked example of [ProSem thesis] ----------------------------------------------------------------------

@@ -63,7 +63,7 @@ def height(kind: ColumnType, maximum: bool) -> Callable[[Any], Any]:
     code: Callable[[Any], Any] = kind.code
     if not maximum:
         return code
-    return (lambda value: -code(value)) if kind.int64 else (lambda value: Descending(code(value)))
+    return (lambda value: ~code(value)) if kind.int64 else (lambda value: Descending(code(value)))
 
 
 def coder(kind: ColumnType, maximum: bool) -> Callable[[Any], Any]:
@@ -71,7 +71,7 @@ def coder(kind: ColumnType, maximum: bool) -> Callable[[Any], Any]:
     if not maximum:
         return lambda height: height
     if kind.int64:
-        return lambda height: None if height is None else -height
+        return lambda height: None if height is None else ~height
     return lambda height: None if height is None else height.code
 
 

@@ -23,7 +23,7 @@ from prosem.types.base import Bound, Draft, Rows, SpaceContext
 from prosem.types.extreme.boxes import holds
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxTrees
-from prosem.types.extreme.trees import ExtremeTrees
+from prosem.types.extreme.trees import RangeMinima, range_minima
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, Ranges
 from prosem.types.sums.trees import Entry, SumTrees, seeing
@@ -71,11 +71,11 @@ class AggregatesSpace(PointSpace):
         self._is_flat = ranges <= 1
         # One for each sum; rows are counted beside the values, so that a tree for COUNT(*) is needed only without any.
         self._sums = [SumTrees(ranges) for _ in range(max(len(kept.sums), kept.counts_rows))]
-        self._extremes: list[ExtremeTrees | BoxTrees] = [
-            ExtremeTrees()
+        self._extremes: list[RangeMinima | BoxTrees] = [
+            range_minima(self.points, shape.int64 and shape.table.columns[one.y].type.int64)
             if self._is_flat
             else BoxTrees(ranges, context.max_boxes, self.points, context.locate)
-            for _ in kept.extremes
+            for one in kept.extremes
         ]
         self._code_of = [coder(shape.table.columns[y].type, maximum) for y, maximum in kept.extremes]
         self._groups: dict[bytes, dict[bytes, int]] = {}  # topic → group → its rows
@@ -252,8 +252,7 @@ class AggregatesSpace(PointSpace):
         if isinstance(trees, BoxTrees):
             pieces, single = trees.step((topic, group), topic, _spot(old, at), _spot(new, at), ref)
         else:
-            is_watched = len(self.points) > 0
-            pieces = trees.step((topic, group), _flat(old, at), _flat(new, at), ref, is_watched)
+            pieces = trees.step((topic, group), topic, _flat(old, at), _flat(new, at), ref)
         return [NewExtreme(topic, group, piece.region, None, at, code(piece.y)) for piece in pieces] + [
             NewExtreme(topic, group, (), id, at, code(piece.y)) for id, piece in single
         ]

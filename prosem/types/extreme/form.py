@@ -18,9 +18,9 @@ from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext
 from prosem.types.extreme.picture import picture
-from prosem.types.extreme.rule import Piece, step
+from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace
-from prosem.types.extreme.trees import ExtremeTrees, Rule
+from prosem.types.extreme.trees import RangeMinima, compiled_minima, range_minima
 from prosem.types.shared.ranges import Codes, RangeForm, Ranges
 from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
@@ -30,6 +30,7 @@ from prosem.values.wire import encode
 
 Placed = tuple[bytes, Codes, Any]  # topic, coordinates, height
 _Description = list[tuple[bytes, Piece]]
+_StepRow = Callable[[Key, Row | None, Row | None], _Description | None]
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,10 @@ class ExtremeForm(RangeForm):
         return [None if row[self.y] is None else encode(row[self.y]) for row in rows]
 
     @property
+    def height_is_int64(self) -> bool:
+        return self._kind.int64
+
+    @property
     def _kind(self) -> ColumnType:
         return self.shape.table.columns[self.y].type
 
@@ -119,19 +124,20 @@ class ExtremeForm(RangeForm):
         ascending: Callable[[Any], Any] = kind.encode
         if not self.maximum:
             return ascending
-        return (lambda v: -ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
+        return (lambda v: ~ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
 
 
 class ExtremeSpace(RowLookingSpace):
     """The trees over the rows, and the points, of one group with at most one range."""
 
     kind: ClassVar[str] = "change"  # of its messages
+    is_tracked: ClassVar[bool] = False  # by which rule: see `tracked_rule`
 
-    def __init__(self, form: ExtremeForm, space_id: int, rows: Rows, rule: Rule = step) -> None:
+    def __init__(self, form: ExtremeForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
         self._form, self._place = form, form.placer()
         self._rows: Rows = rows
-        self._trees = ExtremeTrees(rule)
+        self._trees, self._step_row = self._minima()
         codes = form.shape.flat_codes(rows.values())
         entries: dict[Hashable, list[tuple[Any, Any, Any]]] = {}
         if codes is not None:
@@ -147,6 +153,19 @@ class ExtremeSpace(RowLookingSpace):
                     entries.setdefault(topic, []).append((x, y, key))
         self._trees.build(entries)
 
+    def _minima(self) -> tuple[RangeMinima, _StepRow | None]:
+        """The trees; compiled ones take whole rows where there are no equality values."""
+        shape, form = self._form.shape, self._form
+        y, int64 = shape.table.columns[form.y].type, shape.int64 and form.height_is_int64
+        compiled = compiled_minima(self.points, int64, self.is_tracked)
+        if compiled is None or shape.equal:
+            return compiled or range_minima(self.points, int64, self.is_tracked), None
+        x = shape.table.columns[shape.ranged[0]].type if shape.ranged else y
+        compiled.read_rows(
+            shape.ranged[0] if shape.ranged else -1, _reader(x), form.y, _reader(y), form.maximum
+        )
+        return compiled, compiled.step_row
+
     @property
     def visits(self) -> int:
         return self.points.visits + self._trees.visits
@@ -161,25 +180,25 @@ class ExtremeSpace(RowLookingSpace):
         return None if found is None else cast(Key, found[1])
 
     def step(self, delta: Delta) -> _Description | None:
+        if self._step_row is not None:
+            return self._step_row(delta.key, delta.old, delta.new)
         old, new = self._place(delta.old), self._place(delta.new)
         return None if old == new else self._stepped(delta.key, old, new)
 
     def _stepped(self, key: Key, old: Placed | None, new: Placed | None) -> _Description | None:
-        move, is_watched = self._trees.step, len(self.points) > 0
         if old is not None and new is not None and old[0] == new[0]:
-            found = move(old[0], (old[1][0], old[2]), (new[1][0], new[2]), key, is_watched)
-            return self._concerning(old[0], found) or None
+            return self._moved(key, old[0], old, new) or None
         out: _Description = []
         if old is not None:
-            out += self._concerning(old[0], move(old[0], (old[1][0], old[2]), None, key, is_watched))
+            out += self._moved(key, old[0], old, None)
         if new is not None:
-            out += self._concerning(new[0], move(new[0], None, (new[1][0], new[2]), key, is_watched))
+            out += self._moved(key, new[0], None, new)
         return out or None
 
-    def _concerning(self, topic: bytes, pieces: Sequence[Piece]) -> _Description:
-        """The pieces that hold a point."""
-        has_point = self.points.any
-        return [(topic, piece) for piece in pieces if has_point(topic, piece.region)]
+    def _moved(self, key: Key, topic: bytes, old: Placed | None, new: Placed | None) -> _Description:
+        was = None if old is None else (old[1][0], old[2])
+        now = None if new is None else (new[1][0], new[2])
+        return [(topic, piece) for piece in self._trees.step(topic, topic, was, now, key)]
 
     def regions(self, description: _Description) -> list[tuple[bytes, Region]]:
         return [(topic, piece.region) for topic, piece in description]
@@ -195,3 +214,8 @@ class ExtremeSpace(RowLookingSpace):
             )
             for topic, piece in description
         ]
+
+
+def _reader(kind: ColumnType) -> Callable[[Any], int] | None:
+    """As `read_rows` takes it."""
+    return None if kind.name in ("integer", "bigint") else cast("Callable[[Any], int]", kind.encode)

@@ -24,7 +24,7 @@ from prosem.types.extreme.boxes import Place
 from prosem.types.extreme.form import ExtremeForm, ExtremeSpace
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace, BoxTrees, Found, NewExtreme, exchange
-from prosem.types.extreme.tracked_rule import settle, step
+from prosem.types.extreme.tracked_rule import settle
 from prosem.types.shared.narrowed import RangeReplay
 from prosem.types.shared.ranges import Codes
 from prosem.types.shared.rules import fields
@@ -56,7 +56,7 @@ class TrackedForm(ExtremeForm):
     def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
         if len(self.shape.ranged) > 1:
             return TrackedBoxesSpace(self, space_id, surroundings)
-        return TrackedExtremeSpace(self, space_id, surroundings.rows[0], step)
+        return TrackedExtremeSpace(self, space_id, surroundings.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         found = [rows[key] for _, key in self._lowest(space, bound)]
@@ -120,6 +120,7 @@ class TrackedExtremeSpace(ExtremeSpace):
     """Of at most one range."""
 
     kind: ClassVar[str] = KIND
+    is_tracked: ClassVar[bool] = True
 
     @property
     def rows(self) -> Rows:
@@ -129,6 +130,8 @@ class TrackedExtremeSpace(ExtremeSpace):
         """A delta that leaves the row where it is concerns the subscriptions that hold it."""
         if is_same(delta.old, delta.new):
             return None
+        if self._step_row is not None:
+            return self._step_row(delta.key, delta.old, delta.new)
         return self._stepped(delta.key, self._place(delta.old), self._place(delta.new))
 
 

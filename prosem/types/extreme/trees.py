@@ -1,30 +1,73 @@
-"""The rows of one range minimum, by x: one A2B-tree for each key (a topic, or a topic and a group)."""
+"""The rows of one range minimum, by x: one A2B-tree for each key (a topic, or a topic and a group).
+
+The compiled trees are used where all codes fit 64 bits: an event is then one call, which also leaves out the pieces that
+hold no subscription. In Python that search costs more than the messages it would save.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, cast
 
-from cn.model.geometry import Box
+from cn.match import kernels
+from cn.match.point_index import PointIndex
+from cn.model.geometry import Box, Interval
 from prosem.index.ranges.a2b_tree import A2BTree, Peak
 from prosem.index.ranges.lower_tier import Ref
-from prosem.types.extreme.rule import Piece, step
+from prosem.types.extreme import rule, tracked_rule
+from prosem.types.extreme.rule import Piece
 
 Spot = tuple[Any, Any]  # x and y
 Rule = Callable[[A2BTree, Spot | None, Spot | None, Ref], list[Piece]]
+_RULES: dict[bool, Rule] = {False: rule.step, True: tracked_rule.step}
+
+
+class RangeMinima(Protocol):
+    """What both implementations have. No tree is empty."""
+
+    @property
+    def visits(self) -> int: ...
+    def build(self, entries: Mapping[Hashable, Sequence[tuple[Any, Any, Ref]]]) -> None:
+        """Rows (x, y, reference) by key, each key for the first time; O(N log N)."""
+
+    def get(self, key: Hashable) -> A2BTree | None: ...
+    def lowest(self, key: Hashable, box: Box) -> Peak | None:
+        """The lowest row in a range, and its reference; O(log N)."""
+
+    def step(self, key: Hashable, topic: bytes, old: Spot | None, new: Spot | None, ref: Ref) -> list[Piece]:
+        """Take a row from `old` to `new`; the pieces are not asked for where no subscription is."""
+
+
+class CompiledMinima(RangeMinima, Protocol):
+    """A compiled one can read x and y from rows itself: what is left of an event in Python is one call."""
+
+    def read_rows(
+        self,
+        x: int,
+        encode_x: Callable[[Any], int] | None,
+        y: int,
+        encode_y: Callable[[Any], int] | None,
+        is_descending: bool,
+    ) -> None:
+        """Positions of the columns and their encoders (None: integers that are their own codes); -1: no x."""
+
+    def step_row(
+        self, ref: Ref, old_row: tuple[Any, ...] | None, new_row: tuple[Any, ...] | None
+    ) -> list[tuple[bytes, Piece]] | None:
+        """As `step`, of rows without equality values: their key and topic is b""."""
 
 
 class ExtremeTrees:
-    """`rule` takes a tuple from one spot to another in a tree, and gives the pieces of that. No tree is empty."""
+    """In Python. `points` are the subscriptions of the space."""
 
-    def __init__(self, rule: Rule = step) -> None:
-        self._rule = rule
+    def __init__(self, points: PointIndex, is_tracked: bool) -> None:
+        self._points, self._rule = points, _RULES[is_tracked]
         self._trees: dict[Hashable, A2BTree] = {}
 
     def build(self, entries: Mapping[Hashable, Sequence[tuple[Any, Any, Ref]]]) -> None:
-        """Rows (x, y, reference) by key; O(N log N)."""
         for key, some in entries.items():
-            self._trees[key] = A2BTree().build(some)
+            if some:
+                self._trees[key] = A2BTree().build(some)
 
     @property
     def visits(self) -> int:
@@ -34,18 +77,14 @@ class ExtremeTrees:
         return self._trees.get(key)
 
     def lowest(self, key: Hashable, box: Box) -> Peak | None:
-        """The lowest row in a range, and its reference; O(log N)."""
         tree = self._trees.get(key)
         return None if tree is None else tree.lowest(box[0].low, box[0].high)
 
-    def step(
-        self, key: Hashable, old: Spot | None, new: Spot | None, ref: Ref, is_watched: bool
-    ) -> list[Piece]:
-        """Take a row from `old` to `new`; the pieces are not asked for where no subscription is."""
+    def step(self, key: Hashable, topic: bytes, old: Spot | None, new: Spot | None, ref: Ref) -> list[Piece]:
         tree = self._trees.get(key)
         if tree is None:
             tree = self._trees[key] = A2BTree()
-        if is_watched:
+        if len(self._points):
             found = self._rule(tree, old, new, ref)
         else:
             found = []
@@ -56,3 +95,16 @@ class ExtremeTrees:
         if not len(tree):
             del self._trees[key]
         return found
+
+
+def range_minima(points: PointIndex, int64: bool, is_tracked: bool = False) -> RangeMinima:
+    """No rows yet. `int64`: whether all x and y are 64-bit codes; `is_tracked`: see `tracked_rule`."""
+    return compiled_minima(points, int64, is_tracked) or ExtremeTrees(points, is_tracked)
+
+
+def compiled_minima(points: PointIndex, int64: bool, is_tracked: bool = False) -> CompiledMinima | None:
+    """None where the structures in Python must be used."""
+    module = kernels.compiled()
+    if module is None or not int64 or type(points) is not module.PointIndex:
+        return None
+    return cast(CompiledMinima, module.RangeMinima(points, is_tracked, Interval, Piece))

@@ -1,0 +1,12 @@
+// What each file of bindings adds to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace kernels {
+
+void bind_point_index(nanobind::module_& module);
+void bind_a2b_tree(nanobind::module_& module);
+void bind_range_minima(nanobind::module_& module);
+
+}  // namespace kernels

@@ -1,0 +1,38 @@
+// Tuples of the A2B-tree as Python objects, and from them; shared by its binding and by the minima of a space.
+#pragma once
+
+#include "range_tree.h"
+#include "references.h"
+
+namespace kernels {
+
+using ObjectTree = RangeTree<ObjectRef>;
+
+inline nb::object as_code(int64_t code) { return nb::steal(PyLong_FromLongLong(code)); }
+inline nb::object as_peak(const ObjectTree::Point& point) {
+    return nb::make_tuple(as_code(point.y), nb::borrow(point.ref));
+}
+
+[[noreturn]] inline void raise_missing(int64_t x, int64_t y, nb::handle ref) {
+    raise_key_error(nb::make_tuple(x, y, ref));
+}
+
+[[noreturn]] inline void raise_twice(nb::handle ref) {
+    PyErr_Format(PyExc_ValueError, "%R is already there", ref.ptr());
+    throw nb::python_error();
+}
+
+// Entries are (x, y, ref); the tree is empty. O(N log N).
+inline void build_tree(ObjectTree& tree, nb::handle entries) {
+    std::vector<ObjectTree::Point> all;
+    nb::list kept;  // the entries, while their references are read
+    for (nb::handle entry : nb::iter(entries)) {
+        Items items{entry};
+        if (items.count != 3) throw nb::value_error("an entry is (x, y, ref)");
+        kept.append(entry);
+        all.push_back({code_of(items.items[0]), code_of(items.items[1]), items.items[2]});
+    }
+    tree.build(all);
+}
+
+}  // namespace kernels

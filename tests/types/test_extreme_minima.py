@@ -1,0 +1,193 @@
+"""The minima of a space by key, in both implementations: whole events against the rule in Python."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cn.match.point_index import PointIndex
+from cn.model.geometry import Interval
+from prosem.index.ranges.a2b_tree import A2BTree
+from prosem.types.extreme import rule, tracked_rule
+from prosem.types.extreme.rule import Piece
+from prosem.types.extreme.trees import ExtremeTrees
+from tests.support.makers import COMPILED, is_built
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+RULES: Any = {False: rule.step, True: tracked_rule.step}
+
+
+def in_python(is_tracked: bool = False) -> tuple[Any, Any]:
+    points = PointIndex(2, True)
+    return points, ExtremeTrees(points, is_tracked)
+
+
+def compiled(is_tracked: bool = False) -> tuple[Any, Any]:
+    points = COMPILED.PointIndex(2, True)
+    return points, COMPILED.RangeMinima(points, is_tracked, Interval, Piece)
+
+
+judged = pytest.mark.parametrize(
+    "make", [pytest.param(in_python, id="python"), pytest.param(compiled, id="compiled", marks=is_built)]
+)
+
+
+def ends(code: int, last: int) -> int:
+    return INT64_MIN if code == 0 else INT64_MAX if code == last else code
+
+
+topics = st.sampled_from([b"", b"x"])
+places = st.one_of(st.none(), st.tuples(st.integers(0, 7), st.integers(0, 4)))
+histories = st.lists(
+    st.tuples(st.integers(0, 11), topics, st.one_of(places, st.just("touched"))), max_size=60
+)
+
+
+@judged
+@pytest.mark.parametrize("is_tracked", RULES)
+@given(
+    history=histories,
+    ranges=st.lists(st.tuples(topics, st.integers(0, 7), st.integers(0, 7)), max_size=6),
+    at_the_ends=st.booleans(),
+    built=st.integers(0, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_events_are_those_of_the_rule(
+    make: Any, is_tracked: bool, history: Any, ranges: Any, at_the_ends: bool, built: int
+) -> None:
+    """Interval by interval, for the pieces that hold a subscription; `built` rows are there from the beginning."""
+    points, minima = make(is_tracked)
+    for sid, (topic, low, high) in enumerate(ranges):
+        points.insert(sid, topic, (ends(low, 7), ends(high, 7)) if at_the_ends else (low, high))
+    trees = {topic: A2BTree() for topic in (b"", b"x")}
+    table: dict[Any, tuple[bytes, Any]] = {}
+    is_built = False
+    for number, (ref, topic, place) in enumerate(history):
+        if number >= built and not is_built:
+            is_built = True
+            entries: Any = {}
+            for key, (where, (x, y)) in table.items():
+                entries.setdefault((where, "group"), []).append((x, y, key))
+            minima.build(entries)
+        old = table.pop(ref, None)
+        if place == "touched":
+            new = old
+        else:
+            codes = place and ((ends(place[0], 7), ends(place[1], 4)) if at_the_ends else place)
+            new = None if codes is None else (topic, codes)
+        if new is not None:
+            table[ref] = new
+        moves = [(old, new)] if old and new and old[0] == new[0] else [(old, None), (None, new)]
+        for before, after in moves:
+            if before is None and after is None:
+                continue
+            where = (before or after)[0]  # type: ignore[index]
+            spots = before and before[1], after and after[1]
+            told = RULES[is_tracked](trees[where], *spots, ref)
+            if not is_built:
+                continue
+            found = minima.step((where, "group"), where, *spots, ref)
+            shown = [(piece.region, piece.y) for piece in told if points.any(where, piece.region)]
+            assert [(piece.region, piece.y) for piece in found if points.any(where, piece.region)] == shown
+            for piece in found:
+                assert type(piece) is Piece
+                assert all(type(side) is Interval for box in piece.region for side in box)
+                assert piece.y is None or (table[piece.ref][0], table[piece.ref][1][1]) == (where, piece.y)
+            if make is compiled:
+                assert len(found) == len(shown), "pieces without a subscription are left out"
+    for topic, tree in trees.items() if is_built else ():
+        held = minima.get((topic, "group"))
+        assert sorted(tree) == ([] if held is None else sorted(held))
+        for low, high in product([*range(-1, 8, 3), None], [*range(0, 9, 2), None]):
+            lowest = tree.lowest(low, high)
+            best = minima.lowest((topic, "group"), (Interval(low, high),))
+            assert (lowest and lowest[0]) == (best and best[0])
+        if held is not None:
+            held.check()
+
+
+@judged
+def test_keys_are_known_while_they_have_rows(make: Any) -> None:
+    _, minima = make()
+    minima.build({b"a": [(1, 5, "r")], b"none": []})
+    assert minima.get(b"none") is None
+    assert len(minima.get(b"a")) == 1
+    minima.step(b"a", b"", (1, 5), None, "r")
+    assert minima.get(b"a") is None
+    assert minima.lowest(b"a", (Interval(),)) is None
+    minima.step(b"a", b"", None, (2, 6), "r")
+    assert minima.lowest(b"a", (Interval(),)) == (6, "r")
+
+
+@is_built
+def test_what_an_event_must_be() -> None:
+    """Nothing is changed by an event that is refused, with subscriptions or without."""
+    for has_points in (False, True):
+        points, minima = compiled()
+        if has_points:
+            points.insert(1, b"", (0, 9))
+        minima.build({b"": [(1, 5, "a"), (2, 5, "b")]})
+        with pytest.raises(KeyError):
+            minima.step(b"", b"", (1, 5), (1, 4), "c")
+        with pytest.raises(KeyError):
+            minima.step(b"other", b"", (1, 5), None, "a")
+        with pytest.raises(ValueError, match="already"):
+            minima.step(b"", b"", None, (1, 5), "a")
+        with pytest.raises(ValueError, match="already"):
+            minima.step(b"", b"", None, (2, 5), "b")
+        with pytest.raises(OverflowError):
+            minima.step(b"", b"", (1, 5), (1, 2**63), "a")
+        with pytest.raises(TypeError):
+            minima.step(b"", b"", (1, 5), (1, "4"), "a")
+        minima.check()
+        assert sorted(minima.get(b"")) == [(1, 5, "a"), (2, 5, "b")]
+    with pytest.raises(ValueError, match="two dimensions"):
+        COMPILED.RangeMinima(COMPILED.PointIndex(4, True), False, Interval, Piece)
+
+
+@is_built
+@pytest.mark.parametrize("is_tracked", RULES)
+@pytest.mark.parametrize("is_descending", [False, True])
+def test_rows_are_read_in_one_call(is_tracked: bool, is_descending: bool) -> None:
+    """As if x and y had been read in Python: NULLs keep a row out, encoders are asked, MAX is the complement."""
+    points, minima = compiled(is_tracked)
+    with pytest.raises(ValueError, match="first"):
+        minima.step_row((1,), None, (1, 2, 3))
+    minima.read_rows(1, date.toordinal, 2, None, is_descending)
+    first = date(2024, 1, 1)
+    points.insert(1, b"", (0, first.toordinal() + 5))
+    spotted = COMPILED.RangeMinima(points, is_tracked, Interval, Piece)
+    days = [date.fromordinal(first.toordinal() + day) for day in range(0, 8, 2)]
+    rows: list[Any] = [None, *product([7], [*days, None], [INT64_MIN, -1, 0, 5, INT64_MAX, None])]
+
+    def spot(row: Any) -> Any:
+        if row is None or None in row:
+            return None
+        return row[1].toordinal(), ~row[2] if is_descending else row[2]
+
+    minima.step_row((8,), None, (8, days[1], 0))
+    spotted.step(b"", b"", None, spot((8, days[1], 0)), (8,))
+    seen = 0
+    for before, after in product(rows, rows):
+        minima.step_row((7,), None, before)
+        found = minima.step_row((7,), before, after)
+        minima.step_row((7,), after, None)
+        if spot(before):
+            spotted.step(b"", b"", None, spot(before), (7,))
+        expected = (
+            spotted.step(b"", b"", spot(before), spot(after), (7,)) if spot(before) or spot(after) else []
+        )
+        if spot(after):
+            spotted.step(b"", b"", spot(after), None, (7,))
+        assert found == ([(b"", piece) for piece in expected] or None)
+        seen += found is not None
+    assert seen
+    with pytest.raises(IndexError):
+        minima.step_row((9,), None, (1, days[0]))
+    with pytest.raises(TypeError):
+        minima.step_row((9,), None, [1, days[0], 3])
