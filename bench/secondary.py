@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 
 from bench.common import fail
-from prosem.index.radii.b2_tree import Fired
 from prosem.index.radii.ba_tree_ends import Change
+from prosem.index.radii.ba_tree_radii import Fired
 from prosem.index.radii.bw_tree import BWTree, Class
 from prosem.index.radii.labels import Label
 

@@ -27,7 +27,7 @@ from cn.networks.partition_root import LEAST
 from cn.simulation.metrics import Dissemination, Meter
 from cn.simulation.network import SERVER, Simulated
 from cn.simulation.registry import make_simulated
-from prosem.index.radii.b2_tree import Fired
+from prosem.index.radii.ba_tree_radii import Fired
 
 TREE = "range-tree"
 Row = dict[str, Any]

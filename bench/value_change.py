@@ -23,8 +23,9 @@ from bench.common import Report, fail, progress
 from bench.value_choice import may_must
 from bench.value_many import many
 from bench.value_workloads import truncated
-from prosem.index.radii.b2_tree import B2Tree, Fired
+from prosem.index.radii.b2_tree import B2Tree
 from prosem.index.radii.ba_tree_ends import Change
+from prosem.index.radii.ba_tree_radii import Fired
 from prosem.index.radii.labels import ORIGIN, Labels
 
 Integers = NDArray[np.int64]

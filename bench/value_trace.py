@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.common import fail
 from bench.value_change import Integers, Labelled, Scan, Workload
-from prosem.index.radii.b2_tree import Fired
+from prosem.index.radii.ba_tree_radii import Fired
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cn.match import kernels
 from prosem.index.radii import ba_tree, ba_tree_nodes, radius_block
 from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays
 from prosem.index.radii.radius_block import RadiusBlocks
 from tests.support.ba_tree import BATree
+from tests.support.makers import COMPILED, is_built
 
 FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {
     "change": (Change(), list(range(15)), list(range(-15, 16))),
@@ -33,13 +36,18 @@ FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {
 }
 
 
+TOLD = ["runs", "arrays", pytest.param("compiled", marks=is_built)]
+
+
 @contextmanager
-def narrow_nodes(arrays: bool) -> Iterator[None]:
+def narrow_nodes(told: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "compiled", lambda: COMPILED if told == "compiled" else None)
+        patch.setattr(ba_tree, "BLOCK", 4)
         patch.setattr(ba_tree_nodes, "FAN_OUT", 4)
         patch.setattr(ba_tree_nodes, "LEAST", 2)
         patch.setattr(radius_block, "BLOCK", 4)
-        patch.setattr(ba_tree, "MANY", 4 if arrays else 10**9)
+        patch.setattr(ba_tree, "MANY", 4 if told == "arrays" else 10**9)
         patch.setattr(ba_tree, "SWITCH", -1)  # to the other form after every event
         yield
 
@@ -87,12 +95,12 @@ KINDS = ["add", "add", "remove", "event", "event", "event", "vanish"]
 histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 100)), max_size=60)
 
 
-@pytest.mark.parametrize("arrays", [False, True])
+@pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
 @settings(max_examples=30, deadline=None)
-def test_a_history(name: str, arrays: bool, steps: list[tuple[str, int]]) -> None:
-    with narrow_nodes(arrays):
+def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
+    with narrow_nodes(told):
         play(name, steps)
 
 
@@ -129,7 +137,9 @@ def some_radii(count: int) -> Any:
     return np.unique(np.abs(np.random.default_rng(11).normal(20, 40, count)) + 0.01)
 
 
-def test_no_drift() -> None:
+@pytest.mark.parametrize("module", [None, pytest.param(COMPILED, marks=is_built)], ids=["python", "compiled"])
+def test_no_drift(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: module)
     drift(some_radii(1_500), 20_000, 1)
 
 
@@ -142,6 +152,12 @@ def form(tree: BATree) -> Any:
     return type(tree._told)
 
 
+@pytest.fixture
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: None)
+
+
+@pytest.mark.usefixtures("in_python")
 def test_the_quicker_form_is_used() -> None:
     """Arrays when no two neighbours were told the same and hundreds fire; the tree again when few ranges do."""
     rng = random.Random(2)
@@ -156,6 +172,23 @@ def test_the_quicker_form_is_used() -> None:
     tree.check()
 
 
+@is_built
+def test_wide_integers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: COMPILED)
+    tree = BATree(Change(), 0).build((radius, radius // 2) for radius in range(10, 3_010))
+    assert form(tree) is COMPILED.IntegerRadii
+    copied = deepcopy(tree)
+    assert tree.event(2**80) == [(10, 3_009)]
+    assert form(tree) is RadiusRuns
+    assert (copied.told(10), copied.event(7), copied.told(10)) == (5, [], 5)
+    assert form(copied) is COMPILED.IntegerRadii
+    for one in (tree, copied):
+        one.check()
+    copied.add(2**70)
+    assert form(copied) is RadiusRuns
+
+
+@pytest.mark.usefixtures("in_python")
 def test_wide_integers_leave_the_arrays() -> None:
     rng = random.Random(3)
     tree = BATree(Change(), 0).build(

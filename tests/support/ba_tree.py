@@ -52,8 +52,7 @@ class BATree(RadiusTree):
 
     def event(self, d: Value | None) -> list[tuple[Radius, Radius]]:
         """The radii notified of `d`, as maximal closed ranges in ascending order."""
-        (lows, highs), _ = self._fire(d)
-        return list(zip(lows, highs, strict=True))
+        return [(low, high) for low, high, _ in self._fire(d)[0]]
 
     def check(self) -> None:
         super().check()

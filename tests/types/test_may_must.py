@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from prosem.index.radii import radius_block
-from prosem.index.radii.b2_tree import B2Tree, Fired
+from prosem.index.radii.b2_tree import B2Tree
 from prosem.index.radii.ba_tree_ends import Change, MayMust
+from prosem.index.radii.ba_tree_radii import Fired
 from prosem.index.radii.radius_pairs import RadiusPairs
 from tests.index.test_b2_tree import (
     TENTHS,

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
 from prosem.index.radii.ba_tree import RadiusTree
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
-from prosem.index.radii.ba_tree_radii import SEVERAL
+from prosem.index.radii.ba_tree_radii import SEVERAL, Fired
 from prosem.index.radii.ba_tree_scan import UnfitError
-from prosem.index.radii.bw_tree import Arcs, BWTree, Class, Classes
+from prosem.index.radii.bw_tree import BWTree, Class, Classes
 from prosem.index.radii.bw_tree_loose import LooseBWTree
 from prosem.index.radii.bw_tree_scattered import ScatteredClasses
 from prosem.index.radii.labels import ORIGIN, Label
 
 Relabelled = list[tuple[Radius, Label, Label]]  # radius, old label, new label; all at once
 State = tuple[Value | None, list[tuple[Radius, list[Class]]]]
-
-
-# Who is told: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
-# A plain tuple (radius_low, radius_high, arcs): there may be thousands an event, and a named one takes five times as long.
-Fired = tuple[Radius, Radius, Arcs | None]
 
 
 class B2Tree(RadiusTree):
@@ -121,8 +115,7 @@ class B2Tree(RadiusTree):
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value | None) -> list[Fired]:
         """Who is told `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
-        (lows, highs), parts = self._fire(d)
-        fired: list[Fired] = list(zip(lows, highs, repeat(None)))
+        fired, parts = self._fire(d)
         if parts:
             fired += [(radius, radius, arcs) for radius, arcs in parts]
             fired.sort(key=itemgetter(0))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
-from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
+from cn.match import kernels
+from prosem.index.radii.ba_tree_ends import SMALL, Ends, Radius, Value
 from prosem.index.radii.ba_tree_loose import LooseRuns
-from prosem.index.radii.ba_tree_radii import SEVERAL, Part, Radii, Ranges, Run
+from prosem.index.radii.ba_tree_radii import SEVERAL, Fired, Part, Radii, Run
 from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays, UnfitError
 from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
 
 MANY = 1024  # radii from which on arrays may be quicker than a tree
-NOBODY: tuple[Ranges, list[Part]] = ([], []), []
+BLOCK = 128  # radii of a block of the compiled structure
 SWITCH = 0.5  # microseconds that it takes to go from the one to the other, for each radius
 
 
@@ -22,11 +23,23 @@ class RadiusTree:
     """What the BA-tree and the B²-tree share: one data item, its value, the radii of its subscriptions and their ends.
 
     The value None is that of a missing row: everybody is told when it comes and when it goes. `_held` counts the
-    subscriptions of a radius where there are more than one, or knows their classes. The told values stand in a tree
-    of runs, or in arrays while those would have saved more than the way there and back.
+    subscriptions of a radius where there are more than one, or knows their classes. The told values are in a compiled
+    structure while they fit 64 bits; otherwise in a tree of runs, or in arrays while those would have saved more than the
+    way there and back.
     """
 
-    __slots__ = ("_count", "_fit", "_held", "_order", "_regret", "_told", "_visits", "ends", "value")
+    __slots__ = (
+        "_count",
+        "_fit",
+        "_held",
+        "_is_compiled",
+        "_order",
+        "_regret",
+        "_told",
+        "_visits",
+        "ends",
+        "value",
+    )
 
     def __init__(self, ends: Ends, value: Value | None = None) -> None:
         self.ends = ends
@@ -35,7 +48,8 @@ class RadiusTree:
         self._visits = 0  # of what stood in place of `_told` before
         self._order = self._blocks()
         self._held: dict[Radius, Any] = {}
-        self._told: Radii = self._runs()
+        self._is_compiled = False
+        self._told: Radii = self._compiled(()) or self._runs()
         self._regret = 0.0  # microseconds lost so far by not using the other form
         self._fit = not ends.loose  # whether arrays may be tried
 
@@ -61,28 +75,32 @@ class RadiusTree:
             else:
                 runs.append(Run(radius, radius, centre))
         self._order = self._blocks(radius for radius, _ in told)
-        if len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
+        compiled = self._compiled(runs)
+        if compiled is not None:
+            self._told = compiled
+        elif len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
             self._told = self._runs(runs)
 
     # -- events ----------------------------------------------------------------------------------------------
-    def _fire(self, d: Value | None) -> tuple[Ranges, list[Part]]:
+    def _fire(self, d: Value | None) -> tuple[list[Fired], list[Part]]:
         before, self.value = self.value, d
         told = self._told
         if d is None or before is None:
             if d == before or not len(self._order):
-                return NOBODY
+                return [], []
             self._recentre(self._at(d))
-            return ([self._order.first], [self._order.last]), []
+            return [(self._order.first, self._order.last, None)], []
         if d > before:
             if d < told.root[0]:
-                return NOBODY
+                return [], []
         elif d == before or -d < told.root[1]:
-            return NOBODY
+            return [], []
         try:
             fired = told.fire(d, d > before)
         except UnfitError:
             fired = self._as_runs().fire(d, d > before)
-        self._weigh()
+        if not self._is_compiled:
+            self._weigh()
         return fired
 
     def _recentre(self, d: Value) -> None:
@@ -116,7 +134,22 @@ class RadiusTree:
             return True
         return False
 
+    def _compiled(self, runs: Iterable[Run]) -> Radii | None:
+        """The compiled structure with these runs over all radii; None if there is none, or a number does not fit."""
+        module, ends = kernels.compiled(), self.ends
+        self._is_compiled = False
+        if module is None or ends.loose or ends.scale >= SMALL:
+            return None
+        make = module.IntegerRadii if ends.exact else module.DoubleRadii
+        try:
+            made = make(ends.name, ends.scale, self._order, self._held, runs, Run, SEVERAL, UnfitError, BLOCK)
+        except UnfitError:
+            return None
+        self._is_compiled = True
+        return cast(Radii, made)
+
     def _as_runs(self) -> Radii:
+        self._is_compiled = False
         return self._swap(self._runs(self._told))
 
     def _swap(self, told: Radii) -> Radii:

@@ -25,8 +25,11 @@ class Ends(ABC):
     `circular` says whether theorem 3 holds: centres of one radius keep their circular order. [ProSem thesis] 4.2.1, 4.6.2.
     """
 
+    name: ClassVar[str]  # of the form, as compiled structures know it
     circular: ClassVar[bool] = True
     loose: ClassVar[bool] = False  # whether a radius leaves a choice, see `MayMust`
+
+    scale: int = 1  # of the radii of exact relative forms
 
     def __init__(self, *, exact: bool = True) -> None:
         self.exact = exact
@@ -75,6 +78,8 @@ class Change(Ends):
     >>> Change().right(10, 3), Change().left(10, 0), Change(exact=False).right(0.1, 0.2)
     (13, 9, 0.30000000000000004)
     """
+
+    name = "change"
 
     def right(self, c: Value, r: Radius) -> Value:
         end = c + r
@@ -127,6 +132,7 @@ class Percent(Ends):
     (-22, 26, 8)
     """
 
+    name = "percent"
     circular = False
 
     def __init__(self, *, exact: bool = True, scale: int = 1) -> None:
@@ -167,6 +173,8 @@ class Factor(Ends):
     >>> Factor().right(10, 2), Factor(scale=2).left(10, 3), Factor().right(-4, 2)
     (20, 6, -3)
     """
+
+    name = "factor"
 
     def __init__(self, *, exact: bool = True, scale: int = 1) -> None:
         super().__init__(exact=exact)

@@ -6,7 +6,7 @@ from typing import cast
 
 from prosem.index.radii.ba_tree_ends import MayMust, Radius, Value
 from prosem.index.radii.ba_tree_nodes import Node
-from prosem.index.radii.ba_tree_radii import SEVERAL, Part, Ranges, Run
+from prosem.index.radii.ba_tree_radii import SEVERAL, Fired, Part, Run
 from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.radius_pairs import RadiusPairs
 
@@ -33,8 +33,8 @@ class LooseRuns(RadiusRuns):
         return super()._ends_of((must, must), high, centre)
 
     # -- events ----------------------------------------------------------------------------------------------
-    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
-        ranges: Ranges = [], []
+    def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
+        ranges: list[Fired] = []
         parts: list[Part] = []
         reached: list[Radius] = []
         self._reach(self._top, self._levels, 0 if rising else 1, d if rising else -d, reached)
@@ -53,8 +53,7 @@ class LooseRuns(RadiusRuns):
             rest = self._after(told, d)
             self._tell(told, rest, d)
             done = told[-1].high if rest is None else self._radii.previous(rest.low)
-            ranges[0].append(told[0].low)
-            ranges[1].append(done)
+            ranges.append((told[0].low, done, None))
         return ranges, parts
 
     def _reach(self, node: Node, level: int, side: int, x: Value, reached: list[Radius]) -> None:

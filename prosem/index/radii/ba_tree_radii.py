@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Any, Final, NamedTuple, Protocol
 
 from prosem.index.radii.ba_tree_ends import Radius, Value
@@ -18,8 +19,16 @@ SEVERAL: Final = (
     _Several()
 )  # stands for the centre of a radius whose subscriptions were told different values
 Ranges = tuple[list[Radius], list[Radius]]  # the first and the last radius of each range
+# Who is told: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
+# A plain tuple (radius_low, radius_high, arcs): there may be thousands an event, and a named one takes five times as long.
+Fired = tuple[Radius, Radius, Arcs | None]
 Part = tuple[Radius, Arcs]  # a radius that fires in part, and the labels that do
 Held = Mapping[Radius, Any]  # of a radius with several centres: its classes
+
+
+def wholly(ranges: Ranges) -> list[Fired]:
+    """Ranges of which all labels are told."""
+    return list(zip(*ranges, repeat(None)))
 
 
 class Run(NamedTuple):
@@ -58,7 +67,7 @@ class Radii(Protocol):
     def set_several(self, radius: Radius) -> None:
         """It was told several, or others than before: its classes know the ends."""
 
-    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
+    def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
         """Recentre those who fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""
 
     def recentre(self, d: Value) -> None:

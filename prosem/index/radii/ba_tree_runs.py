@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 from prosem.index.radii.ba_tree_nodes import Node, Path, RunNodes
-from prosem.index.radii.ba_tree_radii import SEVERAL, Held, Part, Ranges, Run
+from prosem.index.radii.ba_tree_radii import SEVERAL, Fired, Held, Part, Ranges, Run, wholly
 from prosem.index.radii.radius_block import RadiusBlocks
 
 
@@ -55,7 +55,7 @@ class RadiusRuns(RunNodes):
         return self._radii.last
 
     # -- events ----------------------------------------------------------------------------------------------
-    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
+    def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
         ranges: Ranges = [], []
         parts: list[Part] = []
         visits = self.visits
@@ -64,7 +64,7 @@ class RadiusRuns(RunNodes):
         told = len(ranges[0]) + len(parts)
         self.work = 6 + 5 * (self.visits - visits) + told
         self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * told
-        return ranges, parts
+        return wholly(ranges), parts
 
     def _fire(
         self, node: Node, level: int, side: int, d: Value, x: Value, ranges: Ranges, parts: list[Part]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from prosem.index.radii.ba_tree_ends import SMALL, Array, Ends, Radius, Value
-from prosem.index.radii.ba_tree_radii import SEVERAL, Held, Part, Ranges, Run
+from prosem.index.radii.ba_tree_radii import SEVERAL, Fired, Held, Part, Run, wholly
 from prosem.index.radii.radius_block import RadiusBlocks
 
 
@@ -80,7 +80,7 @@ class RadiusArrays:
         return self._ends.arrays(c, radii)
 
     # -- events ----------------------------------------------------------------------------------------------
-    def fire(self, d: Value, rising: bool) -> tuple[Ranges, list[Part]]:
+    def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
         self._allow(d)
         self.visits += 1
         side, x, ends = (0, d, self._right) if rising else (1, -d, self._minus_left)
@@ -88,7 +88,7 @@ class RadiusArrays:
         parts: list[Part] = []
         if not len(cells):
             self.root[side] = ends.min().item()
-            return ([], []), parts
+            return [], parts
         if self._several_count:
             several = self._several.take(cells).nonzero()[0]
             if len(several):
@@ -97,17 +97,17 @@ class RadiusArrays:
         self._centres[cells] = d
         self.root = [-math.inf, -math.inf]
         ranges = self._ranges(cells)
-        told = len(ranges[0]) + len(parts)
+        told = len(ranges) + len(parts)
         self.work, self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * told, 16 + 6 * told
         return ranges, parts
 
-    def _ranges(self, cells: Array) -> Ranges:
+    def _ranges(self, cells: Array) -> list[Fired]:
         if not len(cells):
-            return [], []
+            return []
         cuts = (cells[1:] - cells[:-1] != 1).nonzero()[0]
         radii = self._radii.take(cells)
         lows, highs = radii.take(cuts + 1).tolist(), radii.take(cuts).tolist()
-        return [radii[0].item(), *lows], [*highs, radii[-1].item()]
+        return wholly(([radii[0].item(), *lows], [*highs, radii[-1].item()]))
 
     def _fire_classes(self, cells: Array, several: Array, d: Value) -> tuple[Array, list[Part]]:
         """Let the classes of radii with several centres decide; the cells without those that fire in part."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -45,8 +45,8 @@ class BWTree:
     some classes from the boundary on, which become one class at the top; a falling one fires some before it, which
     become one at the bottom; no label changes its place (theorem 3).
 
-    An event that fires k classes takes O(k) steps and leaves k - 1 fewer, so amortised O(1) besides the shifting of
-    a list; everything else takes O(log N). Loses to one centre for all when nobody arrives between events.
+    An event that fires k classes takes O(log k) steps besides the shifting of a list; everything else takes O(log N).
+    Loses to one centre for all when nobody arrives between events.
 
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> tree = BWTree(Change(), 4)
@@ -140,18 +140,15 @@ class BWTree:
 
     def _fired(self, d: Value) -> tuple[int, int]:
         """The place of the first class that is told `d`, and how many are from there on."""
-        count, boundary, centres = len(self.starts), self.boundary, self.centres
-        fired, first = 0, boundary
+        count, boundary, centres, radius = len(self.starts), self.boundary, self.centres, self.radius
         if d > centres[boundary]:
             right = self.ends.right
-            while fired < count and right(centres[(boundary + fired) % count], self.radius) <= d:
-                fired += 1
-        if not fired:
-            left = self.ends.left
-            while fired < count and left(centres[boundary - 1 - fired], self.radius) >= d:
-                fired += 1
-            first = (boundary - fired) % count
-        return first, fired
+            fired = _first(count, lambda at: right(centres[(boundary + at) % count], radius) > d)
+            if fired:
+                return boundary, fired
+        left = self.ends.left
+        fired = _first(count, lambda at: left(centres[boundary - 1 - at], radius) < d)
+        return (boundary - fired) % count, fired
 
     def recentre(self, d: Value) -> None:
         """All are told `d`; the boundary label is kept."""
@@ -244,3 +241,18 @@ class BWTree:
         low, high = around[0], around[-1]
         assert high <= self.ends.right(low, self.radius) or low == high, "lemma 1, from below"
         assert low >= self.ends.left(high, self.radius) or low == high, "lemma 1, from above"
+
+
+def _first(count: int, is_past: Callable[[int], bool]) -> int:
+    """The first of so many places that is past, all after it being so too; `count` if none is. O(log) of the answer."""
+    low, high = 0, 1
+    while high <= count and not is_past(high - 1):
+        low, high = high, 2 * high
+    high = min(high - 1, count)
+    while low < high:
+        middle = (low + high) // 2
+        if is_past(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,199 @@
+// The notified values of radii, as the protocol `Radii` of prosem/index/radii/ba_tree_radii.py has them.
+#include <string>
+
+#include "bindings.h"
+#include "radius_cells.h"
+#include "reading.h"
+
+namespace kernels {
+
+namespace {
+template <class T>
+nb::object number(T value);
+template <>
+nb::object number(int64_t value) {
+    return nb::steal(PyLong_FromLongLong(value));
+}
+template <>
+nb::object number(double value) {
+    return nb::steal(PyFloat_FromDouble(value));
+}
+
+template <class T>
+class BoundCells {
+   public:
+    // `form` is change, percent or factor. `held` has the classes of each radius with several centres; `run`, `several` and
+    // `unfit` are what Python calls a run, several centres, and a number beyond 64 bits.
+    BoundCells(const std::string& form, int64_t scale, nb::handle radii, nb::dict held, nb::handle runs, nb::object run,
+               nb::object several, nb::object unfit, size_t block)
+        : cells_(RadiusEnds<T>{form_of(form), scale}, block), held_(held), run_(run), several_(several), unfit_(unfit) {
+        std::vector<T> order;
+        for (nb::handle radius : nb::iter(radii)) order.push_back(read(radius));
+        std::vector<RadiusRun<T>> all;
+        for (nb::handle one : nb::iter(runs)) {
+            Items items{one};
+            bool is_several = items.items[2] == several_.ptr();
+            T centre = is_several ? T{} : read(items.items[2]);
+            all.push_back({read(items.items[0]), read(items.items[1]), centre, is_several});
+            if (!is_several && !cells_.ends().fits(centre, order.back())) raise_unfit();
+        }
+        Asked asked{*this, nullptr};
+        cells_.build(order, all, asked);
+    }
+    BoundCells(const BoundCells& other, nb::dict held)
+        : cells_(other.cells_), held_(held), run_(other.run_), several_(other.several_), unfit_(other.unfit_) {}
+
+    nb::object fire(nb::handle d, bool rising) {
+        T value = read(d);
+        if (!cells_.fits(value)) raise_unfit();
+        nb::list parts;
+        Asked asked{*this, &parts};
+        FiredRanges<T> fired;
+        cells_.fire(value, rising, asked, fired);
+        return nb::make_tuple(as_ranges(fired), parts);
+    }
+    nb::object root() const {
+        if (!cells_.size()) {
+            nb::object beyond = nb::steal(PyFloat_FromDouble(HUGE_VAL));
+            return nb::make_tuple(beyond, beyond);
+        }
+        return nb::make_tuple(number(cells_.root(0)), number(cells_.root(1)));
+    }
+    nb::object iterate() const {
+        nb::list all;
+        for (const auto& run : cells_.runs())
+            all.append(run_(number(run.low), number(run.high), run.is_several ? several_ : number(run.centre)));
+        return nb::iter(all);
+    }
+    nb::object centre(nb::handle radius) const {
+        T centre;
+        return cells_.centre(read(radius), centre) ? number(centre) : several_;
+    }
+    void insert(nb::handle radius, nb::handle centre) {
+        T where = read(radius), value = read(centre);
+        if (!cells_.ends().fits(value, where) || !cells_.fits(value)) raise_unfit();
+        cells_.insert(where, value);
+    }
+    void erase(nb::handle radius) { cells_.erase(read(radius)); }
+    void set_centre(nb::handle radius, nb::handle centre) {
+        T value = read(centre);
+        if (!cells_.fits(value)) raise_unfit();
+        cells_.set_centre(read(radius), value);
+    }
+    void set_several(nb::handle radius) {
+        T right, left, where = read(radius);
+        Asked{*this, nullptr}.near(where, right, left);
+        cells_.set_several(where, right, left);
+    }
+    void recentre(nb::handle d) {
+        T value = read(d);
+        if (!cells_.fits(value)) raise_unfit();
+        cells_.recentre(value);
+    }
+    int64_t visits() const { return cells_.visits; }
+    nb::object held() const { return held_; }
+    void check() {
+        Asked asked{*this, nullptr};
+        cells_.check(asked);
+    }
+
+   private:
+    RadiusCells<T> cells_;
+    nb::dict held_;
+    nb::object run_, several_, unfit_;
+
+    // The classes of radii with several centres.
+    struct Asked {
+        const BoundCells& owner;
+        nb::list* parts;
+
+        nb::object classes(T radius) const { return nb::object(owner.held_[number(radius)]); }
+        bool event(T radius, T d, bool& is_single) {
+            nb::object held = classes(radius), arcs = held.attr("event")(number(d));
+            is_single = nb::len(held) == 1;
+            if (arcs.is_none()) return true;
+            parts->append(nb::make_tuple(number(radius), arcs));
+            return false;
+        }
+        void near(T radius, T& right, T& left) const {
+            nb::object both = classes(radius).attr("near")();
+            right = owner.read(both[0]);
+            left = owner.read(both[1]);
+        }
+    };
+
+    static EndsForm form_of(const std::string& form) {
+        if (form == "change") return EndsForm::CHANGE;
+        if (form == "percent") return EndsForm::PERCENT;
+        if (form == "factor") return EndsForm::FACTOR;
+        throw nb::value_error("a form is change, percent or factor");
+    }
+    [[noreturn]] void raise_unfit() const {
+        PyErr_SetNone(unfit_.ptr());
+        throw nb::python_error();
+    }
+    T read(nb::handle object) const;
+    // (first radius, last radius, None) for each. Tuples of numbers cannot be in a cycle: the collector need not see them.
+    static nb::object as_ranges(const FiredRanges<T>& fired) {
+        nb::object all = nb::steal(PyList_New(static_cast<Py_ssize_t>(fired.lows.size())));
+        if (!all.is_valid()) throw nb::python_error();
+        for (size_t at = 0; at < fired.lows.size(); ++at) {
+            nb::object range = nb::make_tuple(number(fired.lows[at]), number(fired.highs[at]), nb::none());
+            PyObject_GC_UnTrack(range.ptr());
+            PyList_SET_ITEM(all.ptr(), static_cast<Py_ssize_t>(at), range.release().ptr());
+        }
+        return all;
+    }
+};
+
+template <>
+int64_t BoundCells<int64_t>::read(nb::handle object) const {
+    if (!PyLong_Check(object.ptr())) raise_unfit();
+    int beyond = 0;
+    int64_t value = end_of(object.ptr(), beyond);
+    if (beyond || value >= RadiusEnds<int64_t>::SMALL || value <= -RadiusEnds<int64_t>::SMALL) raise_unfit();
+    return value;
+}
+
+template <>
+double BoundCells<double>::read(nb::handle object) const {
+    double value = PyFloat_AsDouble(object.ptr());
+    if (value == -1.0 && PyErr_Occurred()) throw nb::python_error();
+    return value;
+}
+
+template <class T>
+void bind(nb::module_& module, const char* name) {
+    using Cells = BoundCells<T>;
+    nb::class_<Cells>(module, name)
+        .def("__init__",
+             [](Cells* self, nb::str form, int64_t scale, nb::handle radii, nb::dict held, nb::handle runs,
+                nb::object run, nb::object several, nb::object unfit, size_t block) {
+                 new (self) Cells(form.c_str(), scale, radii, held, runs, run, several, unfit, block);
+             })
+        .def("__deepcopy__",
+             [](const Cells& self, nb::dict memo) {
+                 nb::object copied = nb::module_::import_("copy").attr("deepcopy")(self.held(), memo);
+                 return new Cells(self, nb::cast<nb::dict>(copied));
+             },
+             nb::rv_policy::take_ownership)
+        .def("fire", &Cells::fire)
+        .def_prop_ro("root", &Cells::root)
+        .def_prop_ro("visits", &Cells::visits)
+        .def("__iter__", &Cells::iterate)
+        .def("centre", &Cells::centre)
+        .def("insert", &Cells::insert)
+        .def("delete", &Cells::erase)
+        .def("set_centre", &Cells::set_centre)
+        .def("set_several", &Cells::set_several)
+        .def("recentre", &Cells::recentre)
+        .def("check", &Cells::check);
+}
+}  // namespace
+
+void bind_radii(nb::module_& module) {
+    bind<int64_t>(module, "IntegerRadii");
+    bind<double>(module, "DoubleRadii");
+}
+
+}  // namespace kernels
