@@ -109,6 +109,9 @@ class World:
         for space in self.state.spaces.values():
             getattr(space, "check", lambda: None)()
             trees = getattr(space, "_trees", {})
+            if hasattr(trees, "check"):
+                trees.check()
+                continue
             for tree in getattr(trees, "_trees", trees).values():  # of a component, or the space's own
                 tree.check()
 

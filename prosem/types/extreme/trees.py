@@ -37,6 +37,8 @@ class RangeMinima(Protocol):
     def step(self, key: Hashable, topic: bytes, old: Spot | None, new: Spot | None, ref: Ref) -> list[Piece]:
         """Take a row from `old` to `new`; the pieces are not asked for where no subscription is."""
 
+    def check(self) -> None: ...
+
 
 class CompiledMinima(RangeMinima, Protocol):
     """A compiled one can read x and y from rows itself: what is left of an event in Python is one call."""
@@ -95,6 +97,12 @@ class ExtremeTrees:
         if not len(tree):
             del self._trees[key]
         return found
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
+        for tree in self._trees.values():
+            assert len(tree), "a key is known while it has rows"
+            tree.check()
 
 
 def range_minima(points: PointIndex, int64: bool, is_tracked: bool = False) -> RangeMinima:
