@@ -202,7 +202,6 @@ class AggregatesSpace(PointSpace):
         has_point = self.points.any
         gains = self._gains(old, new) if self._sums else []
         gains = [gain for gain in gains if has_point(gain.topic, gain.region)]
-        extremes = [one for one in extremes if one.id is not None or has_point(one.topic, one.region)]
         return Description(gains, extremes) if gains or extremes else None
 
     def _reorder(self, orders: dict[bytes, RowOrder], placed: Placed, ref: Key, sign: int) -> None:
@@ -251,6 +250,7 @@ class AggregatesSpace(PointSpace):
         single: list[tuple[int, Piece]] = []
         if isinstance(trees, BoxTrees):
             pieces, single = trees.step((topic, group), topic, _spot(old, at), _spot(new, at), ref)
+            pieces = [piece for piece in pieces if self.points.any(topic, piece.region)]
         else:
             pieces = trees.step((topic, group), topic, _flat(old, at), _flat(new, at), ref)
         return [NewExtreme(topic, group, piece.region, None, at, code(piece.y)) for piece in pieces] + [

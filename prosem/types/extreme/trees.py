@@ -1,7 +1,7 @@
 """The rows of one range minimum, by x: one A2B-tree for each key (a topic, or a topic and a group).
 
-The compiled trees are used where all codes fit 64 bits: an event is then one call, which also leaves out the pieces that
-hold no subscription. In Python that search costs more than the messages it would save.
+The compiled trees are used where all codes fit 64 bits: an event is then one call, with the search for the subscriptions
+that pieces hold.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RangeMinima(Protocol):
         """The lowest row in a range, and its reference; O(log N)."""
 
     def step(self, key: Hashable, topic: bytes, old: Spot | None, new: Spot | None, ref: Ref) -> list[Piece]:
-        """Take a row from `old` to `new`; the pieces are not asked for where no subscription is."""
+        """Take a row from `old` to `new`; the pieces that hold a subscription of the topic."""
 
     def check(self) -> None: ...
 
@@ -87,7 +87,8 @@ class ExtremeTrees:
         if tree is None:
             tree = self._trees[key] = A2BTree()
         if len(self._points):
-            found = self._rule(tree, old, new, ref)
+            has_point = self._points.any
+            found = [piece for piece in self._rule(tree, old, new, ref) if has_point(topic, piece.region)]
         else:
             found = []
             if old is not None:
