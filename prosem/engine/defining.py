@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from prosem.engine import commands as c
 from prosem.engine.memory import EngineMemory
+from prosem.engine.subscribing import Subscribing
 from prosem.engine.validate import identifier, known_view
 from prosem.values.errors import ConflictError, RecoveringError
 from prosem.values.model import Table, View
@@ -17,8 +18,8 @@ _LISTED = 5  # names in a message
 class Defining:
     """What the definers of views ask for."""
 
-    def __init__(self, memory: EngineMemory) -> None:
-        self._memory = memory
+    def __init__(self, memory: EngineMemory, subscribing: Subscribing) -> None:
+        self._memory, self._subscribing = memory, subscribing
 
     def prepare(self, command: c.PrepareView) -> c.PreparedView:
         """Check a definition and begin to build it aside. Copies the references to the rows of its inputs: O(rows)."""
@@ -51,7 +52,9 @@ class Defining:
     def drop(self, command: c.DropView) -> None:
         memory = self._memory
         view = known_view(memory.tables(command.scope.tenant), command.name)
-        check_unused(memory, (), view)
+        unstreamed = self._subscribing.unstreamed_users(view)
+        check_unused(memory, unstreamed, view)
+        self._subscribing.end(unstreamed)
         memory.group_store.forget(view)
         memory.views.close(view)
         memory.batch.writes.dropped_views.append(view.id)

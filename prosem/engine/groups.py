@@ -185,8 +185,9 @@ class Groups:
         return [group for group in self.by_id.values() if group.tenant == tenant]
 
     def forget(self, table: Table) -> None:
-        """A table without users goes: so does every index that holds its rows."""
-        for one in (table, *table.ancestors):
+        """A table or a view without users goes: so does every index that holds its rows, or those of a join with it."""
+        joins = [view for view in self._views.readers(table) if view.is_unnamed]
+        for one in (*joins, table, *table.ancestors):
             for space in list(self._spaces_of_table.get(one.id, ())):
                 self._close(space)
         self._spaces_of_table.pop(table.id, None)

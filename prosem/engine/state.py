@@ -35,7 +35,8 @@ class EngineState(EngineMemory):
 
     @cached_property
     def _handlers(self) -> dict[type, Callable[[Any], Any]]:
-        publishing, subscribing, defining = Publishing(self), self.subscribing, Defining(self)
+        publishing, subscribing = Publishing(self), self.subscribing
+        defining = Defining(self, subscribing)
         return {
             c.CreateTable: self.create_table,
             c.DropTable: self.drop_table,
