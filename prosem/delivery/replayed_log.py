@@ -12,8 +12,9 @@ requests of a space together. It loses where few events happened and the form ne
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -72,16 +73,21 @@ async def replay_log(store: ReplayStore, requests: Sequence[ReplayRequest], metr
             await asyncio.sleep(0)
         # Opening indexes all rows at once: beside the loop, since nothing else sees the shadow.
         shadow = await asyncio.to_thread(Shadow, form, space.id, rows, points)
-        shadow.moved.extend(await past.changes(space.id, after, upto))
-        async with aclosing(past.events(rows.table_ids, after, upto)) as chunks:
+        async with (
+            aclosing(past.events(rows.table_ids, after, upto)) as chunks,
+            aclosing(past.changes(space.id, after, upto)) as pages,
+        ):
+            moved = MovedChanges(pages, shadow)
             async for events in chunks:
                 for number, event in enumerate(events):
+                    await moved.read_before(event.seq)
                     shadow.take(event)
                     if number % EVENTS_PER_SLICE == 0:  # live streams wait no longer than that
                         await asyncio.sleep(0)
                 if not points.is_needed:
                     return
-        shadow.end_request()
+            shadow.end_request()
+            await moved.read_before(upto + 1)
     shadow.advance(upto + 1)
     points.finish()
 
@@ -282,7 +288,9 @@ class Shadow:
             self._points.give(sid, seq, body)
 
     def advance(self, seq: int) -> None:
-        """What moves did, and the changes they led to, before this event."""
+        """What moves did, and the changes they led to, before this event; first what a request before it did."""
+        if self._pending and self._request_end < seq:
+            self.end_request()
         moves = self._points.moves
         while moves and moves[-1].seq < seq:
             move = moves.pop()
@@ -302,6 +310,25 @@ class Shadow:
         elif before != bound:
             self._space.move(sid, before, bound)
         self._host(sid, bound, before)
+
+
+class MovedChanges:
+    """Reads the changes of moves beside the log, so that no more than a page of them is in memory."""
+
+    def __init__(self, pages: AsyncIterator[list[tuple[int, bytes]]], shadow: Shadow) -> None:
+        self._pages, self._shadow = pages, shadow
+        self._upto: float = -1  # everything before this seq was read
+
+    async def read_before(self, seq: int) -> None:
+        """Hand all changes before this seq to the shadow, and let it send all but those of the last page."""
+        while self._upto < seq:
+            page = await anext(self._pages, None)
+            if page is None:
+                self._upto = math.inf
+                return
+            self._shadow.moved.extend(page)
+            self._upto = page[-1][0]
+            self._shadow.advance(min(page[-1][0], seq))
 
 
 def _with_inputs(tables: Sequence[Table]) -> list[View]:

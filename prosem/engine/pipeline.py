@@ -182,7 +182,7 @@ class Pipeline:
             or batch.writes.size_bytes >= limits.max_batch_bytes
         ):
             return True
-        if self._suspects.wants_trial(first):
+        if self._suspects.wants_trial(first, self._memory.table_store):
             return bool(self._open) or self.committer.job is not None
         return bool(self._open) and first.size_bytes > limits.max_batch_bytes
 
@@ -194,7 +194,7 @@ class Pipeline:
                     return
                 entry = self._waiting.take()
             self._open.append(entry)
-            self._is_sealed = self._suspects.wants_trial(entry)
+            self._is_sealed = self._suspects.wants_trial(entry, self._memory.table_store)
             if entry.command_trace is not None:
                 entry.command_trace.started = self._clock.wall_ns()
                 self._memory.batch.command_traces.append(entry.command_trace)

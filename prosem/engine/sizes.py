@@ -3,7 +3,7 @@
 An entry of a B-tree must fit a third of a page; that bound is on the safe side by the alignment. Of a row, values longer
 than 23 bytes may be moved out of line and leave a pointer of 18 bytes; the rest must fit a page. That bound is the least
 that the row takes: PostgreSQL compresses first, and a value that shrinks to 24 bytes or fewer stays in the row. Hundreds of
-such values in one row are not foreseen here; PostgreSQL refuses them, and `suspects.py` has them tried.
+such values in one row are not foreseen here: `suspects.py` has the events of tables with so many columns tried first.
 """
 
 from __future__ import annotations

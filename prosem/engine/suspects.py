@@ -3,7 +3,8 @@
 A refusal that validation did not foresee costs a rebuild of the memory. It must not cost a second one, so what is known
 of it is remembered for a while: the tables of a request that was refused in a trial (events of these are tried first
 from then on, also other events), and the request itself if only its own batch was refused, where a trial had not
-shown it (the same request is refused at once). Changes of the schema are always tried.
+shown it (the same request is refused at once). Changes of the schema are always tried, and so are events of tables with so
+many columns that a row may not fit a page, which depends on how well PostgreSQL compresses its values (see `sizes.py`).
 Cost: a trial is a round trip, and a command that is tried is a batch of its own.
 """
 
@@ -19,6 +20,7 @@ from prosem.engine import commands as c
 from prosem.engine.backlog import Entry, weight_of
 from prosem.engine.publishing import trial_of
 from prosem.engine.state import EngineState
+from prosem.engine.tables import Tables
 from prosem.store.log import WriteSet
 from prosem.values.errors import ProsemError
 
@@ -64,14 +66,18 @@ class Suspects:
             if known is not None:
                 raise known[3]
 
-    def wants_trial(self, entry: Entry) -> bool:
+    def wants_trial(self, entry: Entry, tables: Tables) -> bool:
         command = entry.command
         if entry.is_suspect or isinstance(command, c.CreateTable | c.DropTable):
             return entry.writes
-        if not self._tables or not isinstance(command, c.Publish | c.Transact):
+        if not (self._tables or tables.wide) or not isinstance(command, c.Publish | c.Transact):
             return False
         now, tenant = self._clock(), command.scope.tenant
-        return any(self._tables.get((tenant, table), 0.0) > now for table in _tables(command))
+        known = tables.of(tenant)
+        return any(
+            self._tables.get((tenant, name), 0.0) > now or (name in known and known[name].id in tables.wide)
+            for name in _tables(command)
+        )
 
 
 def trial_writes(state: EngineState, command: c.Command) -> WriteSet | None:

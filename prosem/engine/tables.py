@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
+from prosem.engine.sizes import SAFE_COLUMNS
 from prosem.values.model import Key, Row, Table, View
 
 
@@ -17,6 +18,7 @@ class Tables:
         self._by_tenant: dict[str, dict[str, Table]] = {}
         self.rows: dict[int, dict[Key, Row]] = {}
         self.visible: dict[int, dict[Key, Row]] = {}
+        self.wide: set[int] = set()  # the tables whose rows may not fit a page of PostgreSQL
 
     def __iter__(self) -> Iterator[Table]:
         """The tables and named views of all tenants."""
@@ -29,6 +31,8 @@ class Tables:
     def add(self, table: Table) -> None:
         self._by_tenant.setdefault(table.tenant, {})[table.name] = table
         self.rows[table.id] = self.visible[table.id] = {}
+        if len(table.columns) > SAFE_COLUMNS:
+            self.wide.add(table.id)
         for ancestor in table.ancestors:
             if self.rows[ancestor.id] is self.visible[ancestor.id]:
                 self.rows[ancestor.id] = dict(self.rows[ancestor.id])
@@ -81,6 +85,7 @@ class Tables:
         for key in list(self.rows[table.id]):
             self.put(table, key, None)
         del self._by_tenant[table.tenant][table.name], self.rows[table.id], self.visible[table.id]
+        self.wide.discard(table.id)
 
 
 def put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:

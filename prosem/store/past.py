@@ -41,7 +41,7 @@ _LAST_ENDED = (
 )
 _CHANGES = (
     "SELECT seq, body FROM prosem.outbox"
-    " WHERE space = %s AND seq > %s AND seq <= %s AND kind = 'change' ORDER BY seq"
+    " WHERE space = $1 AND seq > $2 AND seq <= $3 AND kind = 'change' ORDER BY seq"
 )
 
 
@@ -106,9 +106,11 @@ class Past:
         start = rows[0][0] if rows else 0
         return start if start >= self.retained_after else None
 
-    async def changes(self, space: int, after: int, upto: int) -> list[tuple[int, bytes]]:
-        """The messages with the changes of moved points."""
-        return await self._all(_CHANGES, [space, after, upto])
+    async def changes(self, space: int, after: int, upto: int) -> AsyncGenerator[list[tuple[int, bytes]]]:
+        """The messages with the changes of moved points, in order; to be closed by a caller that leaves early."""
+        async with aclosing(self._chunks(sql.SQL(_CHANGES), [space, after, upto])) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def _all(self, text: str, values: Sequence[Any]) -> list[Any]:
         cursor = await self._connection.execute(text, values, binary=True)

@@ -11,7 +11,7 @@ import pytest
 
 from prosem.engine import commands as c
 from prosem.engine.sizes import MAX_KEY_BYTES, key_bytes
-from prosem.values.errors import InputError, TooLargeError
+from prosem.values.errors import InputError, RefusedError, TooLargeError
 from tests.support.live import insert, upsert
 from tests.support.running import TABLE, outcome, publish, running
 
@@ -75,6 +75,19 @@ async def test_what_fits_is_taken(url: str, definition: dict[str, Any], values: 
     async with running(url) as made:
         await made.call(c.CreateTable(definition))
         assert (await made.call(c.Publish("wide", [row(definition, values)])))["count"] == 1
+        assert made.metrics.rebuilds == 0
+
+
+async def test_values_that_shrink_and_stay_in_the_row_are_refused_without_a_rebuild(url: str) -> None:
+    """How large a row is, is known to PostgreSQL alone: it is asked before memory changes."""
+    definition = table("text", 399, 1)
+    async with running(url) as made:
+        await made.call(c.CreateTable(definition))
+        await made.call(c.Publish("wide", [insert(c0="a")]))
+        shrinking = ["b", *[noise(9) + "x" * 60 for _ in range(398)]]
+        refused = await outcome(made, c.Publish("wide", [row(definition, shrinking)]))
+        assert (type(refused), refused.status) == (RefusedError, 422)
+        assert (await made.call(c.Publish("wide", [insert(c0="c")])))["count"] == 1
         assert made.metrics.rebuilds == 0
 
 

@@ -48,6 +48,7 @@ async def test_chunks_are_bounded_in_bytes(url: str, writer: Writer) -> None:
     large = b'["' + b"x" * (PAGE_BYTES // 10) + b'"]'
     batch = events(*range(1, 101))
     batch.messages = [(7, seq, 0, "k", "p", large if seq % 2 else b"m") for seq in range(1, 101)]
+    batch.messages += [(8, seq, 0, "change", "p", large) for seq in range(1, 101)]
     batch.events = [(seq, 1, "upsert", large, large, True) for seq in range(1, 101)]
     writer.write(batch)
 
@@ -78,6 +79,9 @@ async def test_chunks_are_bounded_in_bytes(url: str, writer: Writer) -> None:
             logged = [len(chunk) async for chunk in past.events([1], 0, 100)]
             assert sum(logged) == 100
             assert max(logged[1:]) <= 5
+            moved = [len(chunk) async for chunk in past.changes(8, 0, 100)]
+            assert sum(moved) == 100
+            assert max(moved[1:]) <= 11
     finally:
         await replay.close()
 

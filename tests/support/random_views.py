@@ -61,6 +61,7 @@ class Scope:
         self.terms = _qualified(alias, first)
         self._bare = dict(first.columns)  # names that stand for one column of the left side
         self._ambiguous: set[str] = set()
+        self._merged: set[str] = set()  # by USING
         self.keys = [replace(first.columns[name], sql=f"{alias}.{name}") for name in first.key]
 
     def join(self, origin: Origin) -> bool:
@@ -68,14 +69,18 @@ class Scope:
         alias, chance = next(self._aliases), self._chance
         how = chance.choice(["JOIN", "INNER JOIN", "LEFT JOIN", "LEFT JOIN"])
         shared = [name for name in origin.columns if self._is_shared(name, origin)]
-        if shared and chance.random() < 0.4:
-            using = chance.sample(shared, chance.choice([1, 1, min(2, len(shared))]))
+        again = [name for name in origin.columns if name in self._merged]  # to stay one column each
+        if not set(again) <= set(shared):
+            return False
+        if again or (shared and chance.random() < 0.4):
+            using = again or chance.sample(shared, chance.choice([1, 1, min(2, len(shared))]))
             on = f"USING ({', '.join(using)})"
         else:
             using = []
             pairs = [
                 (left.sql, f"{alias}.{name}")
                 for left in self.terms
+                if "." in left.sql  # ON names the table of each column
                 for name, right in origin.columns.items()
                 if _is_alike(left, right)
             ]
@@ -106,6 +111,7 @@ class Scope:
         for name, term in origin.columns.items():
             if name in using:
                 left = self._bare[name]
+                self._merged.add(name)
                 self._bare[name] = replace(_wider(left, term), sql=name)
                 self.terms.append(self._bare[name])
                 self.keys = [self._bare[name] if key.sql.endswith(f".{name}") else key for key in self.keys]

@@ -235,8 +235,8 @@ class Questions:
             return f"{low}{self._constant(name)} AND {high}{self._constant(name)}"
         return chance.choice([low, high]) + self._constant(name)
 
-    def _equal(self, name: str) -> str:
-        if self._chance.random() < 0.5:
+    def _equal(self, name: str, lists: bool = True) -> str:
+        if not lists or self._chance.random() < 0.5:
             return f"{self._sql(name)} = {self._constant(name)}"
         kind = self._origin.columns[name].kind
         values = [
@@ -244,8 +244,8 @@ class Questions:
         ]
         return f"{self._sql(name)} IN {self._given(kind, values)}"
 
-    def _where(self, ranges: int) -> str:
-        """Up to so many ranges, and equality on other columns."""
+    def _where(self, ranges: int, lists: bool = True) -> str:
+        """Up to so many ranges, and equality on other columns, or IN."""
         chance = self._chance
         ordered = self._columns(lambda term: term.kind in ORDERED)
         ranged = chance.sample(ordered, min(len(ordered), chance.randint(0, ranges)))
@@ -256,7 +256,7 @@ class Questions:
         ]
         parts = [self._range(name) for name in ranged]
         if rest and chance.random() < 0.35:
-            parts.append(self._equal(chance.choice(rest)))
+            parts.append(self._equal(chance.choice(rest), lists))
         return f" FROM {self._origin.text}" + (f" WHERE {' AND '.join(parts)}" if parts else "")
 
     def _aggregate(self, functions: Sequence[str] = ("MIN", "MAX", "COUNT", "SUM", "AVG")) -> str | None:
@@ -315,7 +315,7 @@ class Questions:
         if not names:
             return None
         name = self._chance.choice(names)
-        return Question(f"SELECT DISTINCT {self._named(name)}{self._where(1)}", "values")
+        return Question(f"SELECT DISTINCT {self._named(name)}{self._where(1, lists=False)}", "values")
 
     def _top_k(self) -> Question | None:
         chance, key = self._chance, self._origin.key

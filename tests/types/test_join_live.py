@@ -312,6 +312,33 @@ def test_a_life_told_and_resumed_from_every_point(api: Api) -> None:
         assert heard(api, id, after, last) == [change for change in told if change[0] > after], after
 
 
+@pytest.mark.parametrize("per", ["event", "transaction"])
+def test_more_moves_than_a_page_are_replayed_in_order(api: Api, per: str) -> None:
+    """Also those of other subscriptions of the space, and between the events of which a page is read at once."""
+    r, s = two_tables(api)
+    sql = f"SELECT * FROM {r} JOIN {s} USING (b) WHERE a BETWEEN :lo AND :hi AND c < :c"
+    id, other = (api.subscribe(sql, {"lo": 0, "hi": 9, "c": 50}, per=per)["id"] for _ in range(2))
+    with api.socket() as listener:
+        listener.attach(id)
+        listener.pong()
+        start = listener.of(id, "snapshot")[0]["seq"]
+        api.publish(s, [insert(k=1, b=1, c=10)])
+        seqs = []
+        for number in range(4):
+            k = 3 * number
+            rows = [insert(k=k + at, a=at, b=1, note="x") for at in range(3)]
+            seqs.append(api.publish(r, rows)["first_seq"])
+            for hi in (0, 9, 1, 2, 9) * 8:
+                api.patch(other, params={"hi": hi})
+                last = api.patch(id, params={"hi": hi})["seq"]
+                seqs.append(last)
+        listener.progress(last)
+        told = changes(listener, id)
+    assert len(told) > 100
+    for after in (start, *seqs[::23]):
+        assert heard(api, id, after, last) == [change for change in told if change[0] > after], after
+
+
 def test_a_row_alone_is_told_nothing_of(api: Api) -> None:
     r, s = two_tables(api)
     id = api.subscribe(f"SELECT * FROM {r} JOIN {s} USING (b)")["id"]
