@@ -20,8 +20,8 @@ from api.broker.process import Broker
 from api.http.app import make_app
 from api.http.connections import LimitedHttp, Limits
 from api.http.websocket_frames import FrameProtocol
-from api.server.composition import Server
 from api.server.kernels import configure_kernels
+from api.server.lifetime import ServerLifetime
 from api.server.logs import configure_logging
 from api.server.settings import BrokerSettings, Settings
 from prosem.values.errors import SetupError
@@ -53,7 +53,7 @@ def serve(settings: Settings) -> int:
     configure_logging(settings.log_level, settings.log_format)
     configure_kernels(settings.kernels)
     while True:
-        made = Server(settings)
+        made = ServerLifetime(settings)
         code, is_signalled = _run(made, make_app(made), settings)
         if not made.is_superseded or is_signalled:
             return 0 if is_signalled and made.is_superseded else code
@@ -70,7 +70,9 @@ def serve_broker(settings: BrokerSettings) -> int:
     return _run(made, make_broker_app(made), settings)[0]
 
 
-def _run(made: Server | Broker, app: FastAPI, settings: Settings | BrokerSettings) -> tuple[int, bool]:
+def _run(
+    made: ServerLifetime | Broker, app: FastAPI, settings: Settings | BrokerSettings
+) -> tuple[int, bool]:
     """The exit code, and whether a signal ended it."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)

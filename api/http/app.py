@@ -21,11 +21,11 @@ from api.http.routes import (
     views,
     webhooks,
 )
-from api.server.composition import Server
 from api.server.lifespan import lifespan_of
+from api.server.lifetime import ServerLifetime
 
 
-def make_app(made: Server) -> FastAPI:
+def make_app(made: ServerLifetime) -> FastAPI:
     """The routes over one server, which starts and stops with the application."""
     app = FastAPI(
         title="ProSem",

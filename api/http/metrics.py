@@ -13,17 +13,21 @@ from prosem.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
     from api.http.connections import Limits
-    from api.server.composition import Server  # a broker, which has metrics too, needs no more of a server
+    from api.server.lifetime import (
+        ServerLifetime,  # a broker, which has metrics too, needs no more of a server
+    )
+    from api.server.running import RunningServer
+    from api.webhooks.service import WebhookService
 
 
-def exposition(made: Server, limits: Limits | None = None) -> bytes:
+def exposition(made: ServerLifetime, limits: Limits | None = None) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Reader(made, limits))
     return generate_latest(registry)
 
 
 class _Reader:
-    def __init__(self, made: Server, limits: Limits | None) -> None:
+    def __init__(self, made: ServerLifetime, limits: Limits | None) -> None:
         self._made, self._limits = made, limits
 
     def collect(self) -> Iterator[Metric]:
@@ -43,6 +47,9 @@ class _Reader:
         )
         yield _counter("prosem_events", "events committed or about to be", metrics.events)
         yield _counter("prosem_commits", "transactions committed", metrics.commits)
+        yield _counter(
+            "prosem_rebuilds", "times the memory was built again from the database", metrics.rebuilds
+        )
         yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
         yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)
         yield _counter("prosem_changes_replayed", "changes replayed from the outbox", metrics.replayed)
@@ -69,13 +76,13 @@ class _Reader:
         yield _gauge("prosem_alive", "0 once a thread of the engine has died", int(made.is_alive))
         yield from (messages, seconds, runs, task_restarts(metrics), faults(metrics))
         if made.is_ready:
-            yield from self._sizes()
+            yield from self._sizes(made.running)
 
-    def _sizes(self) -> Iterator[Metric]:
-        view, engine = self._made.view, self._made.engine
+    def _sizes(self, running: RunningServer) -> Iterator[Metric]:
+        view, engine = running.view, running.engine
         yield _gauge("prosem_seq", "last committed seq", engine.committed_seq)
         yield _gauge("prosem_backlog", "events that wait to be processed", engine.backlog)
-        yield _gauge("prosem_attached", "subscriptions with a stream", self._made.attached)
+        yield _gauge("prosem_attached", "subscriptions with a stream", running.attached)
         yield _counter(
             "prosem_index_visits",
             "index nodes visited",
@@ -88,15 +95,14 @@ class _Reader:
         for table in (table for tables in view.by_tenant.values() for table in tables.values()):
             rows.add_metric([table.tenant, table.name], view.row_counts[table.id])
         yield from (subscriptions, rows)
-        yield from self._webhooks(engine.committed_seq)
-        network = self._made.brokers()
+        yield from self._webhooks(running.webhooks, engine.committed_seq)
+        network = running.brokers.report()
         yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))
         yield from links(network["links"])
         brokers = {one["name"]: one.get("contents") for one in network["brokers"]}
         yield from contents({"server": network.get("contents"), **brokers})
 
-    def _webhooks(self, seq: int) -> Iterator[Metric]:
-        webhooks = self._made.webhooks
+    def _webhooks(self, webhooks: WebhookService, seq: int) -> Iterator[Metric]:
         yield _gauge("prosem_webhooks", "webhooks that are served", webhooks.size)
         yield _gauge("prosem_webhook_lag", "seqs that the slowest receiver is behind", webhooks.lag(seq))
         yield _counter("prosem_webhook_frames", "frames that receivers have taken", webhooks.counts.frames)

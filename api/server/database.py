@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from api.server.settings import Settings
 from prosem.store.embedded import EmbeddedPostgres
@@ -21,13 +22,15 @@ log = logging.getLogger("prosem")
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Made by `open`. `postgres` is None for an external database."""
+    """Made by `open`."""
 
-    url: str
     writer: Writer
-    postgres: EmbeddedPostgres | None
     _open: ExitStack
-    _reviving: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def url(self) -> str:
+        """The address, which changes when the embedded PostgreSQL is started again."""
+        return self.writer.session.url
 
     @classmethod
     def open(
@@ -38,13 +41,14 @@ class Database:
         Blocks. A failure leaves nothing open.
         """
         with ExitStack() as stack:
-            url, postgres = settings.database, None
+            url, revive = settings.database, _external
             if not url:
                 log.info("starting the embedded PostgreSQL in %s", settings.folder)
                 postgres = EmbeddedPostgres(settings.folder)
                 stack.callback(postgres.stop)
                 url = postgres.start(standby=settings.standby, cancelled=cancelled)
                 migrate(url)
+                revive = partial(_revive, postgres, threading.Lock(), cancelled)
             writer = Writer.connect(
                 url,
                 wait_s=5.0,
@@ -52,26 +56,33 @@ class Database:
                 partition_size=settings.partition_events,
                 lease_s=settings.takeover_s,
                 cancelled=cancelled,
+                revive=revive,
+                on_superseded=on_superseded,
             )
             stack.callback(writer.close)
-            writer.session.on_superseded = on_superseded
             heartbeat = Heartbeat(writer.session)
             heartbeat.start()
             stack.callback(heartbeat.close)
             for role in (Role.ADMIN, Role.METRICS, Role.BROKER):
                 if chosen := getattr(settings, f"{role}_key"):
                     ensure_key(url, chosen, role)
-            return cls(url, writer, postgres, stack.pop_all())
-
-    def revive(self) -> str | None:
-        """Start the embedded PostgreSQL again if it has ended; its address, None for an external database."""
-        if self.postgres is None:
-            return None
-        with self._reviving:
-            if not self.postgres.is_alive():
-                log.warning("the embedded PostgreSQL has ended; starting it again")
-            return self.postgres.start()
+            return cls(writer, stack.pop_all())
 
     def close(self) -> None:
         """Blocks."""
         self._open.close()
+
+
+def _external() -> str | None:
+    """A database of the operator's own is not started by the server."""
+    return None
+
+
+def _revive(postgres: EmbeddedPostgres, lock: threading.Lock, cancelled: Callable[[], bool]) -> str | None:
+    """Start the embedded PostgreSQL again if it has ended; its address, None during a shutdown."""
+    if cancelled():
+        return None
+    with lock:
+        if not postgres.is_alive():
+            log.warning("the embedded PostgreSQL has ended; starting it again")
+        return postgres.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from api.server.settings import Settings
@@ -14,18 +15,44 @@ from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.membership import Membership
 from prosem.brokers.requests import SERVER
 from prosem.brokers.transport import watched_transport
-from prosem.delivery.edge import Edge
+from prosem.delivery.edge import Edge, Stream
+from prosem.engine import commands as c
+from prosem.engine.outlet import Outlet
 from prosem.engine.pipeline import Submit
+from prosem.engine.traffic import Traffic
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.supervise import end, supervise
-from prosem.values.errors import SetupError
+from prosem.values.errors import ConflictError, SetupError
+from prosem.values.model import JsonObject
 
 log = logging.getLogger("prosem.brokers")
 REVIVE_S = 0.3
 
 
+class NoBrokers:
+    """The same of a server without brokers."""
+
+    network = ""
+    hosted = 0
+    traffic: Traffic | None = None
+    outlet: Outlet | None = None
+
+    @property
+    def membership(self) -> Membership:
+        raise ConflictError("this server takes no brokers; start it with --nats embedded or --nats nats://…")
+
+    def hosts(self, sid: int) -> bool:
+        return False
+
+    def report(self) -> JsonObject:
+        return {"brokers": [], "links": []}
+
+    async def close(self) -> None:
+        pass
+
+
 class Deployment:
-    """Made beside the loop by `prepare`, used on the loop. `dispatcher` is the engine's outlet."""
+    """Made and used on the loop, after `prepare`. `outlet` is the engine's; `network` is the name of the network."""
 
     def __init__(
         self,
@@ -35,17 +62,21 @@ class Deployment:
         url: str,
         nats: EmbeddedNats | None,
         metrics: Metrics,
+        submit: Submit,
+        replay: Callable[[Stream, c.Hosted], None],
+        orphan: Callable[[int], None],
     ) -> None:
-        self._nats = nats
-        self._reviving: asyncio.Task[None] | None = None
+        self._nats, self.network = nats, settings.network
         scheme, options = SCHEMES[settings.network], network_options(settings.network_options)
-        self._restarts = metrics.restarts
         transport = watched_transport(url, metrics, lambda why: self.membership.lost(why), settings.lease_s)
         self.dispatcher = Dispatcher(
             edge,
             scheme.root(SERVER, options),
             lambda to, frame, data: self.membership.send(to, frame, data),
             settings.queue,
+            submit,
+            replay,
+            orphan,
         )
         self.membership = Membership(
             self.dispatcher,
@@ -56,6 +87,9 @@ class Deployment:
             lease_s=settings.lease_s,
             replicas=settings.nats_replicas,
             metrics=metrics,
+        )
+        self._tasks = (
+            [] if nats is None else [supervise("nats-revive", partial(self._revive, nats), metrics.restarts)]
         )
 
     @classmethod
@@ -76,14 +110,29 @@ class Deployment:
         made.start()
         return made
 
-    def start(self, submit: Submit) -> None:
-        """From now on what follows a commit comes here."""
-        self.dispatcher.submit = submit
-        if self._nats is not None:
-            self._reviving = supervise("nats-revive", partial(self._revive, self._nats), self._restarts)
+    @property
+    def outlet(self) -> Outlet:
+        return self.dispatcher
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.dispatcher.traffic
+
+    @property
+    def hosted(self) -> int:
+        """Subscriptions that brokers host."""
+        return self.dispatcher.hosted
+
+    def hosts(self, sid: int) -> bool:
+        """Whether a broker hosts the subscription."""
+        return self.dispatcher.hosts(sid)
+
+    def report(self) -> JsonObject:
+        """The brokers, and the links of the network with what they have carried."""
+        return self.membership.report()
 
     async def close(self) -> None:
-        await end(self._reviving)
+        await end(*self._tasks)
         await self.membership.close()
         if self._nats is not None:
             await asyncio.to_thread(self._nats.stop)

@@ -42,7 +42,8 @@ Placed = tuple[
 class Dispatcher:
     """`send` puts a frame on the link to a neighbour; `submit` puts a command into the engine's order.
 
-    `replay` runs a replay, `forget` deletes an ephemeral subscription, `expire` is called when every broker must start over.
+    `replay` runs a replay, `orphan` is called when the last stream of an ephemeral subscription has ended at a broker,
+    `expire` when every broker must start over.
     """
 
     def __init__(
@@ -51,8 +52,12 @@ class Dispatcher:
         root: Root,
         send: Send,
         capacity: int,
+        submit: Submit,
+        replay: Callable[[Stream, c.Hosted], None],
+        orphan: Callable[[int], None],
     ) -> None:
         self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
+        self._submit, self._replay, self._orphan = submit, replay, orphan
         self._hosts: dict[int, list[Member]] = {}
         self._placed: dict[int, Placed] = {}
         self._asked: deque[tuple[Member, control.Attach]] = deque()  # that wait for others
@@ -62,15 +67,16 @@ class Dispatcher:
         self.position = 0  # of the last mark
         self.traffic = Traffic()
         self.members: dict[str, Member] = {}  # by node
-        self.submit: Submit
-        self.replay: Callable[[Stream, c.Hosted], None]
-        self.forget: Callable[[int], None]
         self.expire: Callable[[], None] = lambda: None
 
     @property
     def hosted(self) -> int:
         """Subscriptions that brokers host."""
         return len(self._hosts)
+
+    def hosts(self, sid: int) -> bool:
+        """Whether a broker hosts the subscription."""
+        return sid in self._hosts
 
     # -- after a commit ------------------------------------------------------------------------------------------
     def release(self, frames: list[c.Frame], seq: int) -> None:
@@ -106,8 +112,8 @@ class Dispatcher:
 
     def _host(self, frame: c.Hosted, member: Member) -> None:
         if member.is_gone:
-            if not (frame.durable or self._hosts.get(frame.sid) or self._edge.hosts(frame.sid)):
-                self.forget(frame.sid)
+            if not frame.durable:
+                self._orphan(frame.sid)
             return
         if frame.sid not in member.tokens:
             self._hosts.setdefault(frame.sid, []).append(member)
@@ -123,7 +129,7 @@ class Dispatcher:
             sink = ReplaySink(member, frame.token, self.notify, self._capacity)
             stream = Stream(frame.id, sink, Host(frame), frame.after, frame.timeline)
             stream.replay()
-            self.replay(stream, frame)
+            self._replay(stream, frame)
 
     def _move(self, frame: c.Moved | c.Gone) -> None:
         for member in self._hosts.get(frame.sid, ()):
@@ -183,7 +189,7 @@ class Dispatcher:
                 request.id, request.after, RemoteSink(member), request.token, scope, request.timeline
             )
             try:
-                future = self.submit(command)
+                future = self._submit(command)
             except ProsemError as error:
                 self.notify(member, control.refused(request.token, error))
                 continue
@@ -205,13 +211,8 @@ class Dispatcher:
         if not others:
             _, _, durable, _ = self._placed[sid]
             self._unhost(sid)
-            if not durable and not self._edge.hosts(sid):
-                self.forget(sid)
-
-    def orphan(self, sid: int) -> None:
-        """The server's own edge lets go of an ephemeral subscription: forget it if no broker hosts it."""
-        if sid not in self._hosts:
-            self.forget(sid)
+            if not durable:
+                self._orphan(sid)
 
     # -- members -------------------------------------------------------------------------------------------------
     def join(self, member: Member) -> None:

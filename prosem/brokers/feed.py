@@ -14,7 +14,7 @@ from typing import Any
 
 from cn.model import frames as cn_frames
 from cn.model.frames import Frame
-from cn.model.network import Place, Space
+from cn.model.network import Deliver, Network, Place, Release, Space
 from cn.networks.edge_buffer import EdgeBuffer
 from cn.networks.local import LocalNetwork
 from cn.networks.node import Node, Out
@@ -36,9 +36,6 @@ class BrokerFeed:
     """`Subscriber`s use `edge` and `submit` as they do in the server."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.edge = Edge(metrics)
-        self.edge.replay = self._replaying
-        self.edge.orphan = lambda sid: None  # the server notices
         self._tokens = 0
         self._waiting: dict[int, tuple[c.Attach, Future[Any]]] = {}
         self._forms: dict[int, tuple[Statement, Form]] = {}
@@ -47,10 +44,17 @@ class BrokerFeed:
         self._replays: dict[int, Stream] = {}
         self._token = 0  # of the answer that is being taken
         self._node: Node | None = None
-        self._buffer = EdgeBuffer(self.edge.deliver, self.edge.watermark)
-        self.edge.network = _Leaving(self._buffer.network, self._left)
+        self._buffer: EdgeBuffer
+        self.edge = Edge(
+            metrics, self._network, self._replaying, lambda sid: None
+        )  # the server ends ephemeral ones
         self._send: Send = lambda to, frame, data: None
         self._request: Callable[[bytes], None] = lambda data: None
+
+    def _network(self, deliver: Deliver, release: Release, *since: Any) -> Network:
+        """What brings frames of a session to the edge."""
+        self._buffer = EdgeBuffer(deliver, release, *since)
+        return _Leaving(self._buffer.network, self._left)
 
     # -- sessions ------------------------------------------------------------------------------------------------
     def begin(
@@ -63,8 +67,7 @@ class BrokerFeed:
         self._node, self._send, self._request = node, send, request
         if timeline != self.edge.timeline:
             self.edge.seq, self.edge.timeline = 0, timeline
-        self._buffer = EdgeBuffer(self.edge.deliver, self.edge.watermark, self._direct, since)
-        self.edge.network = _Leaving(self._buffer.network, self._left)
+        self.edge.network = self._network(self.edge.deliver, self.edge.watermark, self._direct, since)
         for token, (command, _) in self._waiting.items():
             self._request(control.encode(control.attach(token, command)))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from cn.model.message import Message
-from cn.model.network import Network
+from cn.model.network import Factory
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import SID_MASK, Bound, placements
@@ -125,13 +125,19 @@ class Host:
 
 
 class Edge:
-    """Hosts what somebody listens to.
+    """Hosts the subscriptions that have a stream here.
 
-    `replay(stream, frame)` starts the replay of a stream that begins in the past;
-    `orphan(sid)` is told of an ephemeral subscription that nobody listens to any more.
+    `network` makes the network that delivers to this edge; `replay(stream, frame)` starts the replay of a stream that begins
+    in the past; `orphan(sid)` is called when the last stream of an ephemeral subscription has ended here.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        network: Factory,
+        replay: Callable[[Stream, c.Hosted], None],
+        orphan: Callable[[int], None],
+    ) -> None:
         self._metrics = metrics
         self._hosts: dict[int, Host] = {}
         self._sinks: set[Sink] = set()
@@ -139,9 +145,8 @@ class Edge:
         self._folding_seq = 0
         self.seq = 0
         self.timeline = ""
-        self.network: Network
-        self.replay: Callable[[Stream, c.Hosted], None]
-        self.orphan: Callable[[int], None]
+        self._replay, self._orphan = replay, orphan
+        self.network = network(self.deliver, self.watermark)
 
     @property
     def hosted(self) -> int:
@@ -153,7 +158,7 @@ class Edge:
         return len(self._sinks)
 
     def hosts(self, sid: int) -> bool:
-        """Whether somebody listens to the subscription here."""
+        """Whether the subscription has a stream here."""
         return sid in self._hosts
 
     # -- after a commit ------------------------------------------------------------------------------------------
@@ -264,7 +269,7 @@ class Edge:
         if frame.after is not None and frame.after < frame.seq:
             stream.seq = frame.after
             stream.replay()
-            self.replay(stream, frame)
+            self._replay(stream, frame)
             return
         if stream.is_raw:
             opening = frame.form.opening(frame.snapshot, frame.state)
@@ -288,7 +293,7 @@ class Edge:
             del self._hosts[host.sid]
             self._displace(host)
             if not host.durable:
-                self.orphan(host.sid)
+                self._orphan(host.sid)
 
     # -- deliveries of the network -------------------------------------------------------------------------------
     def deliver(self, message: Message, sids: Sequence[int] | Any) -> None:

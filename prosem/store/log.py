@@ -38,8 +38,8 @@ class InjectedFault(psycopg.Error):
 class Writer:
     """The committer's side of the session. Used by one thread."""
 
-    def __init__(self, url: str, partition_size: int = PARTITION_SIZE, lease_s: float = LEASE_S) -> None:
-        self.session = Session(url, lease_s)
+    def __init__(self, session: Session, partition_size: int = PARTITION_SIZE) -> None:
+        self.session = session
         self.busy_since: float | None = None
         """while a batch is written: when its last statement was sent (monotonic)"""
         self.fail_after: int | None = None
@@ -58,9 +58,12 @@ class Writer:
         partition_size: int = PARTITION_SIZE,
         lease_s: float = LEASE_S,
         cancelled: Callable[[], bool] = lambda: False,
+        revive: Callable[[], str | None] = lambda: None,
+        on_superseded: Callable[[], object] = lambda: None,
     ) -> Writer:
         """Open the session and take the lock; with `standby` wait for it as long as another engine has it."""
-        writer = cls(url, partition_size, lease_s)
+        session = Session(url, lease_s, revive=revive, on_superseded=on_superseded)
+        writer = cls(session, partition_size)
         writer.session.open(wait_s, standby, cancelled)
         try:
             writer._partitions.load(writer.session.require())

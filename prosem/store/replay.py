@@ -7,7 +7,7 @@ while it reads: it then gets `NotRetainedError`, never a gap.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -103,11 +103,10 @@ class ListedSubscription(NamedTuple):
 
 
 class ReplayStore:
-    """The readers of one event loop. At most `size` queries run at a time; the others wait their turn."""
+    """The readers of one event loop. At most `size` queries run at a time; `url` gives the database's present address."""
 
-    def __init__(self, url: str, size: int = 2) -> None:
-        self.url = url  # may change with the embedded PostgreSQL
-        self._pool = Pool(lambda: self.url, "prosem replay", size, register_loaders)
+    def __init__(self, url: Callable[[], str], size: int = 2) -> None:
+        self._pool = Pool(url, "prosem replay", size, register_loaders)
 
     async def close(self) -> None:
         """Close the connections, after the queries under way."""

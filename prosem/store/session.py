@@ -38,17 +38,25 @@ def clock_s() -> float:
 
 
 class Session:
-    """One connection with the lock. `turn` is held by the user of the connection: the committer, or the heartbeat."""
+    """One connection with the lock. `turn` is held by the user of the connection: the committer, or the heartbeat.
 
-    def __init__(self, url: str, lease_s: float = LEASE_S, settle_s: float = 10.0) -> None:
+    `revive` starts a database that has ended again, and gives its address if that may have changed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        lease_s: float = LEASE_S,
+        settle_s: float = 10.0,
+        revive: Callable[[], str | None] = lambda: None,
+        on_superseded: Callable[[], object] = lambda: None,
+    ) -> None:
         self.url = url
         self.lease_s, self.settle_s = lease_s, settle_s
+        self.revive, self._on_superseded = revive, on_superseded
         self.id, self.epoch, self.token = uuid.uuid4().hex, 0, 0
         self.connection: Connection | None = None
         self.turn = threading.RLock()
-        self.revive: Callable[[], str | None] = lambda: None
-        """starts a database that has ended again; its address, if that changed"""
-        self.on_superseded: Callable[[], object] = lambda: None
         self._process = 0  # of the session, in PostgreSQL
         self.is_superseded = self.is_closed = False
         self.proven_at = 0.0
@@ -151,7 +159,7 @@ class Session:
         if not self.is_superseded:
             self.is_superseded = True
             log.error("another server has taken the database over from epoch %d of this one", self.epoch)
-            self.on_superseded()
+            self._on_superseded()
 
     # -- use -------------------------------------------------------------------------------------------------
     def require(self) -> Connection:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from api.http.app import make_app
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.delivery.subscriber import Item
 from prosem.engine import commands as c
 from prosem.language.parse import parse
@@ -34,10 +34,9 @@ def _insert(k: int) -> c.Publish:
 class Gate:
     """Holds commits back until it is opened."""
 
-    def __init__(self, made: Server) -> None:
-        assert made._writer is not None
-        self._write, self._may = made._writer.write, threading.Event()
-        made._writer.write = self  # type: ignore[method-assign, assignment]
+    def __init__(self, made: RunningServer) -> None:
+        self._write, self._may = made.writer.write, threading.Event()
+        made.writer.write = self  # type: ignore[method-assign, assignment]
 
     def __call__(self, writes: Any) -> None:
         assert self._may.wait(60)
@@ -108,7 +107,6 @@ async def test_an_event_stream_asks_the_engine_and_not_the_database(url: str) ->
         async def asked(*_: object) -> None:
             raise AssertionError("PostgreSQL was asked")
 
-        assert made.store is not None
         made.store.subscription = asked  # type: ignore[method-assign, assignment]
         transport = httpx.ASGITransport(make_app(made))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:

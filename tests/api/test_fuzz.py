@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from api.http.app import make_app
-from api.server.composition import Server
+from api.server.lifetime import ServerLifetime
 from api.server.settings import Settings
 from prosem.engine.validate import table_definition
 from prosem.language import resolve
@@ -23,7 +23,7 @@ from prosem.values.errors import ProsemError
 from prosem.views.subscription import recognise
 from tests.support.secured import Keyed, frames, start_secured
 
-schema = schemathesis.openapi.from_dict(make_app(Server(Settings())).openapi())
+schema = schemathesis.openapi.from_dict(make_app(ServerLifetime(Settings())).openapi())
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.engine import groups
 from prosem.language.parse import parse
@@ -135,7 +135,7 @@ async def test_a_group_may_go_and_come_back_within_one_batch(url: str) -> None:
 
 
 async def test_numbers_of_spaces_are_not_given_again_after_a_restart(url: str) -> None:
-    async def spaces(made: Server) -> set[int]:
+    async def spaces(made: RunningServer) -> set[int]:
         return {group.space for group in made.state.groups.values()}
 
     async with running(url) as made:

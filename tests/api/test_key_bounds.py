@@ -12,8 +12,8 @@ import pytest
 
 from api.broker.remote_keys import RemoteKeys
 from api.http.app import make_app
-from api.server.composition import Server
 from api.server.keyring import Keyring
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.store.embedded import EmbeddedPostgres
@@ -124,7 +124,7 @@ def test_one_secret_cannot_have_two_roles() -> None:
 Ending = Callable[[], Awaitable[None]]
 
 
-async def with_subscriber(url: str, use: Callable[[Server, str, Ending], Awaitable[None]]) -> None:
+async def with_subscriber(url: str, use: Callable[[RunningServer, str, Ending], Awaitable[None]]) -> None:
     """A server in this process with one subscription, a subscriber's key, and what ends that key."""
     create_key(url, "the first", "default", frozenset({Role.ADMIN}))
     secret, stored = create_key(url, "a subscriber", "default", frozenset({Role.SUBSCRIBER}))
@@ -146,7 +146,7 @@ def database(postgres: EmbeddedPostgres) -> str:
     return url
 
 
-async def socket_of(made: Server, key: str, end: Ending) -> list[dict[str, Any]]:
+async def socket_of(made: RunningServer, key: str, end: Ending) -> list[dict[str, Any]]:
     """What a WebSocket is sent whose key is revoked while the handshake is answered."""
     sent: list[dict[str, Any]] = []
     asked = iter(
@@ -171,7 +171,7 @@ async def socket_of(made: Server, key: str, end: Ending) -> list[dict[str, Any]]
     return sent
 
 
-async def event_stream_of(made: Server, key: str, end: Ending) -> list[dict[str, Any]]:
+async def event_stream_of(made: RunningServer, key: str, end: Ending) -> list[dict[str, Any]]:
     """What an event stream is sent whose key is revoked right after it was authenticated."""
     sent: list[dict[str, Any]] = []
     over, authenticate = asyncio.Event(), made.keys.caller
@@ -216,7 +216,7 @@ def _scope(kind: str, path: str, key: str) -> dict[str, Any]:
 
 
 async def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(database: str) -> None:
-    async def use(made: Server, key: str, end: Ending) -> None:
+    async def use(made: RunningServer, key: str, end: Ending) -> None:
         sent = await socket_of(made, key, end)
         assert sent[-1]["type"] == "websocket.close"
         assert "snapshot" not in str(sent)
@@ -225,7 +225,7 @@ async def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(data
 
 
 async def test_an_event_stream_whose_key_is_revoked_before_it_is_registered_is_refused(database: str) -> None:
-    async def use(made: Server, key: str, end: Ending) -> None:
+    async def use(made: RunningServer, key: str, end: Ending) -> None:
         sent = await event_stream_of(made, key, end)
         assert sent[0]["status"] == 401
         assert b"snapshot" not in b"".join(message.get("body", b"") for message in sent)

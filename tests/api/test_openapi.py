@@ -12,14 +12,14 @@ import pytest
 from api.http.app import make_app
 from api.http.models.subscriptions import BatchRow, read_row
 from api.http.openapi import BODIES
-from api.server.composition import Server
 from api.server.key_requests import KeyLimits
+from api.server.lifetime import ServerLifetime
 from api.server.settings import Settings
 from prosem.values.access import Limits
 from prosem.values.errors import InputError
 from prosem.values.request_model import read
 
-DOCUMENT = make_app(Server(Settings())).openapi()
+DOCUMENT = make_app(ServerLifetime(Settings())).openapi()
 
 
 def references(value: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 
 from api.http.app import make_app
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.runtime.supervise import end, supervise
 from tests.support.running import TABLE, publish, running
@@ -41,13 +41,15 @@ async def test_a_task_is_ended_while_it_waits_to_be_started_again() -> None:
     assert task.cancelled()
 
 
-async def _get(made: Server, path: str) -> httpx.Response:
+async def _get(made: RunningServer, path: str) -> httpx.Response:
     transport = httpx.ASGITransport(make_app(made))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         return await http.get(path)
 
 
-async def _until(made: Server, path: str, is_there: Callable[[httpx.Response], bool]) -> httpx.Response:
+async def _until(
+    made: RunningServer, path: str, is_there: Callable[[httpx.Response], bool]
+) -> httpx.Response:
     """The first such response, which is given in a list: a response with an error status counts as false."""
 
     async def found() -> list[httpx.Response]:
@@ -65,7 +67,7 @@ async def test_healthz_fails_when_the_committer_has_died(url: str) -> None:
         def die(writes: object) -> None:
             raise SystemExit("the committer dies")
 
-        made._writer.write = die  # type: ignore[union-attr, method-assign, assignment]
+        made.writer.write = die  # type: ignore[union-attr, method-assign, assignment]
         made.submit(publish({"op": "insert", "row": {"k": 1, "x": 1, "y": 1}}))
         answer = await _until(made, "/healthz", lambda answer: answer.status_code != 200)
         assert answer.status_code == 503
@@ -75,9 +77,8 @@ async def test_healthz_fails_when_the_committer_has_died(url: str) -> None:
 
 async def test_a_watcher_that_dies_is_restarted_and_shown(url: str) -> None:
     async with running(url) as made:
-        assert made._replayer is not None
-        made._replayer._requests = None  # type: ignore[assignment]
-        made._replayer._wake.set()  # it fails on that
+        made.replayer._requests = None  # type: ignore[assignment]
+        made.replayer._wake.set()  # it fails on that
         metrics = await _until(
             made,
             "/metrics",

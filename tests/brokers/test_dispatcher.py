@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from cn.model.frames import Direct
+from cn.networks.local import LocalNetwork
 from cn.networks.unicast import UNICAST
 from prosem.brokers import control
 from prosem.brokers.dispatcher import UNDER_WAY, Dispatcher
@@ -41,11 +42,17 @@ class Order:
 
 def made() -> tuple[Dispatcher, Order, Member, list[object]]:
     sent: list[object] = []
-    dispatcher = Dispatcher(
-        Edge(Metrics()), UNICAST.root("server", {}), lambda to, frame, data: sent.append(frame), 100
-    )
     order = Order()
-    dispatcher.submit = order.submit
+    replay, orphan = lambda stream, frame: None, lambda sid: None
+    dispatcher = Dispatcher(
+        Edge(Metrics(), LocalNetwork, replay, orphan),
+        UNICAST.root("server", {}),
+        lambda to, frame, data: sent.append(frame),
+        100,
+        order.submit,
+        replay,
+        orphan,
+    )
     member = Member("one", "one-1", "http://one", 1 << 20, "server")
     dispatcher.join(member)
     return dispatcher, order, member, sent

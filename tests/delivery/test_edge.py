@@ -55,10 +55,12 @@ class LazyListeners(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.metrics = Metrics()
-        self.edge = Edge(self.metrics)
-        self.edge.network = LocalNetwork(self.edge.deliver, self.edge.watermark)
-        self.edge.replay = lambda stream, frame: self.replays.append([stream, frame.after, frame.seq])  # type: ignore[arg-type]
-        self.edge.orphan = lambda sid: None
+        self.edge = Edge(
+            self.metrics,
+            LocalNetwork,
+            lambda stream, frame: self.replays.append([stream, frame.after, frame.seq]),
+            lambda sid: None,
+        )
         self.log: list[tuple[int, int]] = []  # seq, sid
         self.seq = 0
         self.attaching: list[tuple[c.Attach, Future[Any]]] = []

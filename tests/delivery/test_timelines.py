@@ -338,8 +338,7 @@ async def test_streams_of_a_server_whose_database_is_set_back_begin_anew(postgre
         last = (await again(made, publish(update(1, y=5), update(1, y=4))))["last_seq"]
         await listener.progress(last)
         restore(database, dumped)
-        assert made._writer is not None
-        made._writer.fail_after = 0
+        made.writer.fail_after = 0
         await outcome(made, publish(update(1, y=8)))
         listener.answers.clear()
         listener.seqs["low"].clear()

@@ -47,9 +47,8 @@ async def test_a_failed_commit_applies_nothing_and_the_next_one_works(url: str) 
         first = await made.call(publish(insert(k=1, x=1, y=10)))
         id = (await made.call(subscribe(0, 9)))["id"]
         listener = await Listener(made, id).attached()
-        assert made._writer is not None
         for attempt in range(3):
-            made._writer.fail_after = 0
+            made.writer.fail_after = 0
             with pytest.raises(CommitError, match="not committed") as caught:
                 await made.call(publish(update(1, y=5), insert(k=2, x=2, y=2)))
             assert caught.value.status == 503
@@ -74,8 +73,7 @@ async def test_streams_that_attach_together_share_no_more_than_a_batch(
         await made.call(c.CreateTable(TABLE))
         ids = [(await made.call(subscribe(0, at)))["id"] for at in range(100)]
         sizes: list[int] = []
-        assert made._engine is not None
-        outlet = made._engine._results._outlet
+        outlet = made.engine._results._outlet
         release = outlet.release
 
         def counted(frames: list[c.Frame], seq: int) -> None:
@@ -100,9 +98,8 @@ async def test_what_was_acknowledged_is_there_and_what_was_refused_is_not(url: s
         ids.append((await made.call(c.Subscribe(ROWS, None, [(None, {"y": 60})])))["id"])
         listener = await Listener(made, *ids).attached()
         acknowledged, refused, key = set(), set(), 0
-        assert made._writer is not None
         for _ in range(8):
-            made._writer.fail_after = chance.randrange(4)
+            made.writer.fail_after = chance.randrange(4)
             waiting = []
             for _ in range(25):
                 row = (key, chance.randrange(90), chance.randrange(90))
@@ -118,7 +115,7 @@ async def test_what_was_acknowledged_is_there_and_what_was_refused_is_not(url: s
         assert refused, "no fault was met; the test shows nothing"
         assert stored_rows(url) == acknowledged
         assert stored_seqs(url) == list(range(1, 2 * len(acknowledged) + 1))
-        made._writer.fail_after = None
+        made.writer.fail_after = None
         last = (await again(made, publish(insert(k=-1, x=1000, y=1000))))["last_seq"]
         await listener.progress(last)
         for id in ids:
@@ -245,8 +242,7 @@ async def test_a_table_is_dropped_and_made_anew(url: str) -> None:
                 ConflictError,
             ]
             assert stored_rows(url) == {(3, 5)}
-            assert made._writer is not None
-            made._writer.fail_after = 0
+            made.writer.fail_after = 0
             assert isinstance(await outcome(made, c.DropTable("t")), CommitError)
             assert stored_rows(url) == {(3, 5)}
             await again(made, c.DropTable("t"))

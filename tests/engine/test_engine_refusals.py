@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.engine.publishing import Publishing
 from prosem.values.errors import BusyError, CommitError, ProsemError, RefusedError, ResourceError
@@ -50,7 +50,7 @@ def refusing(url: str, table: str, condition: str, state: str = "P0001") -> Iter
             connection.execute(f"DROP TRIGGER IF EXISTS refuse ON {table}")  # type: ignore[call-overload]
 
 
-async def together(made: Server, url: str, commands: Sequence[c.Command]) -> list[Any]:
+async def together(made: RunningServer, url: str, commands: Sequence[c.Command]) -> list[Any]:
     """The outcomes of commands that share batches: the first commit waits until all have arrived."""
     with psycopg.connect(url) as blocker:
         blocker.execute("LOCK TABLE prosem.event_log IN ACCESS EXCLUSIVE MODE")
@@ -216,13 +216,12 @@ async def test_a_full_disk_holds_publishing_off_and_reads_go_on(url: str) -> Non
 async def test_a_commit_that_fails_during_a_shutdown(url: str, max_batch: int, is_refused: bool) -> None:
     async with running(url, max_batch=max_batch) as made:
         await made.call(c.CreateTable(TABLE))
-        assert made._writer is not None
         with refusing(url, "tenant_default.t", "NEW.y = 13"):
             with psycopg.connect(url) as blocker:
                 blocker.execute("LOCK TABLE prosem.event_log IN ACCESS EXCLUSIVE MODE")
                 waiting = [made.submit(publish(insert(k=0, x=0, y=13 if is_refused else 0)))]
                 if not is_refused:
-                    made._writer.fail_after = 0
+                    made.writer.fail_after = 0
                 for key in range(30):
                     event = (
                         insert(k=key, x=0, y=0)

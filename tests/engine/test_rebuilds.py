@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api.server import memory
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.values.errors import CommitError, ProsemError, RecoveringError, SetupError
@@ -19,23 +19,21 @@ from tests.support.running import Listener, publish, running
 from tests.support.waiting import until_async
 
 
-async def rebuild(made: Server) -> None:
+async def rebuild(made: RunningServer) -> None:
     """A commit fails, and the state is built again."""
-    assert made._writer is not None
-    made._writer.fail_after = 0
+    made.writer.fail_after = 0
     before = weakref.ref(made.state)
     with pytest.raises(CommitError):
         await made.call(publish(update(1, y=5)))
     await rebuilt(made, before)
 
 
-async def rebuilt(made: Server, before: weakref.ref[EngineState]) -> None:
+async def rebuilt(made: RunningServer, before: weakref.ref[EngineState]) -> None:
     """Wait until another state than this one is served."""
-    assert made._engine is not None
-    await until_async(lambda: made.is_ready and made._engine.state not in (None, before()))
+    await until_async(lambda: made.is_ready and made.engine.state not in (None, before()))
 
 
-def parts(made: Server) -> list[weakref.ref[Any]]:
+def parts(made: RunningServer) -> list[weakref.ref[Any]]:
     """The state and whatever of it should go with it."""
     state = made.state
     spaces = list(state.spaces.values())

@@ -34,9 +34,7 @@ class Steps:
     def __init__(self) -> None:
         self.clock, self.metrics, self.store = ManualClock(), Metrics(), MemoryStore()
         self.posted: list[Callable[[], None]] = []
-        self.edge = Edge(self.metrics)
-        self.edge.network = LocalNetwork(self.edge.deliver, self.edge.watermark)
-        self.edge.orphan = lambda sid: None
+        self.edge = Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
         self.pipeline = Pipeline(
             self.store, self._recover, self.posted.append, self.edge, self.metrics, clock=self.clock
         )

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from api.http.app import make_app
-from api.server.composition import Server
+from api.server.running import RunningServer
 from optimizer.cost import Weights
 from prosem.engine import commands as c
 from prosem.store.log import Writer, WriteSet
@@ -28,13 +28,13 @@ EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
 DEAR, CHEAP = (500.0, 500.0, 9_000.0, 0.0, 5.0), (1.0, 1.0, 10.0, 0.0, 5.0)
 
 
-async def prepared(made: Server) -> None:
+async def prepared(made: RunningServer) -> None:
     await made.call(c.CreateTable(TABLE))
     rows: Any = [(f"s{at}", {"lo": at, "hi": at + 20}) for at in range(0, 80, 4)]
     await made.call(c.Subscribe(LOWEST, None, rows, batch=True))
 
 
-async def explained(made: Server) -> Any:
+async def explained(made: RunningServer) -> Any:
     (group,) = (await made.call(c.Explain("t", EVENT)))["groups"]
     return group
 
@@ -78,7 +78,7 @@ def use_run(url: str, number: int) -> None:
         connection.execute("SELECT pg_notify('prosem_statistics', %s)", [str(number)])
 
 
-async def in_force(made: Server, number: int) -> None:
+async def in_force(made: RunningServer, number: int) -> None:
     await until_async(lambda: (made.state.statistics or {}).get("run") == number)
 
 

@@ -20,7 +20,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
@@ -95,8 +95,7 @@ async def test_a_server_that_lost_its_session_refuses_until_it_owns_the_database
         id = (await made.call(subscribe(0, 9)))["id"]
         await made.call(publish(insert(k=1, x=1, y=10)))
         state = made.state
-        assert made._writer is not None
-        session = made._writer.session
+        session = made.writer.session
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
             lock = asyncio.create_task(other.execute("SELECT pg_advisory_lock(%s)", [schema.ENGINE_LOCK]))
             with psycopg.connect(url, autocommit=True) as looking:
@@ -117,7 +116,7 @@ async def test_a_server_that_lost_its_session_refuses_until_it_owns_the_database
         assert made.state is state, "nothing was rebuilt: no other server had the database"
 
 
-async def _refused(made: Server, command: c.Command) -> object:
+async def _refused(made: RunningServer, command: c.Command) -> object:
     try:
         return await outcome(made, command)
     except RecoveringError as error:

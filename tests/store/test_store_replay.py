@@ -30,7 +30,7 @@ async def test_replay_gives_exactly_what_was_missed(url: str, writer: Writer, ch
     batch.events[60] = (61, 2, "delete", b"[61]", None, 61)
     writer.write(batch)
 
-    replay = ReplayStore(url)
+    replay = ReplayStore(lambda: url)
     try:
         messages = await _flat(replay.messages(7, 48, 52, chunk))
         assert [row[:2] for row in messages] == [
@@ -52,7 +52,7 @@ async def test_chunks_are_bounded_in_bytes(url: str, writer: Writer) -> None:
     batch.events = [(seq, 1, "upsert", large, large, True) for seq in range(1, 101)]
     writer.write(batch)
 
-    replay = ReplayStore(url)
+    replay = ReplayStore(lambda: url)
     try:
         for reading, order in (
             (replay.messages(7, 0, 100), [*range(1, 101)]),
@@ -92,7 +92,7 @@ async def test_a_reader_that_retention_overtakes_is_told(
     writer.write(events(*range(1, 150)))
     writer.write(events(*range(150, 350)))
 
-    replay = ReplayStore(url)
+    replay = ReplayStore(lambda: url)
     try:
         reading = replay.messages(7, 0, 350, chunk=10)
         assert len(await anext(reading)) == 10
@@ -124,7 +124,7 @@ async def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
     batch.idempotency = [("k", b'{"count":  1}', True, 1)]
     writer.write(batch)
 
-    replay = ReplayStore(url)
+    replay = ReplayStore(lambda: url)
     try:
         for group, kind in itertools.product((None, "g1", "g2", "none"), (None, "a", "b")):
             wanted = [
@@ -152,7 +152,7 @@ async def test_pages_history_and_idempotency(url: str, writer: Writer) -> None:
 async def test_readers_reconnect_and_survive_a_cancellation(url: str, writer: Writer) -> None:
     writer.write(events(*range(1, 60)))
 
-    replay = ReplayStore(url)
+    replay = ReplayStore(lambda: url)
     try:
         pages = await asyncio.gather(*[_flat(replay.messages(7, 0, 60, 7)) for _ in range(8)])
         assert [len(page) for page in pages] == [59] * 8

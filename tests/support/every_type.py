@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from tests.support.running import TABLE
@@ -32,7 +32,7 @@ EVERY_TYPE: tuple[tuple[str, dict[str, Any], dict[str, Any] | None], ...] = (
 )  # fmt: skip
 
 
-async def subscribe_every_type(made: Server, rows: int = 100) -> list[str]:
+async def subscribe_every_type(made: RunningServer, rows: int = 100) -> list[str]:
     """Both tables with rows, and a subscription of each type: their ids."""
     for table in (TABLE, OTHER):
         await made.call(c.CreateTable(table))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from api.http.app import make_app
-from api.server.composition import Server
+from api.server.lifetime import ServerLifetime
 from api.server.settings import Settings
 
 
 def all_routes() -> list[tuple[str, str]]:
     """Every operation that the server has, with parameters that name nothing."""
-    paths = make_app(Server(Settings())).openapi()["paths"]
+    paths = make_app(ServerLifetime(Settings())).openapi()["paths"]
     return sorted(
         (
             method.upper(),

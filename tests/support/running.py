@@ -9,7 +9,8 @@ from typing import Any
 
 import psycopg
 
-from api.server.composition import Server
+from api.server.lifetime import ServerLifetime
+from api.server.running import RunningServer
 from api.server.settings import Settings
 from prosem.delivery.subscriber import Item
 from prosem.engine import commands as c
@@ -30,29 +31,30 @@ WAIT_S = 30.0
 
 
 @contextlib.asynccontextmanager
-async def running(url: str, **settings: Any) -> AsyncIterator[Server]:
+async def running(url: str, **settings: Any) -> AsyncIterator[RunningServer]:
     """All parts of a server but HTTP, as the composition root puts them together."""
-    made = Server(Settings(database=url, **settings))
-    made.start()
-    try:
-        await ready(made)
-        yield made
-    finally:
-        await made.close()
+    lifetime = ServerLifetime(Settings(database=url, **settings))
+    lifetime.start()
 
-
-async def ready(made: Server) -> None:
     def is_ready() -> bool:
-        assert made.failure is None, made.failure
-        return made.is_ready
+        assert lifetime.failure is None, lifetime.failure
+        return lifetime.is_ready
 
-    await until_async(is_ready)
+    try:
+        await until_async(is_ready)
+        yield lifetime.running
+    finally:
+        await lifetime.close()
+
+
+async def ready(made: RunningServer) -> None:
+    await until_async(lambda: made.is_ready)
 
 
 class Listener:
     """A subscriber whose frames are remembered and folded."""
 
-    def __init__(self, made: Server, *ids: str) -> None:
+    def __init__(self, made: RunningServer, *ids: str) -> None:
         self.subscriber = made.subscriber()
         self.seen: list[Item] = []
         self.answers: dict[str, Any] = {}
@@ -98,7 +100,7 @@ class Listener:
         await self._task
 
 
-async def again(made: Server, command: c.Command) -> Any:
+async def again(made: RunningServer, command: c.Command) -> Any:
     """The answer of a command, sent again while the server says that it is busy."""
 
     async def taken() -> list[Any]:
@@ -110,7 +112,7 @@ async def again(made: Server, command: c.Command) -> Any:
     return reply
 
 
-async def outcome(made: Server, command: c.Command) -> Any:
+async def outcome(made: RunningServer, command: c.Command) -> Any:
     """The answer of a command, or its error."""
     return await settled(made.call(command))
 

@@ -470,8 +470,8 @@ class World:
 
     def __init__(self, plan: str) -> None:
         self.state = EngineState(chooser(plan), Metrics(), plan=plan)
-        self.edge, self.sink = Edge(Metrics()), Heard()
-        self.edge.network = LocalNetwork(self.edge.deliver, self.edge.watermark)
+        self.edge = Edge(Metrics(), LocalNetwork, lambda stream, frame: None, lambda sid: None)
+        self.sink = Heard()
         self.rows: dict[str, dict[int, Any]] = {"r": {}, "s": {}, "t": {}}
         self.params: dict[str, Any] = {}
         self.answers: dict[str, Any] = {}

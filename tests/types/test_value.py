@@ -117,8 +117,8 @@ class World:
         self.kind, self.plan = kind, plan
         self.type = column_type(kind)
         self.state = self._state()
-        self.edge, self.sink = Edge(Metrics()), Heard()
-        self.edge.network = LocalNetwork(self.edge.deliver, self.edge.watermark)
+        self.edge = Edge(Metrics(), LocalNetwork, lambda stream, frame: None, lambda sid: None)
+        self.sink = Heard()
         self.messages: list[Message] = []
         self.marks: dict[int, tuple[int, PlaceMark]] = {}
         self.kept: dict[tuple[int, bytes], bytes | None] = {}

@@ -17,7 +17,8 @@ from api.http.json_slices import decode, decode_large
 from api.http.models.events import Events, Transaction
 from api.http.openapi import documented
 from api.http.responses import answer, server
-from api.server.composition import Server
+from api.server.lifetime import ServerLifetime
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.engine.validate import known_table
 from prosem.values.access import Caller, Role
@@ -95,7 +96,7 @@ def _hashed(key: str | None, tenant: str) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def _alone(made: Server, key: str | None) -> AsyncIterator[None]:
+async def _alone(made: RunningServer, key: str | None) -> AsyncIterator[None]:
     """Requests with one key wait for each other: the second finds the answer of the first."""
     if key is None:
         yield
@@ -112,12 +113,10 @@ async def _alone(made: Server, key: str | None) -> AsyncIterator[None]:
             del locks[key]
 
 
-async def _stored(made: Server, key: str | None) -> tuple[JsonObject, bool] | None:
+async def _stored(made: RunningServer, key: str | None) -> tuple[JsonObject, bool] | None:
     """The answer this key had before, and whether it was complete (a long NDJSON body may have been cut off)."""
     if key is None:
         return None
-    _ = made.engine
-    assert made.store is not None
     found = await made.store.idempotency(key)
     if found is None:
         return None
@@ -148,7 +147,7 @@ class EventReader:
     """The state of one NDJSON body. With an idempotency key, lines committed by an earlier try are skipped."""
 
     def __init__(
-        self, made: Server, caller: Caller, table: str, key: str | None, before: JsonObject | None
+        self, made: RunningServer, caller: Caller, table: str, key: str | None, before: JsonObject | None
     ) -> None:
         self._made, self._caller, self._table, self._key = made, caller, table, key
         self._skip = before["count"] if before else 0
@@ -245,11 +244,11 @@ def _number(error: ProsemError) -> int:
 @router.websocket("/v1/publish")
 async def publish_stream(socket: WebSocket) -> None:
     """A publisher's stream: many requests may be under way, the answers come in their order."""
-    made: Server = socket.app.state.server
-    await attend(socket, made.keys, Role.PUBLISHER, lambda caller: _publish_all(made, caller, socket))
+    made: ServerLifetime = socket.app.state.server
+    await attend(socket, made.keys, Role.PUBLISHER, lambda caller: _publish_all(made.running, caller, socket))
 
 
-async def _publish_all(made: Server, caller: Caller, socket: WebSocket) -> None:
+async def _publish_all(made: RunningServer, caller: Caller, socket: WebSocket) -> None:
     answers: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(IN_FLIGHT)
     sender = asyncio.create_task(_send_answers(socket, answers))
     try:
@@ -264,7 +263,7 @@ async def _publish_all(made: Server, caller: Caller, socket: WebSocket) -> None:
         await asyncio.gather(sender, return_exceptions=True)
 
 
-async def _begin(made: Server, caller: Caller, message: Any) -> tuple[Any, Any] | None:
+async def _begin(made: RunningServer, caller: Caller, message: Any) -> tuple[Any, Any] | None:
     """Put one frame's events into the order; a future, or the error that stops it. None: there is nothing to answer."""
     tag = None
     try:

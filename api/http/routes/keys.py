@@ -10,6 +10,7 @@ from api.http.access import caller_of
 from api.http.bodies import json_object
 from api.http.openapi import documented
 from api.http.responses import answer, server
+from api.server.following import reload_keys
 from api.server.key_requests import NewKey, read_key_request
 from prosem.store.keys import create_key, load_keys, revoke_key
 from prosem.values.access import Caller, Role
@@ -34,7 +35,7 @@ async def whoami(request: Request) -> Response:
 @router.get("/keys", **documented("All keys; the keys themselves are stored nowhere"))
 async def index(request: Request) -> Response:
     caller = _admin(request)
-    found = await asyncio.to_thread(load_keys, server(request).database)
+    found = await asyncio.to_thread(load_keys, server(request).database.url)
     return answer(
         {"keys": [key.shown() for key in found if caller.is_operator or key.caller.tenant == caller.tenant]}
     )
@@ -45,8 +46,8 @@ async def create(request: Request) -> Response:
     caller, made = _admin(request), server(request)
     wanted = read_key_request(await json_object(request, _LIMIT_BYTES), caller.tenant)
     caller.check_may_make(wanted.tenant, wanted.limits)
-    key, stored = await asyncio.to_thread(create_key, made.database, *wanted)
-    await made.reload_keys()
+    key, stored = await asyncio.to_thread(create_key, made.database.url, *wanted)
+    await reload_keys(made)
     return answer({"secret": key, **stored.shown()}, 201)
 
 
@@ -56,6 +57,6 @@ async def revoke(request: Request, key: str) -> Response:
     if not key.isascii() or not key.isdigit() or len(key) > 9:
         raise NotFoundError(f"there is no key {key[:40]!r}; keys are known by their numbers")
     tenant = None if caller.is_operator else caller.tenant
-    stored = await asyncio.to_thread(revoke_key, made.database, int(key), tenant)
-    await made.reload_keys()
+    stored = await asyncio.to_thread(revoke_key, made.database.url, int(key), tenant)
+    await reload_keys(made)
     return answer(stored.shown())

@@ -13,7 +13,6 @@ from prosem.brokers.membership import Membership
 from prosem.brokers.protocol import agree
 from prosem.brokers.requests import JoinBroker, LeaseRenewal
 from prosem.values.access import Role
-from prosem.values.errors import ConflictError
 from prosem.values.request_model import read
 
 router = APIRouter(prefix="/v1/network", tags=["network"])
@@ -22,18 +21,14 @@ _LIMIT_BYTES = 1 << 20
 
 def _membership(request: Request) -> Membership:
     caller_of(request).check_service(Role.BROKER)
-    made = server(request)
-    _ = made.engine  # 503 while it starts
-    if made.deployment is None:
-        raise ConflictError("this server takes no brokers; start it with --nats embedded or --nats nats://…")
-    return made.deployment.membership
+    return server(request).brokers.membership
 
 
 @router.get("", **documented("Brokers and links"))
 async def network(request: Request) -> Response:
     caller_of(request).check_service(Role.BROKER)
     made = server(request)
-    found = made.brokers()
+    found = made.brokers.report()
     links = [*made.edge.network.links(), *found["links"]]
     return answer({"network": made.network, **found, "links": links})
 

@@ -11,7 +11,7 @@ from api import VERSION
 from api.http.access import caller_of
 from api.http.metrics import exposition
 from api.http.openapi import documented
-from api.http.responses import answer, server
+from api.http.responses import answer, lifetime, server
 from cn.match import kernels
 from prosem.values.access import Role
 from prosem.values.errors import RecoveringError
@@ -24,7 +24,7 @@ router = APIRouter(tags=["operations"])
     "/healthz", **documented("Whether the process is alive; 503 once a thread of the engine has died")
 )
 async def healthz(request: Request) -> Response:
-    made = server(request)
+    made = lifetime(request)
     if not made.is_alive:
         return PlainTextResponse(f"the engine has stopped, restart the server: {made.problem}\n", 503)
     return PlainTextResponse("ok\n")
@@ -32,10 +32,11 @@ async def healthz(request: Request) -> Response:
 
 @router.get("/readyz", **documented("Whether the server serves; 503 while it recovers"))
 async def readyz(request: Request) -> Response:
-    made = server(request)
+    made = lifetime(request)
     if not made.is_ready:
         raise RecoveringError(made.problem)
-    return PlainTextResponse(f"ready, but {made.notice}\n" if made.notice else "ready\n")
+    notice = made.running.notice
+    return PlainTextResponse(f"ready, but {notice}\n" if notice else "ready\n")
 
 
 @router.get("/v1/status", **documented("What the server holds"))
@@ -65,7 +66,7 @@ async def status(request: Request) -> Response:
             "groups": sum(1 for group in groups if view.size(group)),
             "network": made.network,
             "kernels": kernels.describe(),
-            "uptime_s": round(time.time() - made.started, 3),
+            "uptime_s": round(time.time() - lifetime(request).started, 3),
             "backlog": made.engine.backlog,
             "restarts": made.metrics.restarts if caller.is_operator else None,
         }
@@ -93,7 +94,7 @@ async def groups(request: Request) -> Response:
 
 @router.get("/metrics", **documented("Prometheus metrics"))
 async def metrics(request: Request) -> Response:
-    if server(request).keys.is_loaded:  # before that there are only figures of the process
+    if lifetime(request).keys.is_loaded:  # before that there are only figures of the process
         caller_of(request).check_service(Role.METRICS)
-    text = exposition(server(request), getattr(request.app.state, "limits", None))
+    text = exposition(lifetime(request), getattr(request.app.state, "limits", None))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -14,7 +14,7 @@ from api.http.bodies import body_limit, json_object
 from api.http.models.subscriptions import NewSubscription, SubscriptionBatch, SubscriptionChange, read_row
 from api.http.openapi import documented
 from api.http.responses import answer, server
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
@@ -105,8 +105,6 @@ async def parsed(sql: str) -> Query:
 @router.get("/subscriptions", **documented("Subscriptions, page by page"))
 async def index(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
-    _ = made.engine
-    assert made.store is not None
     query = request.query_params
     limit = query.get("limit", "100")
     if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= 10_000:
@@ -139,10 +137,8 @@ def _public(item: ListedSubscription) -> JsonObject:
     }
 
 
-async def stored(made: Server, id: str, caller: Caller) -> ListedSubscription:
+async def stored(made: RunningServer, id: str, caller: Caller) -> ListedSubscription:
     """The subscription as it was committed; 404 if the caller has none."""
-    _ = made.engine
-    assert made.store is not None
     found = await made.store.subscription(id, caller.scope) if "\0" not in id else None
     if found is None:
         raise NotFoundError(f"there is no subscription {id[:200]!r}")

@@ -13,7 +13,7 @@ from api.http.bodies import body_limit, json_object
 from api.http.models.views import NewView
 from api.http.openapi import documented
 from api.http.responses import answer, server
-from api.server.composition import Server
+from api.server.running import RunningServer
 from prosem.engine import commands as c
 from prosem.engine.validate import known_view
 from prosem.engine.view import EngineView
@@ -38,7 +38,7 @@ async def create(request: Request) -> Response:
     return answer(prepared.view.definition(), 200 if prepared.build is None else 201)
 
 
-async def _build(made: Server, build: ViewBuild) -> None:
+async def _build(made: RunningServer, build: ViewBuild) -> None:
     """Fill a view beside the engine, which goes on meanwhile, and have it put into its place in the order."""
     try:
         await asyncio.to_thread(_fill, build)

@@ -29,8 +29,6 @@ async def create(request: Request) -> Response:
     caller, webhooks = _caller(request)
     requested = webhook_request(await json_object(request, body_limit(request)))
     made = server(request)
-    _ = made.engine
-    assert made.store is not None
     durable = await made.store.durability(requested.subscriptions, caller.scope)
     for id in requested.subscriptions:
         if id not in durable:

@@ -10,7 +10,7 @@ import httpx
 import psycopg
 import pytest
 
-from api.server.composition import Server
+from api.server.running import RunningServer
 from api.webhooks import worker as worker
 from api.webhooks.requests import WebhookRequest
 from prosem.engine import commands as c
@@ -23,18 +23,18 @@ from tests.support.waiting import until_async
 SECRET = "a-secret-of-these-tests"
 
 
-async def prepared(made: Server, *ids: str) -> None:
+async def prepared(made: RunningServer, *ids: str) -> None:
     await made.call(c.CreateTable(TABLE))
     for id in ids:
         await made.call(subscribe(0, 100, id))
 
 
-async def hook(made: Server, receiver: Receiver, *ids: str) -> str:
+async def hook(made: RunningServer, receiver: Receiver, *ids: str) -> str:
     requested = WebhookRequest(httpx.URL(receiver.url), list(ids), SECRET, False)
     return str((await made.webhooks.create(EVERYBODY, requested))["id"])
 
 
-async def lower(made: Server, values: range) -> list[int]:
+async def lower(made: RunningServer, values: range) -> list[int]:
     """Each event makes the minimum another; their seqs."""
     return [(await again(made, publish(upsert(k=1, x=1, y=y))))["last_seq"] for y in values]
 
@@ -112,7 +112,7 @@ async def test_a_webhook_with_a_full_list_of_dead_letters_stands_still_and_goes_
             assert (shown["problem"], shown["dead_letters"]) == (None, 0)
 
 
-async def _dead(made: Server, id: str, count: int) -> None:
+async def _dead(made: RunningServer, id: str, count: int) -> None:
     async def are_there() -> bool:
         return len(await made.webhooks.dead_letters(EVERYBODY, id)) >= count
 
