@@ -18,7 +18,7 @@ import typer.main
 
 from api.commands.cli import app
 from api.http.app import make_app
-from api.server.composition import Server
+from api.server.lifetime import ServerLifetime
 from api.server.settings import Settings
 from bench.registry import BENCHES
 from cn.simulation.registry import NETWORKS
@@ -130,7 +130,7 @@ def _parameter(parameter: Any) -> list[str]:
 
 
 def routes() -> str:
-    made = make_app(Server(Settings()))
+    made = make_app(ServerLifetime(Settings()))
 
     def rows() -> Rows:
         for path, operations in made.openapi()["paths"].items():

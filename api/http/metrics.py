@@ -13,9 +13,7 @@ from prosem.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
     from api.http.connections import Limits
-    from api.server.lifetime import (
-        ServerLifetime,  # a broker, which has metrics too, needs no more of a server
-    )
+    from api.server.lifetime import ServerLifetime  # a broker, which has metrics too, needs no server
     from api.server.running import RunningServer
     from api.webhooks.service import WebhookService
 
@@ -48,7 +46,9 @@ class _Reader:
         yield _counter("prosem_events", "events committed or about to be", metrics.events)
         yield _counter("prosem_commits", "transactions committed", metrics.commits)
         yield _counter(
-            "prosem_rebuilds", "times the memory was built again from the database", metrics.rebuilds
+            "prosem_rebuilds",
+            "times the engine's memory was rebuilt from the database after a failure",
+            metrics.rebuilds,
         )
         yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
         yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)

@@ -99,13 +99,16 @@ async def compose(
             webhooks=webhooks,
             opened=opened.pop_all(),
         )
-    return await _started(made, memory, retiring, orphans)
+    try:
+        _start(made, memory, retiring, orphans)
+    except BaseException:
+        await made.close()
+        raise
+    return made
 
 
-async def _started(
-    made: RunningServer, memory: MemoryBuilder, retiring: Retiring, orphans: Orphans
-) -> RunningServer:
-    """All threads and tasks run."""
+def _start(made: RunningServer, memory: MemoryBuilder, retiring: Retiring, orphans: Orphans) -> None:
+    """Start all threads and tasks."""
     made.replayer.start()
     retiring.start()
     made.engine.start()
@@ -119,9 +122,9 @@ async def _started(
         made.submit,
         made.call,
         made.settings.ephemeral_s,
+        made.metrics.restarts,
     )
     made.opened.push_async_callback(expiry.close)
-    return made
 
 
 async def _load_keys(settings: Settings, keys: Keyring, url: str) -> None:

@@ -77,6 +77,7 @@ class Deployment:
             submit,
             replay,
             orphan,
+            lambda: self.membership.start_over(),
         )
         self.membership = Membership(
             self.dispatcher,

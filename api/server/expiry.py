@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from prosem.engine import commands as c
 from prosem.engine.pipeline import Submit
-from prosem.runtime.supervise import end
+from prosem.runtime.supervise import end, supervise
 from prosem.values.errors import ProsemError
 
 log = logging.getLogger("prosem")
@@ -29,15 +29,14 @@ class Orphans:
         self._sids.add(sid)
         self._arrived.set()
 
-    def take(self) -> set[int]:
-        """All there are."""
+    def take(self) -> list[int]:
+        """All there are; each stays until it is `settled`."""
         self._arrived.clear()
-        sids, self._sids = self._sids, set()
-        return sids
+        return [*self._sids]
 
-    def put_back(self, sid: int) -> None:
-        """One that is to be taken again later."""
-        self._sids.add(sid)
+    def settled(self, sid: int) -> None:
+        """It is about to end, or has a stream again."""
+        self._sids.discard(sid)
 
     async def wait(self, longest_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -56,13 +55,14 @@ class Expiry:
         submit: Submit,
         call: Callable[[c.Command], Awaitable[Any]],
         lifetime_s: float,
+        restarts: MutableMapping[str, int],
     ) -> None:
         self._pause_s = max(SHORTEST_PAUSE_S, min(lifetime_s / 4, LONGEST_PAUSE_S))
         self._orphans, self._is_hosted, self._unstreamed = orphans, is_hosted, unstreamed
         self._submit, self._call = submit, call
         self._tasks = [
-            asyncio.create_task(self._end_orphans(), name="orphans"),
-            asyncio.create_task(self._expire(), name="expiry"),
+            supervise("orphans", self._end_orphans, restarts),
+            supervise("expiry", self._expire, restarts),
         ]
 
     async def close(self) -> None:
@@ -72,15 +72,23 @@ class Expiry:
         while True:
             await self._orphans.wait(self._pause_s)
             for sid in self._orphans.take():
-                if not self._is_hosted(sid):
-                    self._forget(sid)
+                if not self._end(sid):
+                    await asyncio.sleep(self._pause_s)
+                    break
 
-    def _forget(self, sid: int) -> None:
+    def _end(self, sid: int) -> bool:
+        """False if the engine takes no commands at the moment.
+
+        A commit that fails needs no second attempt: the memory is built again, and all without a stream expire then.
+        """
         try:
-            self._submit(c.Forget(sid)).add_done_callback(lambda done: done.exception())
+            if not self._is_hosted(sid):
+                self._submit(c.Forget(sid)).add_done_callback(lambda done: done.exception())
         except ProsemError as error:
             log.info("the ephemeral subscription %d is ended later: %s", sid, error.detail)
-            self._orphans.put_back(sid)
+            return False
+        self._orphans.settled(sid)
+        return True
 
     async def _expire(self) -> None:
         while True:
@@ -90,5 +98,3 @@ class Expiry:
                     pass
             except ProsemError as error:
                 log.info("ephemeral subscriptions stay a little longer: %s", error.detail)
-            except Exception:
-                log.exception("ephemeral subscriptions could not be ended; trying again")

@@ -72,7 +72,7 @@ class ServerLifetime:
         if self._starting is not None:
             await asyncio.gather(self._starting, return_exceptions=True)
         if self._running is not None:
-            await self._running.opened.aclose()
+            await self._running.close()
 
     # -- use -----------------------------------------------------------------------------------------------------
     @property

@@ -47,6 +47,9 @@ class RunningServer:
     idempotency_locks: dict[str, list[Any]] = field(default_factory=dict)
     """keys of requests under way"""
 
+    async def close(self) -> None:
+        await self.opened.aclose()
+
     # -- readiness -----------------------------------------------------------------------------------------------
     @property
     def writer(self) -> Writer:

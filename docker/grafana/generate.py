@@ -9,14 +9,14 @@ from typing import Any
 TARGET = Path(__file__).parent / "dashboards" / "prosem.json"
 SOURCE = {"type": "prometheus", "uid": "prometheus"}
 
-# Title, unit, and queries with their legends; two panels a line.
+# Title, unit, and queries with their legends; two panels per line.
 PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
-        "Events and changes a second",
+        "Events and changes per second",
         "ops",
         [
             ("sum(rate(prosem_events_total[30s]))", "events"),
-            ("sum(rate(prosem_changes_total[30s]))", "changes told"),
+            ("sum(rate(prosem_changes_total[30s]))", "changes delivered"),
             ("sum(rate(prosem_changes_replayed_total[30s]))", "changes replayed"),
         ],
     ),
@@ -26,7 +26,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
         [("rate(prosem_commit_seconds_total[30s]) / rate(prosem_commits_total[30s])", "mean")],
     ),
     (
-        "CPU time an event, by plan",
+        "CPU time per event, by plan",
         "s",
         [
             (
@@ -36,7 +36,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
         ],
     ),
     (
-        "Messages a second, by plan",
+        "Messages per second, by plan",
         "ops",
         [("sum by (plan) (rate(prosem_outbox_messages_total[30s]))", "{{plan}}")],
     ),
@@ -47,7 +47,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
         "short",
         [
             ("sum(prosem_attached)", "attached"),
-            ("sum(rate(prosem_lagging_total[1m]))", "lagging a second"),
+            ("sum(rate(prosem_lagging_total[1m]))", "lagging per second"),
         ],
     ),
     (
@@ -58,7 +58,7 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("Memory", "bytes", [("prosem_process_peak_memory_bytes", "peak of {{instance}}")]),
     ("Rows", "short", [("prosem_rows", "{{table}}")]),
     (
-        "Webhooks: deliveries a second",
+        "Webhooks: deliveries per second",
         "ops",
         [
             ("sum(rate(prosem_webhook_delivered_total[1m]))", "delivered"),
@@ -68,11 +68,18 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     ("Webhooks: seqs behind", "short", [("max(prosem_webhook_lag)", "the slowest receiver")]),
     (
-        "Index nodes visited a second",
+        "Index nodes visited per second",
         "ops",
         [("rate(prosem_index_visits_total[30s])", "visits")],
     ),
-    ("Ready", "short", [("prosem_ready", "{{instance}}")]),
+    (
+        "Ready, and rebuilds after a failure",
+        "short",
+        [
+            ("prosem_ready", "ready {{instance}}"),
+            ("increase(prosem_rebuilds_total[5m])", "rebuilds {{instance}}"),
+        ],
+    ),
 ]
 
 

@@ -55,9 +55,10 @@ class Dispatcher:
         submit: Submit,
         replay: Callable[[Stream, c.Hosted], None],
         orphan: Callable[[int], None],
+        expire: Callable[[], None],
     ) -> None:
         self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
-        self._submit, self._replay, self._orphan = submit, replay, orphan
+        self._submit, self._replay, self._orphan, self._expire = submit, replay, orphan, expire
         self._hosts: dict[int, list[Member]] = {}
         self._placed: dict[int, Placed] = {}
         self._asked: deque[tuple[Member, control.Attach]] = deque()  # that wait for others
@@ -67,7 +68,6 @@ class Dispatcher:
         self.position = 0  # of the last mark
         self.traffic = Traffic()
         self.members: dict[str, Member] = {}  # by node
-        self.expire: Callable[[], None] = lambda: None
 
     @property
     def hosted(self) -> int:
@@ -83,7 +83,7 @@ class Dispatcher:
         self.seq = seq
         taken = [self._edge.survive(self._take, frame) for frame in frames]
         if not all(taken):
-            self.expire()
+            self._expire()
         self._edge.network.watermark(seq)
         self.mark()
 
@@ -108,7 +108,7 @@ class Dispatcher:
         """Frames may be missing: all start over."""
         self.seq = seq
         self._edge.recovered(seq, timeline)
-        self.expire()
+        self._expire()
 
     def _host(self, frame: c.Hosted, member: Member) -> None:
         if member.is_gone:

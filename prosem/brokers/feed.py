@@ -45,9 +45,7 @@ class BrokerFeed:
         self._token = 0  # of the answer that is being taken
         self._node: Node | None = None
         self._buffer: EdgeBuffer
-        self.edge = Edge(
-            metrics, self._network, self._replaying, lambda sid: None
-        )  # the server ends ephemeral ones
+        self.edge = Edge(metrics, self._network, self._replaying, _ended_by_server)
         self._send: Send = lambda to, frame, data: None
         self._request: Callable[[bytes], None] = lambda data: None
 
@@ -201,6 +199,10 @@ class BrokerFeed:
         self._spaces.pop(sid, None)
         if token is not None:
             self._request(control.encode(control.Leave(sid, token)))
+
+
+def _ended_by_server(sid: int) -> None:
+    """An ephemeral subscription has lost its last stream here: the server learns it from the network."""
 
 
 class _Leaving:

@@ -67,7 +67,6 @@ class Membership:
         self._forgetting: set[asyncio.Task[None]] = set()
         self._looked = time.monotonic()
         self._late_s = 0.0  # that the loop was late altogether
-        dispatcher.expire = self.start_over
 
     @property
     def stream(self) -> str:

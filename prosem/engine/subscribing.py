@@ -148,7 +148,7 @@ class Subscribing:
         return {"id": command.id, "seq": self._memory.seq}
 
     def forget(self, command: c.Forget) -> None:
-        if self._registry.exists(command.sid):
+        if self._registry.exists(command.sid) and not self._registry.is_durable(command.sid):
             self._delete(command.sid)
 
     def expire(self, command: c.Expire) -> bool:

@@ -15,7 +15,7 @@ from prosem.delivery.subscriber import Item
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.values.errors import BusyError
-from tests.support.running import TABLE, publish, running, subscribe
+from tests.support.running import TABLE, publish, running, served, subscribe
 
 WIDE = {
     "name": "t",
@@ -102,13 +102,13 @@ async def test_a_queue_is_bounded_in_bytes_and_nothing_is_lost(url: str) -> None
 
 
 async def test_an_event_stream_asks_the_engine_and_not_the_database(url: str) -> None:
-    async with running(url) as made:
+    async with served(url) as lifetime:
 
         async def asked(*_: object) -> None:
             raise AssertionError("PostgreSQL was asked")
 
-        made.store.subscription = asked  # type: ignore[method-assign, assignment]
-        transport = httpx.ASGITransport(make_app(made))
+        lifetime.running.store.subscription = asked  # type: ignore[method-assign, assignment]
+        transport = httpx.ASGITransport(make_app(lifetime))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             for id in ("none", "a%00b", "a%2Fb", "%ED%A0%80"):
                 answer = await http.get(f"/v1/subscriptions/{id}/stream")

@@ -13,7 +13,7 @@ import pytest
 from api.broker.remote_keys import RemoteKeys
 from api.http.app import make_app
 from api.server.keyring import Keyring
-from api.server.running import RunningServer
+from api.server.lifetime import ServerLifetime
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.store.embedded import EmbeddedPostgres
@@ -24,7 +24,7 @@ from prosem.values.errors import UnauthorizedError
 from tests.support.database import empty_database
 from tests.support.processes import ServerProcess
 from tests.support.routes import all_routes
-from tests.support.running import TABLE, running
+from tests.support.running import TABLE, served
 from tests.support.secured import Keyed, refused, start_secured
 from tests.support.waiting import until_async
 
@@ -124,11 +124,12 @@ def test_one_secret_cannot_have_two_roles() -> None:
 Ending = Callable[[], Awaitable[None]]
 
 
-async def with_subscriber(url: str, use: Callable[[RunningServer, str, Ending], Awaitable[None]]) -> None:
+async def with_subscriber(url: str, use: Callable[[ServerLifetime, str, Ending], Awaitable[None]]) -> None:
     """A server in this process with one subscription, a subscriber's key, and what ends that key."""
     create_key(url, "the first", "default", frozenset({Role.ADMIN}))
     secret, stored = create_key(url, "a subscriber", "default", frozenset({Role.SUBSCRIBER}))
-    async with running(url) as made:
+    async with served(url) as lifetime:
+        made = lifetime.running
         await made.call(c.CreateTable(TABLE))
         await made.call(c.Subscribe(parse("SELECT * FROM t WHERE y < 1"), None, [("q", {})]))
 
@@ -136,7 +137,7 @@ async def with_subscriber(url: str, use: Callable[[RunningServer, str, Ending], 
             revoke_key(url, stored.caller.key)
             await until_async(lambda: made.keys.is_revoked(stored.caller.key))
 
-        await use(made, secret, end)
+        await use(lifetime, secret, end)
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def database(postgres: EmbeddedPostgres) -> str:
     return url
 
 
-async def socket_of(made: RunningServer, key: str, end: Ending) -> list[dict[str, Any]]:
+async def socket_of(lifetime: ServerLifetime, key: str, end: Ending) -> list[dict[str, Any]]:
     """What a WebSocket is sent whose key is revoked while the handshake is answered."""
     sent: list[dict[str, Any]] = []
     asked = iter(
@@ -167,22 +168,22 @@ async def socket_of(made: RunningServer, key: str, end: Ending) -> list[dict[str
         if message["type"] == "websocket.close" or "snapshot" in str(message):
             over.set()
 
-    await make_app(made)(_scope("websocket", "/v1/stream", key), receive, send)  # type: ignore[arg-type]
+    await make_app(lifetime)(_scope("websocket", "/v1/stream", key), receive, send)  # type: ignore[arg-type]
     return sent
 
 
-async def event_stream_of(made: RunningServer, key: str, end: Ending) -> list[dict[str, Any]]:
+async def event_stream_of(lifetime: ServerLifetime, key: str, end: Ending) -> list[dict[str, Any]]:
     """What an event stream is sent whose key is revoked right after it was authenticated."""
     sent: list[dict[str, Any]] = []
-    over, authenticate = asyncio.Event(), made.keys.caller
+    over, authenticate = asyncio.Event(), lifetime.keys.caller
 
     async def caller(token: str | None) -> Caller:
         found = await authenticate(token)
-        made.keys.caller = authenticate  # type: ignore[method-assign]
+        lifetime.keys.caller = authenticate  # type: ignore[method-assign]
         await end()
         return found
 
-    made.keys.caller = caller  # type: ignore[method-assign]
+    lifetime.keys.caller = caller  # type: ignore[method-assign]
 
     async def receive() -> dict[str, Any]:
         await over.wait()
@@ -193,7 +194,7 @@ async def event_stream_of(made: RunningServer, key: str, end: Ending) -> list[di
         if message.get("body"):
             over.set()
 
-    await make_app(made)(_scope("http", "/v1/subscriptions/q/stream", key), receive, send)  # type: ignore[arg-type]
+    await make_app(lifetime)(_scope("http", "/v1/subscriptions/q/stream", key), receive, send)  # type: ignore[arg-type]
     return sent
 
 
@@ -216,8 +217,8 @@ def _scope(kind: str, path: str, key: str) -> dict[str, Any]:
 
 
 async def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(database: str) -> None:
-    async def use(made: RunningServer, key: str, end: Ending) -> None:
-        sent = await socket_of(made, key, end)
+    async def use(lifetime: ServerLifetime, key: str, end: Ending) -> None:
+        sent = await socket_of(lifetime, key, end)
         assert sent[-1]["type"] == "websocket.close"
         assert "snapshot" not in str(sent)
 
@@ -225,8 +226,8 @@ async def test_a_socket_whose_key_is_revoked_during_the_handshake_is_closed(data
 
 
 async def test_an_event_stream_whose_key_is_revoked_before_it_is_registered_is_refused(database: str) -> None:
-    async def use(made: RunningServer, key: str, end: Ending) -> None:
-        sent = await event_stream_of(made, key, end)
+    async def use(lifetime: ServerLifetime, key: str, end: Ending) -> None:
+        sent = await event_stream_of(lifetime, key, end)
         assert sent[0]["status"] == 401
         assert b"snapshot" not in b"".join(message.get("body", b"") for message in sent)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import httpx
 
 from api.http.app import make_app
-from api.server.running import RunningServer
+from api.server.lifetime import ServerLifetime
 from prosem.engine import commands as c
 from prosem.runtime.supervise import end, supervise
-from tests.support.running import TABLE, publish, running
+from tests.support.running import TABLE, publish, served
 from tests.support.waiting import until_async
 
 
@@ -41,48 +41,50 @@ async def test_a_task_is_ended_while_it_waits_to_be_started_again() -> None:
     assert task.cancelled()
 
 
-async def _get(made: RunningServer, path: str) -> httpx.Response:
-    transport = httpx.ASGITransport(make_app(made))
+async def _get(lifetime: ServerLifetime, path: str) -> httpx.Response:
+    transport = httpx.ASGITransport(make_app(lifetime))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         return await http.get(path)
 
 
 async def _until(
-    made: RunningServer, path: str, is_there: Callable[[httpx.Response], bool]
+    lifetime: ServerLifetime, path: str, is_there: Callable[[httpx.Response], bool]
 ) -> httpx.Response:
     """The first such response, which is given in a list: a response with an error status counts as false."""
 
     async def found() -> list[httpx.Response]:
-        answer = await _get(made, path)
+        answer = await _get(lifetime, path)
         return [answer] if is_there(answer) else []
 
     return (await until_async(found))[0]
 
 
 async def test_healthz_fails_when_the_committer_has_died(url: str) -> None:
-    async with running(url) as made:
+    async with served(url) as lifetime:
+        made = lifetime.running
         await made.call(c.CreateTable(TABLE))
-        assert (await _get(made, "/healthz")).status_code == 200
+        assert (await _get(lifetime, "/healthz")).status_code == 200
 
         def die(writes: object) -> None:
             raise SystemExit("the committer dies")
 
-        made.writer.write = die  # type: ignore[union-attr, method-assign, assignment]
+        made.writer.write = die  # type: ignore[method-assign, assignment]
         made.submit(publish({"op": "insert", "row": {"k": 1, "x": 1, "y": 1}}))
-        answer = await _until(made, "/healthz", lambda answer: answer.status_code != 200)
+        answer = await _until(lifetime, "/healthz", lambda answer: answer.status_code != 200)
         assert answer.status_code == 503
         assert "restart the server" in answer.text
-        assert "prosem_alive 0.0" in (await _get(made, "/metrics")).text
+        assert "prosem_alive 0.0" in (await _get(lifetime, "/metrics")).text
 
 
 async def test_a_watcher_that_dies_is_restarted_and_shown(url: str) -> None:
-    async with running(url) as made:
+    async with served(url) as lifetime:
+        made = lifetime.running
         made.replayer._requests = None  # type: ignore[assignment]
         made.replayer._wake.set()  # it fails on that
         metrics = await _until(
-            made,
+            lifetime,
             "/metrics",
             lambda answer: 'prosem_task_restarts_total{task="replayer"} 1.0' in answer.text,
         )
         assert 'task="prosem_keys"' in metrics.text
-        assert (await _get(made, "/v1/status")).json()["restarts"]["replayer"] == 1
+        assert (await _get(lifetime, "/v1/status")).json()["restarts"]["replayer"] == 1

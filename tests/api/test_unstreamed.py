@@ -91,7 +91,7 @@ async def test_the_end_of_a_stream_is_not_forgotten_by_a_busy_engine(
         await made.call(c.CreateTable(TABLE))
         await made.call(ephemeral("one"))
         listener = await Listener(made, "one").attached()
-        submit, refusals = made.submit, 0
+        submit, refusals = made.engine.submit, 0
 
         def busy(command: c.Command, parent: str = "") -> Any:
             nonlocal refusals
@@ -100,7 +100,18 @@ async def test_the_end_of_a_stream_is_not_forgotten_by_a_busy_engine(
                 raise BusyError("full")
             return submit(command, parent)
 
-        monkeypatch.setattr(made, "submit", busy)
+        monkeypatch.setattr(made.engine, "submit", busy)
         await listener.close()
         await until_stored(url, set())
         assert refusals == 1
+
+
+async def test_only_an_ephemeral_subscription_ends_with_its_streams(url: str) -> None:
+    """Also if its number came from a database that was set back since."""
+    async with running(url) as made:
+        await made.call(c.CreateTable(TABLE))
+        await made.call(c.Subscribe(LOWEST, None, [("kept", {"lo": 0, "hi": 9})]))
+        sid = made.state.registry.sid("kept")
+        assert sid is not None
+        await made.call(c.Forget(sid))
+        assert stored(url) == {"kept"}

@@ -52,6 +52,7 @@ def made() -> tuple[Dispatcher, Order, Member, list[object]]:
         order.submit,
         replay,
         orphan,
+        lambda: None,
     )
     member = Member("one", "one-1", "http://one", 1 << 20, "server")
     dispatcher.join(member)

@@ -21,7 +21,7 @@ from prosem.store.log import Writer, WriteSet
 from prosem.store.retention import Retention
 from tests.support.command_line import run
 from tests.support.live import Api, Refused, upsert
-from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running
+from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running, served
 from tests.support.waiting import until_async
 
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
@@ -94,8 +94,8 @@ async def test_weights_survive_a_restart(url: str) -> None:
 async def test_two_changes_of_different_weights_at_once_both_take_effect(url: str) -> None:
     """Both requests wait in the engine's order before either is carried out."""
     given = {"bandwidth": 7.5}, {"server_time": 0.25}
-    async with running(url) as made:
-        transport = httpx.ASGITransport(make_app(made))
+    async with served(url) as lifetime:
+        made, transport = lifetime.running, httpx.ASGITransport(make_app(lifetime))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
             is_held, go_on = threading.Event(), threading.Event()
             made.submit(c.Inspect(lambda state: (is_held.set(), go_on.wait(WAIT_S))))

@@ -33,6 +33,13 @@ WAIT_S = 30.0
 @contextlib.asynccontextmanager
 async def running(url: str, **settings: Any) -> AsyncIterator[RunningServer]:
     """All parts of a server but HTTP, as the composition root puts them together."""
+    async with served(url, **settings) as lifetime:
+        yield lifetime.running
+
+
+@contextlib.asynccontextmanager
+async def served(url: str, **settings: Any) -> AsyncIterator[ServerLifetime]:
+    """The same as an application serves it, with all parts there and ready."""
     lifetime = ServerLifetime(Settings(database=url, **settings))
     lifetime.start()
 
@@ -42,7 +49,7 @@ async def running(url: str, **settings: Any) -> AsyncIterator[RunningServer]:
 
     try:
         await until_async(is_ready)
-        yield lifetime.running
+        yield lifetime
     finally:
         await lifetime.close()
 
