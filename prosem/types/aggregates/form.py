@@ -42,8 +42,8 @@ class AggregateForm(RangeForm):
     def replay(self) -> Replay:
         return RangeReplay(self.shape.table, self.shape.ranged)
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        return AggregatesSpace(self.shape, self.kept, self.grouped, space_id, surroundings)
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        return AggregatesSpace(self.shape, self.kept, self.grouped, space_id, context)
 
     @cached_property
     def _fold(self) -> Fold:

@@ -74,8 +74,8 @@ class DistinctForm(RangeForm):
         y = self.shape.table.columns[self.y]
         return {"type": y.type.name, "columns": described_columns([(y.name, y.type)])}
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        return DistinctSpace(self, space_id, surroundings.rows[0])
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        return DistinctSpace(self, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         if bound.place is None:

@@ -50,10 +50,10 @@ class ExtremeForm(RangeForm):
             f"{function}({self.shape.table.names[self.y]!r}) FROM {self.shape.source()}{self.shape.where()}"
         )
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
         if len(self.shape.ranged) > 1:
-            return BoxesSpace(self, space_id, surroundings)
-        return ExtremeSpace(self, space_id, surroundings.rows[0])
+            return BoxesSpace(self, space_id, context)
+        return ExtremeSpace(self, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         best = None if bound.place is None else cast(Any, space).lowest(bound.topic, bound.place)

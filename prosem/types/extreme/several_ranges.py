@@ -126,14 +126,12 @@ class BoxesSpace(RowLookingSpace):
     kind: ClassVar[str] = "change"  # of its messages
     trees: ClassVar[type[BoxTrees]] = BoxTrees
 
-    def __init__(self, form: Any, space_id: int, surroundings: SpaceContext) -> None:
+    def __init__(self, form: Any, space_id: int, context: SpaceContext) -> None:
         super().__init__(form.shape, space_id)
-        rows = surroundings.rows[0]
+        rows = context.rows[0]
         self._form, self._place = form, form.placer()
         self._rows: Rows = rows
-        self._trees = self.trees(
-            len(form.shape.ranged), surroundings.max_boxes, self.points, surroundings.locate
-        )
+        self._trees = self.trees(len(form.shape.ranged), context.max_boxes, self.points, context.locate)
         entries: dict[Hashable, list[tuple[Codes, Any, Any]]] = {}
         for key, row in rows.items():
             placed = self._place(row)

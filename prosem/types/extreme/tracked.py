@@ -53,10 +53,10 @@ class TrackedForm(ExtremeForm):
     def replay(self) -> Replay:
         return RangeReplay(self.shape.table, self.shape.ranged)
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
         if len(self.shape.ranged) > 1:
-            return TrackedBoxesSpace(self, space_id, surroundings)
-        return TrackedExtremeSpace(self, space_id, surroundings.rows[0])
+            return TrackedBoxesSpace(self, space_id, context)
+        return TrackedExtremeSpace(self, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         found = [rows[key] for _, key in self._lowest(space, bound)]

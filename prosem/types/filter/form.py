@@ -94,7 +94,7 @@ class FilterForm:
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return FilterSpace(self.table, space_id)
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:

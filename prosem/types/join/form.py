@@ -90,10 +90,10 @@ class JoinForm:
 
         return bind
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        rows = [some.values() for some in surroundings.rows]
-        partners = first_decomposition(self.shape, rows, surroundings.shares)
-        return JoinSpace(self.shape, space_id, surroundings, partners, mode_of(surroundings.plan))
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        rows = [some.values() for some in context.rows]
+        partners = first_decomposition(self.shape, rows, context.shares)
+        return JoinSpace(self.shape, space_id, context, partners, mode_of(context.plan))
 
     # -- answers -------------------------------------------------------------------------------------------------
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:

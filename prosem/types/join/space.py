@@ -40,16 +40,16 @@ class JoinSpace(PointSpace):
         self,
         shape: JoinShape,
         space_id: int,
-        surroundings: SpaceContext,
+        context: SpaceContext,
         decomposition: Decomposition,
         mode: str = "semijoin",
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
-        self.model = JoinModel(shape, self.points, surroundings.rows)
-        self.decomposition, self._locate = decomposition, surroundings.locate
+        self.model = JoinModel(shape, self.points, context.rows)
+        self.decomposition, self._locate = decomposition, context.locate
         self._mode: Mode = (
-            SemijoinMode(self.model, decomposition, surroundings.locate)
+            SemijoinMode(self.model, decomposition, context.locate)
             if mode == "semijoin"
             else JoinedMode(self.model)
             if mode == "join"

@@ -56,8 +56,8 @@ class NotifiedForm:
         radius = self.values.condition.radius(params)
         return self.values.aggregate.bind(params)._replace(constants=(radius,))
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        return NotifiedSpace(self.values, space_id, surroundings)
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        return NotifiedSpace(self.values, space_id, context)
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         """What a subscription was notified of; at a mere place the present answer."""

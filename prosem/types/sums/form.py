@@ -81,8 +81,8 @@ class SumForm(RangeForm):
         what = "*" if self.y is None else repr(self.shape.table.names[self.y])
         return f"{self.function}({what}) FROM {self.shape.source()}{self.shape.where()}"
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        return SumSpace(self, space_id, surroundings.rows[0])
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        return SumSpace(self, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         return {"value": written(self.value(self.state(space, bound)))}

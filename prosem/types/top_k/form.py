@@ -57,8 +57,8 @@ class TopKForm(RangeForm):
     def fold(self) -> TopKFold:
         return TopKFold(self.top)
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        return TopKSpace(self.top, space_id, surroundings)
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        return TopKSpace(self.top, space_id, context)
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:

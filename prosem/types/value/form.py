@@ -77,9 +77,9 @@ class ValueForm(ItemForm):
             given[atom.column.name] = cast(Parameter, term).name
         return [given[name] for name in self.items.table.primary_key]
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
         kind = FreeSpace if self.items.form == "may" else ValueSpace
-        return kind(self.items, space_id, surroundings.rows[0])
+        return kind(self.items, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         return {"value": cast(ValueSpace, space).told(bound)}

@@ -60,8 +60,8 @@ class ManyForm(ItemForm):
         topics = (topic_of(list(key)) for key in itertools.product(*codes))
         return Bound(b"", Selected(tuple(dict.fromkeys(topics)), radius))
 
-    def open_space(self, space_id: int, surroundings: SpaceContext) -> Space:
-        return ManySpace(self.items, space_id, surroundings.rows[0])
+    def open_space(self, space_id: int, context: SpaceContext) -> Space:
+        return ManySpace(self.items, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         return {"items": cast(ManySpace, space).told(bound)}
