@@ -15,7 +15,7 @@ Range = tuple[float, float]  # one end may be infinite
 
 @dataclass
 class Client:
-    """A subscription of somebody at a broker: a range of the first attribute, and at least `least` of the second."""
+    """A subscription at a broker: a range of the first attribute, and at least `least` of the second."""
 
     broker: str
     space: int

@@ -168,7 +168,7 @@ def measure(
             message = Message(seq, part, 0, draft.kind, draft.topic, draft.region, payload=draft.payload)
             reached = servers.spread(cost, int(table[0][key]), message, ip_hops)
             if not {inside[int(id)] for id in points.find(draft.topic, draft.region)} <= reached:
-                fail(f"DS-CN does not reach everybody concerned by event {seq}")
+                fail(f"DS-CN does not reach all affected subscriptions of event {seq}")
         costs.append(cost)
     return costs
 

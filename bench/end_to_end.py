@@ -135,7 +135,7 @@ class Served:
 
     # -- accepting -----------------------------------------------------------------------------------------------
     def accept(self, seconds: float) -> float:
-        """Events a second with several publishers at once, nobody listening."""
+        """Events per second with several publishers at once and no stream."""
         progress("end-to-end: publishing as fast as it goes")
         command = [sys.executable, "-m", "bench.publisher", self.url, str(self._tuples), str(seconds)]
         start = time.perf_counter()

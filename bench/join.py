@@ -1,7 +1,7 @@
 """Select-joins: what every strategy sends and costs, on the workload of [ProSem thesis] table 5.2.
 
 R(a, b, p) and S(b, c, p) with 100 join keys; 70 % of them have S rows, Zipf 0.8. Rows of R come and the oldest go. All
-strategies take the same events through the engine's own space and must agree on whom each event concerns: the skylines
+strategies take the same events through the engine's own space and must agree on the affected subscriptions: the skylines
 and Enum-SJ exactly, the joined rows too, and relaxation must reach at least them. Bytes are those of the messages as
 they are packed, with their regions.
 """
@@ -73,7 +73,7 @@ def run(quick: bool) -> Report:
     ]  # fmt: skip
     report.tables.append(("several tables, kB an event: from the server / delivered (5.7.4)", many["table"]))
     report.notes = [
-        "thesis figures, where it has them, in brackets; all strategies agreed on whom each event concerns",
+        "thesis figures, where it has them, in brackets; all strategies agreed on the affected subscriptions of each event",
         *many["notes"],
     ]
     return report

@@ -143,7 +143,7 @@ def measure(
                 total[title] = sent + figures.wire_bytes, delivered + figures.delivered_bytes
                 if plan in ("ref-j", "enum-j"):
                     if told is not None and not all(map(np.array_equal, told, figures.told)):
-                        fail(f"plans disagree on whom an event of {names} concerns")
+                        fail(f"plans disagree on the affected subscriptions of an event of {names}")
                     told = figures.told
     count = len(happened) * 1e3
     return {title: (round(sent / count, 3), round(came / count, 2)) for title, (sent, came) in total.items()}

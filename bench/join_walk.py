@@ -1,4 +1,4 @@
-"""Walks of one plan over the events of a join: bytes, descriptions, time, and whom it told."""
+"""Walks of one plan over the events of a join: bytes, descriptions, time, and the notified subscriptions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prosem.values.wire import pack
 
 FLAVOURS = ("ref-sj-sub", "ref-sj-tup", "ref-sj-clu", "ref-sj-clu+")
 Ids = NDArray[np.int64]
-NOBODY: Ids = np.empty(0, np.int64)
+NONE: Ids = np.empty(0, np.int64)
 
 
 @dataclass
@@ -67,7 +67,7 @@ def walk(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Walk:
             for draft, ids in zip(drafts, arrived, strict=True)
             if draft.kind == "joined" or (draft.kind in ("upsert", "drop") and draft.payload.startswith(own))
         ]
-        out.told.append(np.unique(np.concatenate(reached)) if reached else NOBODY)
+        out.told.append(np.unique(np.concatenate(reached)) if reached else NONE)
         out.deliveries.append(sum(map(len, reached)))
     for delta in reversed(deltas):
         space.step(delta._replace(old=delta.new, new=delta.old))

@@ -37,7 +37,7 @@ def run(quick: bool) -> Report:
         for matches in MATCHES:
             if matches * len(TEXTS) < filters:  # otherwise not so many filters have the event's text
                 progress(f"matching: {filters:,} filters, about {matches:,} matches, {events:,} events")
-                with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # memory that nobody used before
+                with ProcessPoolExecutor(1, get_context("spawn")) as fresh:  # memory that was not used before
                     rows.append(fresh.submit(measure, filters, matches, events, changes).result())
     report.figures = {"by_filters": rows}
     shown = [

@@ -29,7 +29,7 @@ class Passed(NamedTuple):
 
 
 class Remembering:
-    """Repositories and directories of all brokers. With `entries` None nobody remembers anything.
+    """Repositories and directories of all brokers. With `entries` None no broker remembers anything.
 
     Directories never overflow here: as many digests as one may have are more than all rows of a workload.
     """

@@ -42,7 +42,7 @@ class Sent(NamedTuple):
 
 
 def messages(space: JoinSpace, workload: Workload, plan: str, count: int) -> Iterator[list[Sent]]:
-    """For each event what a plan sends; what concerns nobody is not sent (3.2.3)."""
+    """For each event what a plan sends; what affects no subscription is not sent (3.2.3)."""
     for delta in workload.events(count):
         description = space.step(delta)
         drafts = [] if description is None else space.messages(description, plan)
@@ -142,7 +142,7 @@ def _agree(told: dict[str, list[Ints]]) -> None:
     for plan, one in exact.items():
         for at, (mine, its) in enumerate(zip(exact[first], one, strict=True)):
             if not np.array_equal(mine, its):
-                fail(f"{first} and {plan} disagree on whom event {at} concerns")
+                fail(f"{first} and {plan} disagree on the affected subscriptions of event {at}")
 
 
 def series(setting: Setting, quick: bool) -> dict[str, list[dict[str, Any]]]:

@@ -26,7 +26,7 @@ STOCKS = 3053  # of the trace behind figure 3.12
 
 
 class Event(NamedTuple):
-    """An update of the row at x: its messages, and whom each concerns. Without any it was ignorable."""
+    """An update of the row at x: its messages, and the subscriptions that each affects. Without any it was ignorable."""
 
     x: int
     messages: list[Message]
@@ -67,7 +67,7 @@ class Workload:
             space.add(range(start + 1, start + 1 + len(some)), [Bound(b"", tuple(one)) for one in some])
 
     def events(self, most: int = 200_000) -> Iterator[Event]:
-        """All updates, also those that concern nobody: they are looked at before anything is sent (3.2.3)."""
+        """All updates, also those that affect no subscription: they are looked at before anything is sent (3.2.3)."""
         for key, y in range_min._walk(self.xs, self.ys, most, self._random, spikes=0.0):
             yield self._take(key, y)
 
@@ -92,7 +92,7 @@ class Workload:
 
 
 def affecting(events: Iterator[Event], count: int) -> list[Event]:
-    """The first events that concern somebody."""
+    """The first events that affect a subscription."""
     found: list[Event] = []
     for event in events:
         if event.messages:
@@ -126,7 +126,7 @@ def _line(by: str, value: Any, found: dict[str, Costs], what: str = "traffic_byt
 
 
 class Mixture:
-    """Updates that concern somebody, and a share of spikes among them: both measured apart, so that few suffice."""
+    """Updates that affect a subscription, and a share of spikes among them: both measured apart, so that few suffice."""
 
     def __init__(self, setting: Setting, zones: Zones, workload: Workload, count: int) -> None:
         self._parts = [

@@ -93,6 +93,6 @@ def compare(
         options = {"routed": True} if name == "can" else {}
         row, delivered, _ = measure(name, setting, space, points, hosts, sent, options)
         if delivered != wanted:
-            fail(f"{name} does not deliver to whom {what} concerns")
+            fail(f"{name} does not deliver to the subscriptions that {what} affects")
         rows.append(row)
     return rows

@@ -21,7 +21,7 @@ from cn.networks.partition_owner import Course, on_course
 
 
 class Way(NamedTuple):
-    """The links that a message passes, each after the one it comes by: who sends to whom, how far away, and bytes."""
+    """The links that a message passes, each after the one before it: sender and receiver, distance, and bytes."""
 
     senders: Ints
     receivers: Ints
@@ -79,14 +79,14 @@ class Ways:
         return Way(np.full(len(ids), self.setting.server), hosts, alone + _sizes(ids), np.ones_like(hosts))
 
     def unicast(self, message: Message, ids: Ints) -> Way:
-        """A message for each broker that hosts somebody concerned (2.3.1)."""
+        """One message per broker that hosts an affected subscription (2.3.1)."""
         hosts = np.unique(self.hosts(ids))
         return self._sent(
             np.full(len(hosts), self.setting.server), hosts, _size(message), np.ones_like(hosts)
         )
 
     def cbn(self, message: Message, ids: Ints) -> Way:
-        """Down the tree to the brokers concerned, which everybody on the way finds for himself."""
+        """Down the tree to the brokers concerned; each broker on the way finds the next ones itself."""
         receivers = self._tree(ids)
         return self._sent(
             self.setting.parent[receivers], receivers, _size(message), self.setting.depth[receivers]
@@ -170,7 +170,7 @@ class Ways:
         return self.zones.of[ids - 1]
 
     def _tree(self, ids: Ints) -> Ints:
-        """The brokers on the ways to those who host somebody, each after the one above it."""
+        """The brokers on the ways to the hosts of these subscriptions, each after the one above it."""
         is_on = np.zeros(self.setting.count + 1, bool)
         is_on[self.setting.server] = True
         todo = np.unique(self.hosts(ids))

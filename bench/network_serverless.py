@@ -2,7 +2,7 @@
 
 All go through real nodes but DS-CN, whose rows no network may know (`bench/diagonal.py`). The space is (-lo, hi): so the
 low corner of a region, where messages begin to spread, is the event itself. CN and CN+ send every update, also
-those that concern nobody; S-CN and DS-CN find out first.
+those that affect no subscription; S-CN and DS-CN find out first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rows(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
     for name, network in NETWORKS.items():
         row, delivered, _ = measure(network, setting, MIRRORED, points, hosts, sent, {})
         if delivered != wanted:
-            fail(f"{name} does not deliver to whom lower values concern")
+            fail(f"{name} does not deliver to the subscriptions that lower values affect")
         found.append(row | {"network": name})
     costs = diagonal.measure(space.points, setting.brokers, (xs, ys), moves, told, setting.ip_hops)
     found.append(

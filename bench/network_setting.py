@@ -1,4 +1,4 @@
-"""The topology of the network benches, its tree of brokers, and the zones that say who hosts whom.
+"""The topology of the network benches, its tree of brokers, and the zones that assign subscriptions to brokers.
 
 See [ProSem thesis] 3.5.4.
 """

@@ -1,10 +1,10 @@
 """Networks of brokers on [ProSem thesis]'s workloads: its figures of chapters 3 and 5, beside what it says of them.
 
 An Internet-like topology of 20,000 nodes with 1000 brokers; every subscription is hosted by the broker whose zone its point
-is in, in all networks alike ([ProSem thesis] 3.5.4). Messages come from the engine's own spaces, and what concerns nobody is
-not sent (3.2.3). First some events go through the real nodes of every network, which must deliver to the same subscriptions;
-then the figures are taken from the ways of messages, which must have cost the same on those events. Frames of messages
-count, and contents with what asks for them; not those of places and marks.
+is in, in all networks alike ([ProSem thesis] 3.5.4). Messages come from the engine's own spaces, and what affects no
+subscription is not sent (3.2.3). First some events go through the real nodes of every network, which must
+deliver to the same subscriptions; then the figures are taken from the ways of messages, which must have cost the same on
+those events. Frames of messages count, and contents with the requests for them; not those of places and marks.
 """
 
 from __future__ import annotations

@@ -145,6 +145,6 @@ def _beside(ours: str, thesis: str | int) -> str:
 
 
 NOTES = [
-    "value: CN(lr) and CN(c) pay for moving whoever was told something; in brackets the thesis, at 10,000 and more",
+    "value: CN(lr) and CN(c) pay for moving the notified subscriptions; in brackets the thesis, at 10,000 and more",
     "value: figure 4.12 has prices of a random walk, since the traces of the thesis are not to be had",
 ]

@@ -46,7 +46,7 @@ class SecondaryServers:
         for radius in self.radii[bisect_left(self.radii, low) : bisect_right(self.radii, high)]:
             arcs = self._trees[radius].event(value)
             if arcs == ():
-                fail(f"radius {radius} is in a range and nobody there is affected")
+                fail(f"radius {radius} is in a range and no subscription there is affected")
             found.append((radius, radius, arcs))
         return found
 

@@ -1,8 +1,8 @@
 """Value notifications sent through the nodes of a network, operation by operation, and what each has cost.
 
-Everybody whom a scan finds must be told, and nobody else. Besides messages, what keeping tables right costs is counted: a
-frame to the new keeper of what moves, and the parts that change; that the old keeper forgets it costs nothing, since the
-message has told it.
+The subscriptions that a scan finds must be notified, and no others. Besides messages, the cost of updating tables is
+counted: a frame to the new owner of what moves, and the parts that change; that the old owner removes it costs nothing,
+since the message has said so.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class SecondaryMeter(OperationMeter):
 
 
 class Carried:
-    """A network with its subscriptions, and those whom the messages of an operation have reached."""
+    """A network with its subscriptions, and those that the messages of an operation have reached."""
 
     def __init__(
         self, network: str, topology: Topology, host_of: Callable[[int], str], *, check: bool = True

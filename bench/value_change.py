@@ -227,7 +227,7 @@ class EndpointTree:
 
 
 class Labelled:
-    """The subscriptions of a tree with their labels: whom its messages reach."""
+    """The subscriptions of a tree with their labels: which of them its messages reach."""
 
     def __init__(self, workload: Workload) -> None:
         self.radius = workload.radius
@@ -331,7 +331,7 @@ def measure(name: str, workload: Workload) -> dict[str, Any]:
 def _endpoints(
     name: str, workload: Workload, reached: list[Integers], late: dict[int, list[int]]
 ) -> float | None:
-    """Microseconds per event of the tree on endpoints, over the first events, while nobody arrives."""
+    """Microseconds per event of the tree on endpoints, over the first events, while no subscription is added."""
     stop = min(200, *late) if late else 200
     tree, spent = EndpointTree(workload), 0.0
     for number, value in enumerate(workload.values[:stop]):

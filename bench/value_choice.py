@@ -69,9 +69,9 @@ class _Told:
         for low, high, _ in fired:
             first, stop = self._place[low], self._after[high]
             if (distance[first:stop] < self._may[first:stop]).any():
-                fail("somebody was told below may")
+                fail("a subscription was notified below may")
             self._told[first:stop] = value
             self.count += stop - first
         if (np.abs(self._told - value) >= self._must).any():
-            fail("somebody was not told at must")
+            fail("a subscription was not notified at must")
         self.messages += len(fired)

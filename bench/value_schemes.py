@@ -27,10 +27,10 @@ def region_of(fired: Any) -> Region:
 
 
 class Labels:
-    """CN(r), CN(lid), CN(r, lid): a message for each range of radii, or radius with its arcs; events move nobody."""
+    """CN(r), CN(lid), CN(r, lid): one message per range of radii, or radius with its arcs; events move no point."""
 
     space = Space(1, 2, True)
-    has_server = True  # which knows who is there, and sends nothing that concerns nobody
+    has_server = True  # which knows the subscriptions, and sends nothing that affects none
 
     def points(self, trace: Trace) -> Placed:
         return ((at, (int(trace.radius[at]), int(trace.label[at]))) for at in trace.present)
@@ -41,7 +41,7 @@ class Labels:
     def arrive(
         self, network: Simulated, trace: Trace, arrival: Arrival, number: int, quietly: Quietly
     ) -> None:
-        """A message shifts a range of labels, if there is no room: whoever it reaches moves by what it says."""
+        """A message shifts a range of labels, if there is no room: each that it reaches moves by what it says."""
         radius = int(trace.radius[arrival.at])
         if arrival.relabelled:
             region = ((Interval(radius, radius), Interval(*arrival.span)),)
@@ -57,7 +57,7 @@ class Labels:
         network.watermark(number)
 
     def recentre(self, network: Simulated, trace: Trace, step: Step) -> bool:
-        """Whether anybody moves, now that he was told."""
+        """Whether a subscription moves after its notification."""
         return False
 
     def owner(self, id: int) -> int:
@@ -103,7 +103,7 @@ class Ends(Labels):
 
 
 class Centres(Ends):
-    """CN(c), for one radius: the value that everybody was told last."""
+    """CN(c), for one radius: the value that all were notified of last."""
 
     def __init__(self, radius: int) -> None:
         self.radius = radius

@@ -192,23 +192,6 @@ def test_the_readme_links_every_page() -> None:
     assert {page for page in PAGES if page != "README.md"} <= linked
 
 
-# -- the words -----------------------------------------------------------------------------------------------
-FORBIDDEN = re.compile(
-    r"\b(offices?|couriers?|patience|keepers?|whom|somebody|nobody|everybody|whoever)\b", re.IGNORECASE
-)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page == "README.md" or page.startswith("docs/")])
-def test_machines_are_not_described_as_people(page: str) -> None:
-    found = [line for line in PAGES[page].splitlines() if FORBIDDEN.search(line)]
-    assert not found, f"{page}: {found}"
-
-
-def test_forbidden_words_are_found() -> None:
-    assert FORBIDDEN.search("Nobody is told")
-    assert not FORBIDDEN.search("Whomsoever, a bookkeeper")
-
-
 # -- the bibliography ----------------------------------------------------------------------------------------
 CITED = set(re.findall(r"^### (.+)$", PAGES["docs/bibliography.md"], re.MULTILINE))
 

@@ -17,7 +17,7 @@ from api.broker.forward import Forwarder
 from api.http.access import check_local
 from api.server.keyring import Usage, refusal
 from prosem.store.keys import digest_of
-from prosem.values.access import EVERYBODY, Caller
+from prosem.values.access import KEYLESS, Caller
 from prosem.values.errors import RecoveringError, UnauthorizedError
 
 HOLDS_S = 3.0
@@ -84,8 +84,8 @@ class RemoteKeys:
             present = self.usage.open_keys()
             self._tokens = {key: token for key, token in self._tokens.items() if key in present}
             asked: dict[int, str | None] = dict(self._tokens)
-            if EVERYBODY.key in present:
-                asked[EVERYBODY.key] = None
+            if KEYLESS.key in present:
+                asked[KEYLESS.key] = None
             for key, token in asked.items():
                 try:
                     await self._ask(token)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from prosem.store.keys import StoredKey, digest_of
-from prosem.values.access import EVERYBODY, Caller
+from prosem.values.access import KEYLESS, Caller
 from prosem.values.errors import LimitError, RecoveringError, UnauthorizedError
 
 
@@ -40,7 +40,7 @@ class Keyring:
         """Take over the keys as they are now. Closes the sockets of revoked keys, and with the first key those without."""
         keys = list(keys)
         if keys and self.is_open:
-            self.usage.close_all([EVERYBODY.key])
+            self.usage.close_all([KEYLESS.key])
         self._ever = bool(keys)
         self._callers = {key.digest: key.caller for key in keys if key.revoked is None}
         self._revoked = frozenset(key.caller.key for key in keys if key.revoked is not None)
@@ -62,7 +62,7 @@ class Keyring:
         if self._callers is None:
             raise RecoveringError("the server does not serve yet: the keys have not been read")
         if not self._ever:
-            return EVERYBODY
+            return KEYLESS
         found = None if token is None else self._callers.get(digest_of(token))
         if found is None:
             raise refusal(token)

@@ -1,7 +1,7 @@
-"""What subscriptions to many items were told of each: one row an item, as long as not everybody was told its present value.
+"""What subscriptions to many items were notified of: one row per item, until all were notified of its current value.
 
 `item` is a hash of the key (which may be longer than an index takes), `told` a JSON array: the key's codes, and for each
-epoch its last birth and the runs of radii with what they were told. Written with the events that tell somebody.
+epoch its last birth and the runs of radii with what they were told. Written with the events that notify a subscription.
 """
 
 from __future__ import annotations

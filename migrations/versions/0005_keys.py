@@ -1,7 +1,7 @@
 """Keys, and whose everything is: groups, statements and subscriptions belong to a tenant, subscriptions to a key.
 
 A key itself is stored nowhere; `digest` is its SHA-256. A revoked key stays, so that its number is never used again, and
-so that a server that ever had a key is never open to everybody.
+so that a server that ever had a key never becomes open to all.
 """
 
 from __future__ import annotations

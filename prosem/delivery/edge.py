@@ -1,11 +1,11 @@
 """The edge: the streams of attached subscriptions, and the folding of messages into changes.
 
-Lives on the loop's thread. It hosts only subscriptions that somebody listens to; each hosted one has a place in the
+Lives on the loop's thread. It hosts only subscriptions with a stream; each hosted one has a place in the
 network. Messages of one `seq` are gathered and folded by the subscription's form into at most one change, which goes to
 every stream attached. A stream that starts in the past is fed by the replayer first, while what comes live is put aside.
 
-A sink that cannot take more is *lagging*: it is sent nothing further, and when it has caught its breath its streams are
-attached again where they stood, so that the outbox brings what was missed. Nobody else waits for it.
+A sink that cannot take more is *lagging*: it is sent nothing further, and once its queue is empty its streams are
+attached again after the last `seq` they were given, so that the outbox brings what was missed. No other sink waits for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Sink(Protocol):
     """A socket or an event stream; `offer` is False when its queue is full (then nothing was taken)."""
 
     def accept(self, stream: Stream, token: int) -> bool:
-        """A stream was asked for with this token; False when nobody waits for it any more."""
+        """A stream was asked for with this token; False when it is no longer waited for."""
 
     def attached(self, stream: Stream) -> None:
         """The stream has reached the present."""
@@ -101,7 +101,7 @@ class Stream:
 
 
 class Host:
-    """A subscription that somebody listens to."""
+    """A subscription with streams."""
 
     __slots__ = ("bound", "durable", "form", "is_raw", "placed", "sid", "space", "state", "streams")
 

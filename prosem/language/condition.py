@@ -67,7 +67,7 @@ def _normal(sql: str, node: Node, negated: bool) -> Disjunction:
 
 
 def _either(sql: str, node: Node, parts: Iterator[Disjunction]) -> Disjunction:
-    """OR: all conjunctions, each once; equalities of one column merged where the first of them stood."""
+    """OR: all conjunctions, each once; equalities of one column merged at the place of the first."""
     found: dict[object, Conjunction] = {}
     points: dict[ColumnName, dict[Term, None]] = {}
     for part in parts:

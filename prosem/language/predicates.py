@@ -2,7 +2,7 @@
 
 At registration they become conditions of the query, over parameters that the server gives. So they are constants of the
 subscription's point like its own: keys of one shape share a group, and snapshots, changes and replays obey them because
-they obey the query. Parameters that begin with `prosem_` are the server's, and nobody else can give or move them.
+they obey the query. Parameters that begin with `prosem_` are the server's, and no caller can give or change them.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def _tree(sql: str, tokens: list[Token], what: str) -> Node:
         raise _syntax_error(sql, tokens, error) from None
     except RecursionError:
         raise
-    except Exception:  # a fault of the library on odd input is still a text nobody can read
+    except Exception:  # a fault of the library on odd input is still a text that cannot be read
         raise LanguageError("syntax error: the query cannot be read") from None
     tree = trees[0] if len(trees) == 1 else None
     if tree is None:

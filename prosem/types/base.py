@@ -349,7 +349,7 @@ class MarkedSpace(Protocol, metaclass=ByMembers):
         """Who was moved since this was last asked."""
 
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
-        """Put subscriptions where they stood, with what they had been told; the space was empty."""
+        """Put subscriptions at their stored places, with what they were notified of; the space was empty."""
 
 
 @runtime_checkable

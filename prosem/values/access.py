@@ -65,7 +65,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. Without keys everybody is the operator: that is why such a server listens on loopback alone."""
+    """The caller of a request. Without keys each is the operator: that is why such a server listens on loopback alone."""
 
     tenant: str = DEFAULT_TENANT
     roles: frozenset[Role] = frozenset(Role)
@@ -144,7 +144,7 @@ class Caller:
             raise ForbiddenError("a key with row predicates cannot ask this; it tells of all rows")
 
 
-EVERYBODY = Caller()
+KEYLESS = Caller()  # of a server without keys
 
 
 def tenant_name(name: object, at: str = "/tenant") -> str:

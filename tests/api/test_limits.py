@@ -145,12 +145,12 @@ def test_https(
     plain = own_server.start(wait=False)
     secure = plain.replace("http:", "https:")
     monkeypatch.setenv("SSL_CERT_FILE", public)
-    with Client(secure, api_key=ADMIN_KEY, patience_s=60) as client:
+    with Client(secure, api_key=ADMIN_KEY, reconnect_s=60) as client:
         client.create_table("t", {"k": "integer"}, ["k"])
         with client.subscribe("SELECT COUNT(*) FROM t") as counted:
             client.publish("t", [{"op": "insert", "row": {"k": 1}}])
             assert counted.next(20).result == {"value": 1}
-    with pytest.raises(ProsemError, match="connection-lost"), Client(plain, patience_s=0.1) as client:
+    with pytest.raises(ProsemError, match="connection-lost"), Client(plain, reconnect_s=0.1) as client:
         client.tables()
     context = ssl.create_default_context(cafile=public)
     with connect(secure.replace("https:", "wss:") + "/v1/stream", ssl=context, proxy=None) as socket:

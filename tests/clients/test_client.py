@@ -594,7 +594,7 @@ async def test_a_subscription_is_not_made_twice() -> None:
 
 
 async def test_a_recovering_server_is_waited_for_longer_than_a_lost_one() -> None:
-    async with connected(patience_s=0.0, busy_s=60.0) as (fake, client):
+    async with connected(reconnect_s=0.0, busy_s=60.0) as (fake, client):
         fake.faults = [
             httpx.Response(
                 503,
@@ -608,8 +608,8 @@ async def test_a_recovering_server_is_waited_for_longer_than_a_lost_one() -> Non
         assert len({request.headers["Idempotency-Key"] for request in fake.requests}) == 1
 
 
-async def test_patience_ends() -> None:
-    async with connected(patience_s=0.2, busy_s=0.2) as (fake, client):
+async def test_retries_end() -> None:
+    async with connected(reconnect_s=0.2, busy_s=0.2) as (fake, client):
         fake.faults = [httpx.ReadError("connection reset") for _ in range(100)]
         with pytest.raises(ConnectionLost, match="was not answered"):
             await client.status()

@@ -32,7 +32,7 @@ Columns = Mapping[str, str] | Sequence[Mapping[str, Any]]
 class AsyncClient:
     """A server's client for asyncio; a context manager that closes everything it has opened.
 
-    Calls that may be repeated are, for up to `patience_s` after a lost connection; a server that answers 503 or 429
+    Calls that may be repeated are, for up to `reconnect_s` after a lost connection; a server that answers 503 or 429
     with `Retry-After` (it recovers, or its backlog is full: nothing was applied) is asked again for up to `busy_s` in
     all. A stream reconnects for as long as the client is open. `queue_limit` bounds the changes kept for a consumer that
     is slow. No proxy is used unless one is named.
@@ -45,7 +45,7 @@ class AsyncClient:
         api_key: str = "",
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
-        patience_s: float = 10.0,
+        reconnect_s: float = 10.0,
         busy_s: float = 120.0,
         queue_limit: int = 1024,
         proxy: str | None = None,
@@ -56,7 +56,7 @@ class AsyncClient:
             api_key=api_key,
             headers=headers,
             timeout_s=timeout_s,
-            patience_s=patience_s,
+            reconnect_s=reconnect_s,
             busy_s=busy_s,
             proxy=proxy,
             http_transport=http_transport,

@@ -21,7 +21,7 @@ from prosem_client.subscription import Opening, Subscription
 from prosem_client.values import Change, JsonObject, Result
 
 CLOSING_S = 2.0  # for the last request of a subscription that is closed
-AGAIN_S = 1.0  # until a request is repeated of which nobody knows whether it arrived
+AGAIN_S = 1.0  # until a request is repeated that may or may not have arrived
 
 
 class MonitoredSubscription(Subscription):

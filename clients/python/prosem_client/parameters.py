@@ -58,7 +58,7 @@ class Parameters:
 class Updates:
     """Assigned and not yet sent values. All parameters travel each time; at most one PATCH is under way.
 
-    A refused PATCH applies nothing: its values are forgotten, and its error goes to whoever flushes, else to
+    A refused PATCH applies nothing: its values are forgotten, and its error is raised by `flush`, else given to
     `report`. `send` is None where no answer was needed.
     """
 

@@ -4,7 +4,7 @@ near = "SELECT * FROM cars WHERE x BETWEEN :pos - :reach AND :pos + :reach"
 position = client.pin(5.0)
 close_by = client.subscribe(near, {"pos": position, "reach": 2})
 around = client.subscribe(near, {"pos": position, "reach": 50})
-position.value = 5.5  # nobody is told
+position.value = 5.5  # nothing is sent
 if abs(position.value - position.last) > 0.2:
     position.release()  # both subscriptions move
 """
@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 
 class Holder(Protocol):
-    """Whoever has parameters that follow variables: `follow` is called with each one that was released."""
+    """A holder of parameters that follow variables: `follow` is called with each one that was released."""
 
     def follow(self, variable: PinnedVariable) -> None: ...
 

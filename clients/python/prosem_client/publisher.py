@@ -133,7 +133,7 @@ class Publisher:
             future.set_result(Published(answer["first_seq"], answer["last_seq"], count))
 
     def _fail(self, future: asyncio.Future[Published], error: ProsemError) -> None:
-        """Fail the future, and remember it for `drain`: a future nobody awaits is no reason to complain."""
+        """Fail the future, and remember it for `drain`: a future that is never awaited is not reported again."""
         self._failure = self._failure or error
         if not future.done():
             future.set_exception(error)

@@ -2,7 +2,7 @@
 
 `GET /v1/types` gives for each type the tables of the state, the update rule of each message and the transformation rule, all
 in SQL. Nothing here knows a type. One database holds one subscription; a frame of messages is one transaction of it, so
-whoever else reads the file sees the state between two events.
+other readers of the file see the state between two events.
 """
 
 from __future__ import annotations

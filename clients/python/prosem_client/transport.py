@@ -1,7 +1,7 @@
 """Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
 
 A call is repeated while it cannot have been carried out (no connection, or 429 or 503 with Retry-After: nothing of a
-refused request is applied), and after a lost connection if carrying it out twice equals once. `patience_s`
+refused request is applied), and after a lost connection if carrying it out twice equals once. `reconnect_s`
 bounds the attempts after lost connections, `busy_s` those after 429 and 503: a server that recovers or has a full backlog
 is waited for. Of several addresses (brokers of one server) the next one is tried when one does not answer.
 """
@@ -34,7 +34,7 @@ class Transport:
         api_key: str = "",
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
-        patience_s: float = 10.0,
+        reconnect_s: float = 10.0,
         busy_s: float = 120.0,
         proxy: str | None = None,
         http_transport: httpx.AsyncBaseTransport | None = None,
@@ -46,7 +46,7 @@ class Transport:
                 detail = f"the address of a server is like http://127.0.0.1:8080, with http:// or https://, not {one!r}"
                 raise ProsemError(0, "bad-address", detail)
         self.timeout_s = timeout_s
-        self.patience_s, self.busy_s = patience_s, busy_s
+        self.reconnect_s, self.busy_s = reconnect_s, busy_s
         self._headers = dict(headers or {})
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -113,7 +113,7 @@ class Transport:
                 was_lost = was_lost or not never_left
                 self._fail_over()
                 wait_s = backoff.next_s() if repeatable or never_left else None
-                total_s = self.patience_s
+                total_s = self.reconnect_s
             if wait_s is None or now() + wait_s > began + total_s:
                 raise problem
             await asyncio.sleep(wait_s)

@@ -16,7 +16,7 @@ from prosem.index.ranges.lower_tier import LowerTier, Ref
 __all__ = ["Entry", "MinKdTree", "MinLeaf", "SumKdTree"]
 
 Entry = tuple[Code, Point, Ref]  # y, the point, and the reference of a tuple
-NOBODY = object()  # equal to no reference
+NO_REFERENCE = object()  # equal to no reference
 
 
 class MinLeaf(Leaf):
@@ -177,7 +177,7 @@ class MinKdTree(KdTree[MinLeaf]):
         found: Entry = node.entry(at)
         return found
 
-    def near(self, box: Box, point: Point, limit: Code, *, but: Ref = NOBODY) -> Entry | None:
+    def near(self, box: Box, point: Point, limit: Code, *, but: Ref = NO_REFERENCE) -> Entry | None:
         """Some tuple in the box with `y <= limit` and another reference than `but`, or None.
 
         Near the point if there is one: buckets are searched from that of the point outward.

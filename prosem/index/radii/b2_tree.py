@@ -26,7 +26,7 @@ class B2Tree(RadiusTree):
     `ScatteredClasses` if the form has no circular order. A radius whose subscriptions were all told the same belongs
     to a run of the BA-tree, whatever its labels; its classes learn the value when the next one is told another.
 
-    An event that fires nobody takes O(1). Otherwise each range of radii costs what it does in the BA-tree, and each
+    An event that fires no subscription takes O(1). Otherwise each range of radii costs what it does in the BA-tree, and each
     radius that fires in part what it does in its classes.
 
     >>> from prosem.index.radii.ba_tree_ends import Change

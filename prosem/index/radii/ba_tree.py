@@ -1,4 +1,4 @@
-"""The augmented tree over radii (BA-tree): whom a new value concerns, as ranges of radii."""
+"""The augmented tree over radii (BA-tree): the subscriptions that a new value affects, as ranges of radii."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SWITCH = 0.5  # microseconds that it takes to go from the one to the other, for 
 class RadiusTree:
     """What the BA-tree and the B²-tree share: one data item, its value, the radii of its subscriptions and their ends.
 
-    The value None is that of a missing row: everybody is told when it comes and when it goes. `_held` counts the
+    The value None is that of a missing row: all are notified when it comes and when it goes. `_held` counts the
     subscriptions of a radius where there are more than one, or knows their classes. The told values are in a compiled
     structure while they fit 64 bits; otherwise in a tree of runs, or in arrays while those would have saved more than the
     way there and back.
@@ -45,7 +45,7 @@ class RadiusTree:
         self.ends = ends
         self.value = value
         self._count = 0
-        self._visits = 0  # of what stood in place of `_told` before
+        self._visits = 0  # of what was in place of `_told` before
         self._order = self._blocks()
         self._held: dict[Radius, Any] = {}
         self._is_compiled = False

@@ -102,7 +102,7 @@ class Change(Ends):
 class MayMust(Change):
     """A radius is a pair: at `must` a subscription is always told, below `may` never. [ProSem thesis] 4.6.1.
 
-    The ends are those of `must`: a value inside all of them fires nobody. `may` says whether somebody can be told besides.
+    The ends are those of `must`: a value inside all of them fires none. `may` says whether others can be notified.
 
     >>> ends = MayMust()
     >>> ends.right(10, (2, 5)), ends.left(10, (2, 5)), [ends.may(10, (2, 5), d) for d in (10, 11, 12, 8)]

@@ -14,8 +14,8 @@ from prosem.index.radii.radius_pairs import RadiusPairs
 class LooseRuns(RadiusRuns):
     """Runs of pairs (may, must), ordered by `may`. [ProSem thesis] 4.6.1.
 
-    Nodes know the nearest `must` ends, so an event that nobody must hear touches nothing. Those who may be told are the
-    beginning of a run. From each run that somebody must hear, the range grows to both sides over all who may: what
+    Nodes know the nearest `must` ends, so an event that fires no `must` touches nothing. Those who may be told are the
+    beginning of a run. From each run with a `must` that fires, the range grows to both sides over all who may: what
     stands between two ranges merges them, what stands beside one merges centres. A range of those who only may is
     not told. A radius with several centres is filler if all of them may be told, else it stands alone.
 
@@ -57,7 +57,7 @@ class LooseRuns(RadiusRuns):
         return ranges, parts
 
     def _reach(self, node: Node, level: int, side: int, x: Value, reached: list[Radius]) -> None:
-        """The first radius of each run in which somebody must be told."""
+        """The first radius of each run with a subscription that must be notified."""
         self.visits += 1
         for at, end in enumerate(node.ends[side]):
             if end <= x:

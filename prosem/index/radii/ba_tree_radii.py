@@ -71,6 +71,6 @@ class Radii(Protocol):
         """Recentre those who fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""
 
     def recentre(self, d: Value) -> None:
-        """Everybody was told `d`; there are no several values."""
+        """All were notified of `d`; there are no several values."""
 
     def check(self) -> None: ...

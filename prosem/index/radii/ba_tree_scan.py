@@ -22,7 +22,7 @@ class RadiusArrays:
 
     An event takes O(N) array steps of about a nanosecond, and O(m) for m ranges; a radius more or less copies the
     arrays. Wins over `RadiusRuns` where neighbouring radii were told different values, so that hundreds of ranges
-    fire. The nearest end of a side is sought when nobody fires there, so that the next such event takes O(1). For
+    fire. The nearest end of a side is sought when no subscription fires there, so that the next such event takes O(1). For
     doubles, and for integers while all ends fit in 64 bits (`UnfitError` else).
     """
 

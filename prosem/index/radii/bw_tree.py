@@ -46,7 +46,7 @@ class BWTree:
     become one at the bottom; no label changes its place (theorem 3).
 
     An event that fires k classes takes O(log k) steps besides the shifting of a list; everything else takes O(log N).
-    Loses to one centre for all when nobody arrives between events.
+    Loses to one centre for all when no subscription is added between events.
 
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> tree = BWTree(Change(), 4)
@@ -82,7 +82,7 @@ class BWTree:
 
     # -- subscriptions ---------------------------------------------------------------------------------------
     def add(self, d: Value) -> tuple[Label, Moved]:
-        """A subscription that is told `d`, which fires nobody; its label, and those relabelled to make room."""
+        """A subscription that is told `d`, which fires no other; its label, and those relabelled to make room."""
         starts, count = self.starts, len(self.starts)
         if not count:
             label, moved = self.labels.insert(None)
@@ -168,7 +168,7 @@ class BWTree:
             self.boundary = first
 
     def _delete(self, first: int, number: int) -> int:
-        """Take classes out from place `first` on, around the end; how many of them stood before it.
+        """Take classes out from place `first` on, around the end; how many of them were before it.
 
         The boundary stays with its class, or goes to the next one that is left.
         """

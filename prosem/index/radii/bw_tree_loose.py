@@ -11,8 +11,8 @@ from prosem.index.radii.bw_tree import BWTree
 class LooseBWTree(BWTree):
     """Classes of one pair (may, must). [ProSem thesis] 4.6.1.
 
-    When somebody must be told, everybody who may be is: they become one class, and the circle is kept, because a value
-    that some must hear lies beyond all centres (lemma 1 of `must`). When nobody must be told, part of the circle
+    When one must be notified, all that may be are: they become one class, and the circle is kept, because a value
+    that some must hear lies beyond all centres (lemma 1 of `must`). When none must be notified, part of the circle
     cannot be told as filler, since the told ones would jump over others; but all together can (`may_all`).
 
     >>> tree = LooseBWTree(MayMust(), (2, 6))
@@ -38,7 +38,7 @@ class LooseBWTree(BWTree):
         return cast(MayMust, self.ends).may(self.centres[at % len(self.starts)], self.radius, d)
 
     def may_all(self, d: Value) -> bool:
-        """Whether everybody may be told `d`: the nearest below and the nearest above may. O(log N)."""
+        """Whether all may be notified of `d`: the nearest below and the nearest above may. O(log N)."""
         below = self._below(d)
         return (not below or self._may(self.boundary + below - 1, d)) and (
             below == len(self.starts) or self._may(self.boundary + below, d)

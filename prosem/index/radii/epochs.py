@@ -28,15 +28,15 @@ class Piece(NamedTuple):
 
 
 class Epochs:
-    """The told values of one item, for everybody who ever selected it, without a trace of any of them.
+    """The told values of one item, for all subscriptions that ever selected it, without storing any of them.
 
     Who came between two events of an item was told the same value of it, whatever the radius: an *epoch*, which begins
     as one run of a BA-tree over radii and is cut only by events that tell some of it. `stops` holds the last birth
     of each epoch; who came after the last one was told the present value. Neighbouring epochs that were told alike become
     one. So a subscription to a million items is a point (radius, birth), and adds nothing to an item before that moves.
 
-    An event that tells nobody takes O(1). Otherwise it takes a comparison an epoch, and in each one that fires what it
-    takes in a BA-tree. Loses to a B²-tree, which tells arcs instead of epochs, where one item is what everybody selects.
+    An event that fires no subscription takes O(1). Otherwise it takes one comparison per epoch, and in each one that
+    fires what it takes in a BA-tree. Loses to a B²-tree, which tells arcs instead of epochs, where all select one item.
 
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> item = Epochs(Change(), 100)
@@ -61,7 +61,7 @@ class Epochs:
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value, birth: Birth, radii: RadiusBlocks) -> list[Piece]:
-        """Who is told `d`. `birth` is the last one so far, `radii` all there are by then, which nobody changes any more."""
+        """The subscriptions notified of `d`. `birth` is the last one so far, `radii` (immutable) all there are by then."""
         before, self.value = self.value, d
         begun = birth > (self.stops[-1] if self.stops else -1) and len(radii) > 0
         if begun:
@@ -103,8 +103,8 @@ class Epochs:
         at = bisect_left(self.stops, birth)
         return self.value if at == len(self.stops) else self._runs[at].centre(radius)
 
-    def everybody(self) -> list[Piece]:
-        """All epochs, as if everybody in them were told."""
+    def all_pieces(self) -> list[Piece]:
+        """All epochs, as if all in them were notified."""
         return [
             Piece(low, high, stop + 1, last, centre)
             for stop, last, runs in zip([-1, *self.stops], self.stops, self._runs, strict=False)
@@ -113,7 +113,7 @@ class Epochs:
 
     @property
     def is_plain(self) -> bool:
-        """Whether everybody was told the present value: then there is nothing to remember."""
+        """Whether all were notified of the current value: then there is nothing to remember."""
         return all(run.centre == self.value for runs in self._runs for run in runs)
 
     # -- state -----------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def _fitted(runs: Sequence[Run], radii: RadiusBlocks) -> list[Run]:
 
 
 def more(radii: RadiusBlocks, radius: Radius) -> RadiusBlocks:
-    """The radii with one more, while whoever holds the old ones keeps them; the blocks but one are shared."""
+    """The radii with one more, while holders of the old ones keep them; the blocks but one are shared."""
     if radius in radii:
         return radii
     grown = radii.shared(radius)

@@ -34,7 +34,7 @@ class RadiusBlocks:
         self._renewed(0, 0, len(self._blocks))
 
     def _renewed(self, at: int, before: int, after: int) -> None:
-        """So many blocks from a place on have become so many others: whoever keeps figures of blocks counts anew."""
+        """So many blocks from a place on have become so many others: subclasses that keep figures of blocks count anew."""
 
     def __len__(self) -> int:
         return self._count

@@ -1,7 +1,7 @@
 """Which neighbour each table of a join is reduced by: one binary semijoin a table ([ProSem thesis] 5.4).
 
-`R^S`, the rows of R with a partner in S, costs something on events of both tables: a new R row goes to everybody who
-selects it and a partner of it; a new S row brings the R rows of its key to everybody for whom it is the first partner.
+`R^S`, the rows of R with a partner in S, costs something on events of both tables: a new R row goes to every
+subscription that selects it and a partner of it; a new S row brings the R rows of its key to all whose first partner it is.
 Since the costs of the tables add up and do not depend on one another, the cheapest neighbour of each table makes the best
 decomposition.
 

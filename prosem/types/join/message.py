@@ -59,7 +59,7 @@ Content = Upsert | Remove | Lose | JoinedRows
 
 
 class JoinCodec:
-    """Writes and reads the messages of one shape; what was read lately is shared by all whom it concerns."""
+    """Writes and reads the messages of one shape; what was read lately is shared by all affected subscriptions."""
 
     def __init__(self, shape: JoinShape) -> None:
         self._shape = shape

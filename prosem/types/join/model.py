@@ -35,7 +35,7 @@ class JoinModel:
     def box(self, *parts: Sides) -> Box:
         return box(self.shape.dimensions, *parts)
 
-    def anybody(self, *parts: Sides) -> bool:
+    def is_selected(self, *parts: Sides) -> bool:
         """Whether a subscription lies in the box with these sides: one lookup."""
         return self.points.any(b"", (self.box(*parts),))
 
@@ -79,11 +79,11 @@ class Mode(Protocol):
         """A point was removed."""
 
     def describe(self, change: Change) -> Any | None:
-        """Whom a change concerns; asked while the table is without the row. None: nobody."""
+        """The subscriptions that a change affects; called while the table is without the row. None: there are none."""
 
     def messages(self, description: Any, plan: str) -> list[Draft]: ...
     def outlines(self, description: Any) -> Sequence[Region]:
-        """Regions that hold everybody whom a description concerns, cheaply."""
+        """Regions that hold all subscriptions of a description, at little cost."""
 
     def descriptor(self, description: Any, sketch: Sketch, population: int) -> Descriptor | None:
         """What the costs of this mode's plans depend on; None: on the outlines."""

@@ -2,7 +2,7 @@
 
 They are what systems without semijoins do ([ProSem thesis] 5.2.4), kept as plans and to compare with. `join` wins where a
 row joins with one or two others; its messages repeat a row as often as it joins. `selection` knows nothing of the join: it
-wins where nearly every row joins, and else sends and keeps rows nobody needs.
+wins where nearly every row joins, and else sends and stores rows that no subscription needs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from prosem.values.model import Row
 
 
 class Seen(NamedTuple):
-    """`old` and `new` where somebody selects them."""
+    """`old` and `new` where a subscription selects them."""
 
     table: JoinTable
     old: Placed | None
@@ -44,7 +44,7 @@ class _Plain:
         return Seen(table, before, after, stays) if before or after else None
 
     def _selected(self, table: JoinTable, placed: Placed | None) -> Placed | None:
-        return placed if placed is not None and self._model.anybody(table.around(placed.codes)) else None
+        return placed if placed is not None and self._model.is_selected(table.around(placed.codes)) else None
 
     def outlines(self, description: Seen) -> list[Region]:
         """Who selects the row before or after the event."""
@@ -59,7 +59,7 @@ class _Plain:
 
 
 class JoinedMode(_Plain):
-    """Joined rows travel as they are: `ref-j` all of them, `ref-j+` those somebody selects, `enum-j` to each by name."""
+    """Joined rows travel as they are: `ref-j` all of them, `ref-j+` the selected ones, `enum-j` to each by name."""
 
     def __init__(self, model: JoinModel) -> None:
         super().__init__(model)

@@ -66,7 +66,7 @@ class Shift(NamedTuple):
 
 
 class Described(NamedTuple):
-    """`old` and `new` where somebody may see them."""
+    """`old` and `new` where a subscription may see them."""
 
     table: JoinTable
     old: Placed | None
@@ -100,8 +100,8 @@ class SemijoinMode:
             for number in set(decomposition)
             if tables[number].routing is not None
         }
-        standing = [(sid, place) for sid, _, place in model.points.items()]
-        self.came([sid for sid, _ in standing], [place for _, place in standing])
+        placed = [(sid, place) for sid, _, place in model.points.items()]
+        self.came([sid for sid, _ in placed], [place for _, place in placed])
 
     # -- points --------------------------------------------------------------------------------------------------
     def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
@@ -132,13 +132,13 @@ class SemijoinMode:
         return self._model.tables[partner], self._model.shape.shared(table.number, partner)
 
     def _joining(self, table: JoinTable, placed: Placed | None) -> Placed | None:
-        """The row, if it joins with one of the partner and somebody selects it."""
+        """The row, if it joins with one of the partner and a subscription selects it."""
         if placed is None:
             return None
         partner, classes = self._partner(table)
         if table.key(classes, placed.row) not in partner.by(classes):
             return None
-        return placed if self._model.anybody(table.around(placed.codes)) else None
+        return placed if self._model.is_selected(table.around(placed.codes)) else None
 
     def _shifts(self, table: JoinTable, old: Placed | None, new: Placed | None) -> Iterator[Shift]:
         model = self._model
@@ -165,14 +165,14 @@ class SemijoinMode:
 
     # -- messages ------------------------------------------------------------------------------------------------
     def messages(self, description: Described, plan: str) -> list[Draft]:
-        """By `enum-sj` they name those whom they concern; rows need no skyline then, see `watching`."""
+        """By `enum-sj` they name the affected subscriptions; rows need no skyline then, see `watching`."""
         table, old, new, shifts = description
         if plan != "enum-sj":
             return [*self._own_drafts(table, old, new, plan), *self._shifted(table, shifts)]
         codec, find = self._model.codec, self._model.points.find
         addressed = []
         rows = [one for one in (old, new) if one is not None]
-        watchers = watching(self._model, table, rows, *self._partner(table), self._standing)
+        watchers = watching(self._model, table, rows, *self._partner(table), self._place_of)
         if old is not None:
             addressed.append((codec.remove(table.number, old.row), next(watchers)))
         if new is not None:
@@ -182,9 +182,9 @@ class SemijoinMode:
             draft._replace(region=(), targets=tuple(sids.tolist())) for draft, sids in addressed if len(sids)
         ]
 
-    def _standing(self, sid: int) -> Point:
+    def _place_of(self, sid: int) -> Point:
         place = self._locate(sid).place
-        assert place is not None, "who has a range has a place"
+        assert place is not None, "a subscription with a range has a place"
         return cast(Point, place)
 
     def outlines(self, description: Described) -> list[Region]:
@@ -219,7 +219,7 @@ class SemijoinMode:
                 yield codec.upsert(shift.table.number, entry[2], region)
 
     def visible(self, table: JoinTable, placed: Placed, plan: str) -> Region:
-        """Who sees a row: selects it, and holds the code of a joining row; nothing if nobody does."""
+        """Where subscriptions select a row and have a range with the code of a joining row; empty if there are none."""
         own = table.around(placed.codes)
         partner, _ = self._partner(table)
         if partner.routing is None:
@@ -249,17 +249,17 @@ class SemijoinMode:
         return skyline
 
     def _lives_between(self, q: Code, r: Code, partner: JoinTable, own: Sides) -> bool:
-        """Whether somebody within `own` has a routing range strictly between two codes.
+        """Whether a subscription within `own` has a routing range strictly between two codes.
 
-        Mostly a handful of ranges is that narrow, and they are asked one by one; among many, somebody is soon found.
+        Mostly a handful of ranges is that narrow, and they are checked one by one; among many, one is soon found.
         """
         few = self.clusters[partner.number].between(q, r, FEW)
         if few is None:
             low, high = partner.routing or (0, 1)
             gap = Interval(q, r, True, True)
-            return self._model.anybody(own, {low: gap, high: gap})
+            return self._model.is_selected(own, {low: gap, high: gap})
         for sid in few:
-            place = self._standing(sid)
+            place = self._place_of(sid)
             if all(place[at] in side for at, side in own.items()):
                 return True
         return False
@@ -267,9 +267,9 @@ class SemijoinMode:
     def _exposed(
         self, table: JoinTable, rows: Sequence[Entry], region: Region
     ) -> Iterator[tuple[Entry, Region]]:
-        """The rows that somebody in the region selects, each with those who do.
+        """The rows that subscriptions in the region select, each with the part of the region that does.
 
-        Halves in which nobody's range lies are left out at once: O(e log s) lookups for e of s rows.
+        Halves in which no range lies are left out at once: O(e log s) lookups for e of s rows.
         """
         todo = [(0, len(rows))]
         while todo:

@@ -13,7 +13,7 @@ for one of its points (X, Y). Every flavour describes the same *existing* subscr
 | -Sub | the subscriptions that see the row, less those around others | O(n log n) for n of them |
 
 -Tup needs no index over subscriptions and wins while keys have one or two rows. -Sub covers the least area but has to find
-everybody first.
+all of them first.
 """
 
 from __future__ import annotations

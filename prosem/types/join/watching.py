@@ -18,12 +18,12 @@ def watching(
     rows: Sequence[Placed],
     partner: JoinTable,
     classes: Classes,
-    standing: Callable[[int], Point],
+    place_of: Callable[[int], Point],
 ) -> Iterator[Ids]:
-    """For each row those who select it and whose range on the partner holds the code of a row that joins with it.
+    """For each row the subscriptions that select it and whose range on the partner holds the code of a joining row.
 
-    `standing` tells where a subscription stands. Rows with one key (before and after an event) take one search. O(n log s)
-    for n who select it and s rows that join with it: quick while few select it, however long its skyline is.
+    `place_of` gives the point of a subscription. Rows with one key (before and after an event) take one search. O(n log s)
+    for n that select it and s rows that join with it: quick while few select it, however long its skyline is.
     """
     keys = [table.key(classes, placed.row) for placed in rows]
     candidates = None
@@ -32,7 +32,7 @@ def watching(
         reach = partner.reach(joining[0], joining[-1])
         if not model.shape.int64:
             found = model.points.find(b"", (model.box(table.around(placed.codes), reach),))
-            ranges = [partner.range_of(standing(sid)) for sid in found.tolist()]
+            ranges = [partner.range_of(place_of(sid)) for sid in found.tolist()]
             yield found[[partner.by(classes).any_within(key, *ends) for ends in ranges]]
             continue
         if candidates is None or key != keys[at - 1]:

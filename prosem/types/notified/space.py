@@ -36,7 +36,7 @@ from prosem.values.model import Delta, PlaceMark
 from prosem.values.wire import encode
 
 NOTIFIED = "notified"  # kind of the messages
-Description = list[tuple[bytes, list[int]]]  # changes, and whom each concerns
+Description = list[tuple[bytes, list[int]]]  # changes, and the subscriptions that each affects
 
 
 class NotifiedSpace(SteppedSpace):

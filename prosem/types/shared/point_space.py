@@ -39,7 +39,7 @@ class PointSpace(Sketched):
 
     @abstractmethod
     def step(self, delta: Delta) -> Any | None:
-        """Take the row's new state into the indexes; describe whom that affects (None: nobody)."""
+        """Take the row's new state into the indexes; describe the affected subscriptions (None: there are none)."""
 
     @abstractmethod
     def drafts(self, description: Any) -> list[Draft]:

@@ -1,7 +1,7 @@
 """Value notification: `SELECT y FROM t WHERE key = …`, told when y has moved far enough since it was told last.
 
 `notify` says how far: `change` (absolute), `percent` of the told value, `factor`, `may`/`must`; without it every change is
-told. Whom an event concerns is a few ranges of radii and arcs of labels ([ProSem thesis] 4), and the message carries
+told. The affected subscriptions are a few ranges of radii and arcs of labels ([ProSem thesis] 4), and the message carries
 the new value only: what a subscriber was told before is known at its edge.
 
 It loses where every subscription has an item of its own: then a tree holds one point, and an address would do.

@@ -47,7 +47,7 @@ def on_a_copy(items: dict[bytes, Any], topic: bytes) -> Iterator[None]:
 
 
 class Plain:
-    """An item whose values have no distances: every change is told to everybody, so all were told the present value."""
+    """An item whose values have no distances: every change is sent to all, so all were notified of the current value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -1,8 +1,8 @@
 """Value notification of many items: `SELECT y FROM t` and `… WHERE key IN (…)`; every row is an item of its own.
 
-A subscription is the point (radius, birth): the birth numbers the moment at which it came, when it was told the present
-value of every item. Who was told what of an item is a function of these two, so an item knows it for everybody at once,
-and nothing of a subscription is stored for each of its items. See `Epochs`.
+A subscription is the point (radius, birth): the birth numbers the moment at which it was added, when it was notified of
+the current value of every item. What it was notified of since is a function of these two, so an item knows it for all
+subscriptions at once, and nothing of a subscription is stored for each of its items. See `Epochs`.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class ManyPoints(Sketched):
             self.points.insert_many(numbers, topics, points)
 
     def _use(self, radius: Radius) -> None:
-        """A radius more; those that nobody has any more are forgotten when they are most of all."""
+        """A radius more; unused ones are forgotten when they are most of all."""
         self._uses[radius] += 1
         if len(self._radii) > 2 * len(self._uses) + 64:
             self._radii = self._order(self._uses)
@@ -73,7 +73,7 @@ class ManyPoints(Sketched):
             self._radii = more(self._radii, radius)
 
     def _take_out(self, sid: int) -> list[bytes]:
-        """One less; the topics under which nobody is left."""
+        """One fewer; the topics under which no subscription is left."""
         place, left = self._places.pop(sid), []
         for topic in place.found_by:
             self.points.remove(sid, topic, place.point)
@@ -90,8 +90,8 @@ class ManyPoints(Sketched):
     def _is_selected(self, topic: bytes) -> bool:
         return ALL in self._count or topic in self._count or SINGLE in self._count
 
-    def _is_anybody(self, region: Region) -> bool:
-        """Whether somebody who selects all rows is told; radii are somebody's, so only epochs can be empty."""
+    def _is_populated(self, region: Region) -> bool:
+        """Whether the region holds a subscription to all rows; every radius is in use, so only epochs can be empty."""
         if len(self._count) == 1 and ALL in self._count:
             births = region[0][1]
             if not births.low and (births.high is None or births.high >= self._last[ALL]):

@@ -1,4 +1,4 @@
-"""The server's side of value notification of many items: points of everybody, and the epochs of each item that moved.
+"""The server's side of value notification of many items: all points, and the epochs of each item that moved.
 
 A subscription that was given another radius is born again, but keeps what it was told of each item. Where that is not the
 present value, the item remembers it for this subscription alone (`single`), and messages name the subscription.
@@ -20,7 +20,7 @@ from prosem.types.value.single import SingleTold
 from prosem.values.model import Delta, JsonObject
 from prosem.values.wire import encode, is_same
 
-ANYBODY: Region = ((EVERYTHING, EVERYTHING),)
+WHOLE_PLANE: Region = ((EVERYTHING, EVERYTHING),)
 
 
 class NotifiedItems(NamedTuple):
@@ -38,11 +38,11 @@ class NotifiedItems(NamedTuple):
 
 
 class ManySpace(ManyPoints):
-    """Points of everybody, and what items remember of them.
+    """The points of all subscriptions, and what items remember of them.
 
     An event costs what it does in the item's `Epochs`, and a message for each value that was told before: with regions for
     those who select all rows, with names for the others that are told. A new subscription is a point for each key it
-    lists, or one; no item learns of it before its next event. Of an item whose present value was told to everybody
+    lists, or one; no item learns of it before its next event. Of an item whose present value was told to all
     nothing is kept.
     """
 
@@ -90,7 +90,7 @@ class ManySpace(ManyPoints):
             self._drop(topic)
 
     def _drop(self, topic: bytes) -> None:
-        """Nobody selects these items any more, except those that others list."""
+        """No subscription selects these items any more, except those that others list."""
         for item in list(self._items) if topic in (ALL, SINGLE) else [topic]:
             if item in self._items and not self._is_selected(item):
                 del self._items[item]
@@ -132,7 +132,7 @@ class ManySpace(ManyPoints):
 
     # -- marks and kept items ------------------------------------------------------------------------------------
     def changed_items(self) -> dict[bytes, bytes | None]:
-        """The items that changed since this was last asked; None: everybody was told its present value."""
+        """The items that changed since this was last asked; None: all were notified of its current value."""
         changed, self._changed = self._changed, {}
         found: dict[bytes, bytes | None] = {}
         for topic in changed:
@@ -186,7 +186,7 @@ class ManySpace(ManyPoints):
         if is_same(old, new):
             return {}
         if old is None or self._kind.measure is None:
-            return {old: list(ANYBODY)}
+            return {old: list(WHOLE_PLANE)}
         return self._vanish(topic, old) if new is None else self._boxes(self._fire(topic, old, new))
 
     def _fire_single(self, topic: bytes, new: Any) -> tuple[list[tuple[int, Any]], frozenset[int]]:
@@ -223,12 +223,12 @@ class ManySpace(ManyPoints):
         return pieces
 
     def _vanish(self, topic: bytes, old: Any) -> dict[Any, list[Box]]:
-        """A row goes: everybody is told, after whatever they were told before."""
+        """A row is deleted: all are notified, whatever they were notified of before."""
         item = self._items.pop(topic, None)
         if item is None:
-            return {old: list(ANYBODY)}
+            return {old: list(WHOLE_PLANE)}
         self._changed[topic] = None
-        boxes = self._boxes(item.everybody())
+        boxes = self._boxes(item.all_pieces())
         boxes.setdefault(old, []).append((EVERYTHING, Interval(item.stops[-1] + 1, None)))
         return boxes
 
@@ -278,7 +278,7 @@ class ManySpace(ManyPoints):
             named = [sid for one in topics for sid in self.points.find(one, region).tolist()]
             if apart:
                 named = [sid for sid in named if sid not in apart]
-            if plan != "enumerate" and self._is_anybody(region):
+            if plan != "enumerate" and self._is_populated(region):
                 drafts.append(Draft("item", ALL, region, payload=payload))
             if named:
                 drafts.append(Draft("item", topic, targets=tuple(named), payload=payload))

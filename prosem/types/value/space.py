@@ -1,8 +1,8 @@
-"""The server's side of value notification: a B²-tree for each item somebody subscribed to.
+"""The server's side of value notification: a B²-tree for each item with subscriptions.
 
 A subscription is the point (radius, label) under the item's key; the tree gives the label, and may move others to make
 room for it. What was told is known by the tree alone, for whole ranges of radii and arcs of labels at once: an event that
-fires nobody costs O(1), and one that fires a million subscriptions as many steps as it has ranges.
+fires no subscription costs O(1), and one that fires a million subscriptions as many steps as it has ranges.
 
 A subscription that was given another radius keeps the value it was told, which the tree may have no place for. It stands
 beside the tree then (`single`), under a topic of its own, and its messages are addressed.
@@ -240,10 +240,10 @@ class ValueSpace(PointSpace):
         if plan != "relax" or not region:
             return super().messages(description, plan)
         (radii, _), payload = region[-1], encode(value)
-        everybody = ((Interval(None, radii.high), EVERYTHING),)
+        up_to_radius = ((Interval(None, radii.high), EVERYTHING),)
         return [
             Draft(DECISION, topic, region, payload=payload),
-            Draft(RELAXED, topic, everybody, payload=payload),
+            Draft(RELAXED, topic, up_to_radius, payload=payload),
             *self.drafts(description)[1:],
         ]
 

@@ -14,7 +14,7 @@ from api.server.running import RunningServer
 from api.webhooks import worker as worker
 from api.webhooks.requests import WebhookRequest
 from prosem.engine import commands as c
-from prosem.values.access import EVERYBODY
+from prosem.values.access import KEYLESS
 from tests.support.live import upsert
 from tests.support.receiver import Receiver, Request
 from tests.support.running import TABLE, WAIT_S, again, publish, running, subscribe
@@ -31,7 +31,7 @@ async def prepared(made: RunningServer, *ids: str) -> None:
 
 async def hook(made: RunningServer, receiver: Receiver, *ids: str) -> str:
     requested = WebhookRequest(httpx.URL(receiver.url), list(ids), SECRET, False)
-    return str((await made.webhooks.create(EVERYBODY, requested))["id"])
+    return str((await made.webhooks.create(KEYLESS, requested))["id"])
 
 
 async def lower(made: RunningServer, values: range) -> list[int]:
@@ -102,19 +102,19 @@ async def test_a_webhook_with_a_full_list_of_dead_letters_stands_still_and_goes_
                 await _dead(made, id, 10 - y)
             tried = len(receiver.requests)
             seqs += await lower(made, range(7, 2, -1))
-            shown = await made.webhooks.show(EVERYBODY, id)
+            shown = await made.webhooks.show(KEYLESS, id)
             assert "2 dead letters wait" in shown["problem"]
             assert len(receiver.requests) == tried, "nothing is sent while it stands still"
             is_down.clear()
-            assert await made.webhooks.redeliver(EVERYBODY, id, None) == 2
+            assert await made.webhooks.redeliver(KEYLESS, id, None) == 2
             await until_async(lambda: receiver.seqs("one")[1:] == seqs)
-            shown = await made.webhooks.show(EVERYBODY, id)
+            shown = await made.webhooks.show(KEYLESS, id)
             assert (shown["problem"], shown["dead_letters"]) == (None, 0)
 
 
 async def _dead(made: RunningServer, id: str, count: int) -> None:
     async def are_there() -> bool:
-        return len(await made.webhooks.dead_letters(EVERYBODY, id)) >= count
+        return len(await made.webhooks.dead_letters(KEYLESS, id)) >= count
 
     await until_async(are_there)
 
