@@ -31,7 +31,7 @@ class Client:
 
 @dataclass
 class Workload:
-    """Brokers in a tree, who publishes where, and who asks for what."""
+    """Brokers in a tree, publishers and subscriptions with their brokers."""
 
     name: str
     links: list[tuple[str, str]] = field(default_factory=list)

@@ -31,7 +31,7 @@ class Walk:
     delivered_bytes: int = 0  # that arrive at subscriptions: payload and content, once for each of them
     messages: int = 0
     description_bytes: list[int] = field(default_factory=list)
-    told: list[Ids] = field(default_factory=list)  # for each event, those who were told of the row itself
+    told: list[Ids] = field(default_factory=list)  # for each event, those that were told of the row itself
     deliveries: list[int] = field(default_factory=list)  # for each event, joined rows or messages that arrive
 
     def figures(self, events: int) -> dict[str, float]:

@@ -12,8 +12,8 @@ its result:
 - `stocks`: 3,053 rows (3.5.5). `risk` is uniform in [0, 10000], and ranges on it have midpoints N(5000, 1500) and lengths
   N(1000, 1000) (table 3.1). `per` walks at random by steps that grow with the value, with 0.5 % spikes (3.5.3).
 - `prices`: 5 rows (4.7.2), values AR1(400, 1, 1000), radii N(25000, 50000) in [1, 200000] (table 4.1, diff-rad). Prices
-  begin in the middle of that domain; relative radii are the same in percent of it. Who may be told from r on must be told
-  from 2 r on.
+  begin in the middle of that domain; relative radii are the same in percent of it. One that may be told from r on must be
+  told from 2 r on.
 - Joins: table 5.2, a tenth of its domain: 100 symbols, `per` begins as N(N1, 800), 70 % of the symbols have reviews, by a
   Zipf distribution of 0.8; 2,300 reviews (5.7.2), which come, the oldest going (5.7.1). Ranges as there.
 """

@@ -82,7 +82,7 @@ class Joins:
             for sent in messages(workload.space(mode, points), workload, plan, events):
                 for message, ids in sent:
                     self._add(totals, message, ids, ways, is_spread=plan not in ENUMERATED)
-                told[plan].append(_who(sent))
+                told[plan].append(_notified(sent))
             self.costs[plan] = {name: total / events for name, total in totals.items()}
         _agree(told)
 
@@ -125,8 +125,8 @@ def distinct(workload: Workload) -> Workload:
     return workload
 
 
-def _who(sent: Sequence[Sent]) -> Ints:
-    """Who was told of the event's own row, by semijoins or as joined rows."""
+def _notified(sent: Sequence[Sent]) -> Ints:
+    """The subscriptions notified of the event's own row, by semijoins or as joined rows."""
     own = [
         ids
         for message, ids in sent

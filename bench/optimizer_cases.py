@@ -39,7 +39,7 @@ class Case(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Bytes out of the server, bytes between brokers, µs on the way of an average notification, and who was reached."""
+    """Bytes out of the server, bytes between brokers, µs per average notification, and the subscriptions reached."""
 
     out: float
     between: float

@@ -1,7 +1,7 @@
 """Parametric updates: PATCH against delete + create, and against PATCH under the update monitor.
 
 Subscribers to a moving range `x BETWEEN :lo AND :hi`, as cars on a road: each swings around a place of its own while
-it drifts. Events move rows under them, and each has a number of its own, so that it can be told who saw it:
+it drifts. Events move rows under them, and each has a number of its own, so that its receivers are known:
 
 * *missed*: events in the range a subscriber wanted when they were published, and which it never saw, not
   even in the snapshot of a new subscription; *lost* are those of them that were wanted for two seconds on end. An

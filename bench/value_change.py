@@ -203,7 +203,7 @@ class Scan:
 
 
 class EndpointTree:
-    """B-tree(lr) of [ProSem thesis] 4.2.3: all left and right ends in order; who fires is taken out and put in again."""
+    """B-tree(lr) of [ProSem thesis] 4.2.3: all left and right ends in order; what fires is taken out and put in again."""
 
     def __init__(self, workload: Workload) -> None:
         self._radius = workload.radius.tolist()

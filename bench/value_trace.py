@@ -1,4 +1,4 @@
-"""Value notification as networks see it: who arrives, who is affected, and by which ranges of radii and arcs of labels."""
+"""Value notification as networks see it: arrivals, and affected subscriptions by ranges of radii and arcs of labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Arrival:
 
 @dataclass
 class Step:
-    """An event, and who has come right before it."""
+    """An event, and the subscriptions added right before it."""
 
     arrivals: list[Arrival]
     before: int

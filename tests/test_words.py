@@ -28,7 +28,7 @@ PAGES = sorted(
     for pattern in ("*.md", "docs/**/*.md", "clients/*/README.md", "kernels/*.md")
     for path in ROOT.glob(pattern)
 )
-PEOPLE = r"whom|whoever|somebody|nobody|everybody|anybody|offices?|couriers?|patience|keepers?"
+PEOPLE = r"who|whom|whoever|somebody|nobody|everybody|anybody|offices?|couriers?|patience|keepers?"
 PRIVATE = r"standings?|stood|journeys?|surroundings|a message a subscription"
 FORBIDDEN = re.compile(rf"(?<![A-Za-z'])({PEOPLE}|{PRIVATE})(?![A-Za-z'])", re.IGNORECASE)
 ALLOWED = {

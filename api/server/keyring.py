@@ -15,7 +15,7 @@ from prosem.values.errors import LimitError, RecoveringError, UnauthorizedError
 
 
 class Keys(Protocol):
-    """Who comes with a key: the server knows, a broker asks the server."""
+    """The caller of a key: the server knows it, a broker asks the server."""
 
     usage: Usage
 

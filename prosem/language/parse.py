@@ -25,9 +25,9 @@ def parse(sql: str) -> Query:
 
     In a query of one table columns have no qualifier: `s.x` of `FROM stocks s` is `x`.
 
-    >>> query = parse("SELECT MIN(y) FROM t WHERE 5 < x AND NOT t.name = :who")
+    >>> query = parse("SELECT MIN(y) FROM t WHERE 5 < x AND NOT t.name = :owner")
     >>> [f"{atom.column.name} {atom.op}" for atom in query.where[0]], sorted(query.parameters)
-    (['x >', 'name <>'], ['who'])
+    (['x >', 'name <>'], ['owner'])
     """
     if len(sql) > MAX_LENGTH:
         raise LanguageError(f"the query is longer than {MAX_LENGTH:,} characters")

@@ -346,7 +346,7 @@ class MarkedSpace(Protocol, metaclass=ByMembers):
         """
 
     def relabelled(self) -> list[int]:
-        """Who was moved since this was last asked."""
+        """The subscriptions moved since the last call."""
 
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
         """Put subscriptions at their stored places, with what they were notified of; the space was empty."""

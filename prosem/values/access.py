@@ -1,4 +1,4 @@
-"""Who asks: the tenant, the roles and the limits of a key, and what a command may reach.
+"""Callers: the tenant, the roles and the limits of a key, and what a command may reach.
 
 A tenant sees its own tables and subscriptions alone; what is another's does not exist for it. A key with row predicates
 also sees only the subscriptions that it made itself, since those of others may tell rows that it must not see.

@@ -1,4 +1,4 @@
-"""The BA-tree where subscriptions may be told before they must: ranges grow over those who may."""
+"""The BA-tree where subscriptions may be told before they must: ranges grow over those that may."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from prosem.index.radii.radius_pairs import RadiusPairs
 class LooseRuns(RadiusRuns):
     """Runs of pairs (may, must), ordered by `may`. [ProSem thesis] 4.6.1.
 
-    Nodes know the nearest `must` ends, so an event that fires no `must` touches nothing. Those who may be told are the
-    beginning of a run. From each run with a `must` that fires, the range grows to both sides over all who may: what
-    stands between two ranges merges them, what stands beside one merges centres. A range of those who only may is
+    Nodes know the nearest `must` ends, so an event that fires no `must` touches nothing. Those that may be told are the
+    beginning of a run. From each run with a `must` that fires, the range grows to both sides over all that may: what
+    stands between two ranges merges them, what stands beside one merges centres. A range of those that only may is
     not told. A radius with several centres is filler if all of them may be told, else it stands alone.
 
     Every run that a range grows over is swallowed, so m ranges take amortised O(m log N), without `may` ends in nodes; a

@@ -127,7 +127,7 @@ class BWTree:
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value) -> Arcs | None:
-        """The labels of those who are told `d`, and are from now on in one class; None if they are all."""
+        """The labels of those that are told `d`, and are from now on in one class; None if they are all."""
         count, (first, fired) = len(self.starts), self._fired(d)
         if fired == count:
             self.recentre(d)

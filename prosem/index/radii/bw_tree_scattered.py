@@ -92,7 +92,7 @@ class ScatteredClasses:
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value) -> Arcs | None:
-        """The labels of those who are told `d`, and are from now on in one class; None if they are all."""
+        """The labels of those that are told `d`, and are from now on in one class; None if they are all."""
         fired = _until(self._by_right, d) + _until(self._by_left, -d)
         if len(fired) == len(self._runs):
             self.recentre(d)

@@ -18,7 +18,7 @@ State = list[tuple[Birth, list[Run]]]
 
 
 class Piece(NamedTuple):
-    """Who is told: the radii from `low` to `high` that came from `first` to `last`, all told `before` so far."""
+    """Those notified: with radii from `low` to `high` and births from `first` to `last`, all told `before` so far."""
 
     low: Radius
     high: Radius
@@ -30,10 +30,11 @@ class Piece(NamedTuple):
 class Epochs:
     """The told values of one item, for all subscriptions that ever selected it, without storing any of them.
 
-    Who came between two events of an item was told the same value of it, whatever the radius: an *epoch*, which begins
-    as one run of a BA-tree over radii and is cut only by events that tell some of it. `stops` holds the last birth
-    of each epoch; who came after the last one was told the present value. Neighbouring epochs that were told alike become
-    one. So a subscription to a million items is a point (radius, birth), and adds nothing to an item before that moves.
+    Those that came between two events of an item were told the same value of it, whatever the radius: an *epoch*, which
+    begins as one run of a BA-tree over radii and is cut only by events that tell some of it. `stops` holds the last birth
+    of each epoch; those that came after the last one were told the current value. Neighbouring epochs that were told
+    alike become one. So a subscription to a million items is a point (radius, birth), and adds nothing to an item before
+    that moves.
 
     An event that fires no subscription takes O(1). Otherwise it takes one comparison per epoch, and in each one that
     fires what it takes in a BA-tree. Loses to a B²-tree, which tells arcs instead of epochs, where all select one item.
@@ -99,7 +100,7 @@ class Epochs:
 
     # -- questions -------------------------------------------------------------------------------------------
     def told(self, radius: Radius, birth: Birth) -> Value:
-        """What those of a radius were told who came at a birth."""
+        """What those of a radius and a birth were told."""
         at = bisect_left(self.stops, birth)
         return self.value if at == len(self.stops) else self._runs[at].centre(radius)
 

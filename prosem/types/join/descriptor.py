@@ -19,8 +19,8 @@ def semijoin_descriptor(
     """Messages; half the logarithm of the rows that join; the event's table; how many may see the row, in half steps of a
     logarithm; rows lost; rows gained.
 
-    Who may see the row selects it, and reaches between the rows that join with it: ranks of the picture tell how many that
-    are, without a search. Enumeration wins where it is a few, reformulation where it is many. Events of different tables,
+    Those that may see the row select it, and reach between the rows that join with it: ranks of the picture count them
+    without a search. Enumeration wins where it is a few, reformulation where it is many. Events of different tables,
     and those with and without rows lost, are far apart.
     """
     table, old, new, shifts = description

@@ -47,7 +47,7 @@ class _Plain:
         return placed if placed is not None and self._model.is_selected(table.around(placed.codes)) else None
 
     def outlines(self, description: Seen) -> list[Region]:
-        """Who selects the row before or after the event."""
+        """Where subscriptions select the row before or after the event."""
         seen = [placed for placed in (description.old, description.new) if placed is not None]
         return [(self._model.box(description.table.around(placed.codes)),) for placed in seen]
 
@@ -85,7 +85,7 @@ class JoinedMode(_Plain):
         return [codec.joined(*each[sid], targets=(sid,)) for sid in sorted(each)]
 
     def _changes(self, seen: Seen) -> Iterator[tuple[Box, list[Joined], list[Joined]]]:
-        """The joined rows that come and go, with the box of those who select them."""
+        """The joined rows that come and go, with the box of those that select them."""
         number = seen.table.number
         if seen.stays and seen.old is not None and seen.new is not None:
             before = self._model.joined(number, seen.old.row)
@@ -110,7 +110,7 @@ class JoinedMode(_Plain):
 
 
 class SelectionMode(_Plain):
-    """Every row goes to all who select it; the edge joins."""
+    """Every row goes to all that select it; the edge joins."""
 
     def __init__(self, model: JoinModel) -> None:
         super().__init__(model)

@@ -4,11 +4,11 @@ Each table T has a partner P(T), a neighbour in the join graph. A subscription h
 conditions on T and join with a row of P(T) whose routing column is in its range. An event on T, all relative to the table
 *without* its row ([ProSem thesis] 5.3 and 5.4.1):
 
-- X^T: the old row goes from `V_o`, the new one comes to `V_n`: those who select the row and lie under the skyline of P(T)'s
+- X^T: the old row goes from `V_o`, the new one comes to `V_n`: those that select the row and lie under the skyline of P(T)'s
   rows of its key.
-- X^U of each U whose partner is T: who held the old row alone among those of its key, `L`, loses every row of U with that
-  key, in one message without rows; who holds the new row alone, `G`, gains the rows of U with its key, a message
-  each. If the key stays, `L` without `G` loses and `G` without `L` gains.
+- X^U of each U whose partner is T: in `L`, where the old row alone of its key was held, every row of U with that key is
+  lost, in one message without rows; in `G`, where the new row alone is held, the rows of U with its key are gained, one
+  message each. If the key stays, `L` without `G` loses and `G` without `L` gains.
 
 Loses to whole selections where nearly every row joins, and to joined rows where keys are unique on both sides.
 """
@@ -158,7 +158,7 @@ class SemijoinMode:
     def _alone(
         self, table: JoinTable, other: JoinTable, classes: Classes, placed: Placed | None
     ) -> Box | None:
-        """The box of those who hold this row alone of its key, and reach between the other table's rows of that key."""
+        """The box of those that hold this row alone of its key, and reach between the other table's rows of that key."""
         rows = NOTHING if placed is None else other.by(classes).at(table.key(classes, placed.row))
         sides = table.alone(classes, placed) if placed is not None and rows else None
         return None if sides is None else self._model.box(sides, other.reach(rows[0], rows[-1]))
@@ -188,7 +188,7 @@ class SemijoinMode:
         return cast(Point, place)
 
     def outlines(self, description: Described) -> list[Region]:
-        """Who selects the row, and who loses or gains others: without the skylines."""
+        """Where the row is selected, and where others are lost or gained: without the skylines."""
         table, old, new, shifts = description
         seen = [placed for placed in (old, new) if placed is not None]
         own: list[Region] = [(self._model.box(table.around(placed.codes)),) for placed in seen]
@@ -200,7 +200,7 @@ class SemijoinMode:
     def _own_drafts(
         self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str
     ) -> Iterator[Draft]:
-        """Of the event's own row, to those who see it."""
+        """Of the event's own row, to those that see it."""
         if old is not None and (region := self.visible(table, old, plan)):
             yield self._model.codec.remove(table.number, old.row, region)
         if new is not None and (region := self.visible(table, new, plan)):

@@ -67,7 +67,7 @@ def cluster_codes(rows: Sequence[Entry], anchors: Sequence[Code]) -> list[Code]:
 
 
 def cluster_skyline(rows: Sequence[Entry], clusters: StabbingSet) -> Skyline:
-    """-Clu: two points a cluster. Who holds a row's code holds an anchor too, and so the row nearest to it on that side."""
+    """-Clu: two points per cluster; a range with a row's code holds an anchor too, and so the nearest row on that side."""
     return [(code, code) for code in cluster_codes(rows, clusters.anchors)]
 
 

@@ -1,4 +1,4 @@
-"""Who sees a row of a select-join, found one by one: what enumeration by semijoins starts from."""
+"""The subscriptions that see a row of a select-join, found one by one: what enumeration by semijoins starts from."""
 
 from __future__ import annotations
 

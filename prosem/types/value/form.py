@@ -192,7 +192,7 @@ class ValueType(SubscriptionType):
                 },
                 {
                     "name": "item",
-                    "region": "of many items: those who were told the same value before, by radius and by when they came "
+                    "region": "of many items: those that were told the same value before, by radius and by when they came "
                     "if they select all rows, else and after a change of their radius by name",
                     "payload": "the key, the new value and the one told before",
                 },

@@ -24,7 +24,7 @@ WHOLE_PLANE: Region = ((EVERYTHING, EVERYTHING),)
 
 
 class NotifiedItems(NamedTuple):
-    """An event on an item: the new value, and the regions of those who were told each of the values before.
+    """An event on an item: the new value, and the regions of those that were told each of the values before.
 
     `apart` are in no region, wherever they stand; those of them that are notified are in `single`, with what each was told
     before.
@@ -41,7 +41,7 @@ class ManySpace(ManyPoints):
     """The points of all subscriptions, and what items remember of them.
 
     An event costs what it does in the item's `Epochs`, and a message for each value that was told before: with regions for
-    those who select all rows, with names for the others that are told. A new subscription is a point for each key it
+    those that select all rows, with names for the others that are told. A new subscription is a point for each key it
     lists, or one; no item learns of it before its next event. Of an item whose present value was told to all
     nothing is kept.
     """
@@ -161,7 +161,7 @@ class ManySpace(ManyPoints):
                 continue
             item = Epochs.from_state(kind.ends, number, state, self._radii)
             self._births = max(self._births, item.stops[-1])
-            if item.is_plain:  # those who knew more have gone
+            if item.is_plain:  # those that knew more are deleted
                 self._changed[topic] = None
             else:
                 self._items[topic] = item
