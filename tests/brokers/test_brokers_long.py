@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +22,7 @@ from tests.support.deployed import Deployed
 from tests.support.kit import KIT, ROOT
 from tests.support.live import Api, Refused, Socket, attached
 from tests.support.processes import open_folder
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 WAIT_S = 90.0
@@ -89,8 +89,8 @@ def test_each_node_of_a_nats_cluster_is_killed(cluster: Cluster) -> None:
             api.publish(table, [event(rng) for _ in range(20)])
             cluster.kill(node)
             for _ in range(10):
-                api.publish(table, [event(rng) for _ in range(5)])
-                time.sleep(0.1)
+                seq = api.publish(table, [event(rng) for _ in range(5)])["last_seq"]
+                sockets[0].until(lambda frame, seq=seq: frame.get("progress", -1) >= seq, wait_s=WAIT_S)  # type: ignore[misc]
             seq = last_seq(api)
             for socket in sockets:
                 socket.until(lambda frame, seq=seq: frame.get("progress", -1) >= seq, wait_s=WAIT_S)  # type: ignore[misc]
@@ -114,7 +114,7 @@ def test_parts_die_at_random(network: str) -> None:
         ids = [api.subscribe(sql.format(table), params)["id"] for sql, params, _ in QUERIES[:6]]
         sockets, where = [attached(url, ids) for url in deployed.urls[:-1]], list(range(3))
         for _ in range(12):
-            _strike(rng, deployed, sockets, where, ids)
+            _strike(rng, deployed, api, table, sockets, where, ids)
             for _ in range(5):
                 publish(api, table, rng)
         seq = last_seq(api)
@@ -132,7 +132,13 @@ def publish(api: Api, table: str, rng: random.Random) -> None:
 
 
 def _strike(
-    rng: random.Random, deployed: Deployed, sockets: list[Socket], where: list[int], ids: list[str]
+    rng: random.Random,
+    deployed: Deployed,
+    api: Api,
+    table: str,
+    sockets: list[Socket],
+    where: list[int],
+    ids: list[str],
 ) -> None:
     """Something happens to a part; `where` says at which broker each socket is."""
     at = rng.randrange(len(deployed.brokers))
@@ -154,7 +160,10 @@ def _strike(
         deployed.kill_nats()
     else:
         deployed.signal(signal.SIGSTOP, broker)
-        time.sleep(rng.uniform(0, 1) if what == "stop" else 4)
+        if what == "stop long":  # until its lease is over
+            until(lambda: broker.folder.name not in deployed.names(), WAIT_S)
+        else:
+            publish(api, table, rng)
         deployed.signal(signal.SIGCONT, broker)
 
 

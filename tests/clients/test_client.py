@@ -278,7 +278,7 @@ async def test_nothing_is_lost_or_doubled_over_broken_connections(overlap: int) 
             if dice.random() < 0.03:
                 fake.drop()
             if dice.random() < 0.2:
-                await asyncio.sleep(0.01)
+                await until_async(lambda: any(fake.sockets.values()))
         for id in expected:  # the last change of each: one that came twice would come before it
             expected[id].append((await fake.count(id, 200), 200))
         await until_async(lambda: all(seen[id] and seen[id][-1] == expected[id][-1] for id in expected))
@@ -337,7 +337,7 @@ async def test_a_fresh_snapshot_replaces_the_answer() -> None:
         assert (await subscription.next()).result == {"rows": []}
 
 
-async def test_a_slow_consumer_misses_nothing_and_holds_nobody_up() -> None:
+async def test_a_slow_consumer_misses_nothing_and_holds_no_other_up() -> None:
     async with connected(queue_limit=4) as (fake, client):
         slow, quick = await client.subscribe(COUNT), await client.subscribe(COUNT)
         await until_async(lambda: len(client._stream._confirmed) == 2)
@@ -365,16 +365,26 @@ async def test_frames_of_an_old_attachment_make_no_gap() -> None:
         await until_async(lambda: client._stream._confirmed)
         fake.delay_s = 0.02
         seen: list[Any] = []
+        allowed, may_read = 1, asyncio.Event()
 
         async def consume() -> None:
             async for change in subscription:
                 seen.append((change.seq, change.result))
-                await asyncio.sleep(0.001)
+                while len(seen) == allowed:
+                    may_read.clear()
+                    await may_read.wait()
 
         consumer = asyncio.create_task(consume())
         for value in range(1, 121):
             await fake.count(subscription.id, value)
-            await asyncio.sleep(0.006 if value % 10 == 0 else 0)
+            if value % 20 == 0:
+                allowed = value - 12  # more are left than the queue takes
+                may_read.set()
+                async with asyncio.timeout(20):
+                    while len(seen) < allowed - 4:  # the next ones are sent while it is attached again
+                        await asyncio.sleep(0)
+        allowed = 121
+        may_read.set()
         await until_async(lambda: seen and seen[-1][0] == 120)
         assert seen == [(value, {"value": value}) for value in range(1, 121)]
         assert len(fake.attaches(subscription.id)) > 2, "the queue never overflowed"
@@ -506,7 +516,8 @@ async def test_a_burst_of_assignments_ends_with_the_last_value() -> None:
         subscription = await client.subscribe(COUNT, {"lo": 0})
         for value in range(1, 101):
             subscription.params.lo = value
-            await asyncio.sleep(0.0005)
+            if value % 10 == 0:
+                await until_async(lambda value=value: len(fake.patches()) >= value // 10)  # type: ignore[misc]
         await subscription.flush()
         sent = [patch["params"]["lo"] for patch in fake.patches()]
         assert sent == sorted(sent)

@@ -100,7 +100,6 @@ async def test_the_answer_is_that_of_a_plain_subscription(server: str, path: Any
             expected = by_key((await client.result(plain.id)).result)
             await catch_up(monitored, expected)
             await catch_up(plain, expected)
-            await asyncio.sleep(0.004)
         assert monitored.updates > 30
         used = monitored.patches / monitored.updates
         assert used <= share, f"{monitored.patches} requests for {monitored.updates} moves"
@@ -116,7 +115,7 @@ async def test_a_burst_ends_where_it_was_let_go(server: str) -> None:
         for at in range(200):
             monitored.params.lo, monitored.params.hi = f"{5 + at / 100:.2f}", 6 + at / 100
             if at % 10 == 0:
-                await asyncio.sleep(0.02)
+                await monitored.flush()
         await monitored.flush()
         await catch_up(monitored, {k: {"k": k, "price": f"{k / 4:.2f}"} for k in (28, 29, 30, 31)})
         assert monitored.params.lo == "6.99"
@@ -139,7 +138,7 @@ async def test_a_range_that_rests_becomes_exact_at_the_server(server: str) -> No
         )
         for at in range(40):
             monitored.params.hi = 5 + at
-            await asyncio.sleep(0.005)
+            await monitored.flush()
         held = by_key((await client.result(monitored.id)).result)
         await catch_up(monitored, {k: held[k] for k in range(44)})
         assert len(held) > 44, "the server has more than the user sees"
@@ -152,8 +151,7 @@ async def test_a_range_that_rests_becomes_exact_at_the_server(server: str) -> No
             await monitored.next(timeout_s=0.05)
         for at in range(40):
             monitored.params.hi = 44 + at
-            await asyncio.sleep(0.005)
-        await monitored.flush()
+            await monitored.flush()
         await catch_up(monitored, by_key((await client.subscribe(sql, {"lo": 0, "hi": 83})).result))
         await monitored.close()
         found = await client.attach(f"m-{table}")
@@ -213,9 +211,10 @@ async def test_a_broken_socket_loses_nothing(server: str) -> None:
                 subscription.params.lo, subscription.params.hi = at, at + 10
             await client.publish(table, [row(dice.randrange(100), dice.randrange(100))])
             if at % 20 == 10:
-                assert client._stream.socket is not None
-                client._stream.socket.transport.abort()
-            await asyncio.sleep(0.01)
+                lost = client._stream.socket
+                assert lost is not None
+                lost.transport.abort()
+                await until_async(lambda lost=lost: client._stream.socket not in (None, lost))  # type: ignore[misc]
         truth = await client.subscribe(sql, {"lo": 59, "hi": 69})
         expected = by_key(truth.result)
         await catch_up(kept, expected)

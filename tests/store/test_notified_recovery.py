@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.store.test_value_recovery import _send
+from tests.store.test_value_recovery import under_way
 from tests.support.live import Api
 from tests.support.processes import ServerProcess
 
@@ -78,11 +77,8 @@ def recovered(subscriptions: int, places: int, batches: int, sample: int) -> dic
             published = time.monotonic() - published
             last = world.events(500)
             path = f"{made.url}/v1/tables/{world.table}/events"
-            sender = threading.Thread(target=_send, args=(path, world.body(last)))
-            sender.start()
-            time.sleep(0.02)  # somewhere in the batch: being read, processed, committed or answered
-            made.kill()
-            sender.join()
+            with under_way(path, world.body(last)):  # being read, processed, committed or answered
+                made.kill()
         start = time.monotonic()
         made.start()
         seconds = time.monotonic() - start

@@ -23,68 +23,58 @@ async def ask(pool: Pool, text: str = BACKEND) -> tuple[object, ...]:
         return tuple(row)
 
 
-def test_many_readers_share_few_connections(postgres: EmbeddedPostgres) -> None:
+async def test_many_readers_share_few_connections(postgres: EmbeddedPostgres) -> None:
     url = empty_database(postgres)
 
-    async def main() -> None:
-        pool = Pool(lambda: url, "prosem test", size=2)
-        try:
-            found = await asyncio.gather(*[ask(pool) for _ in range(20)])
-            assert len({backend for backend, _ in found}) <= 2
-        finally:
-            await pool.close()
-
-    asyncio.run(main())
+    pool = Pool(lambda: url, "prosem test", size=2)
+    try:
+        found = await asyncio.gather(*[ask(pool) for _ in range(20)])
+        assert len({backend for backend, _ in found}) <= 2
+    finally:
+        await pool.close()
 
 
-def test_a_connection_outlives_our_errors_and_no_others(postgres: EmbeddedPostgres) -> None:
+async def test_a_connection_outlives_our_errors_and_no_others(postgres: EmbeddedPostgres) -> None:
     url = empty_database(postgres)
 
-    async def main() -> None:
-        pool = Pool(lambda: url, "prosem test", size=1)
-        try:
-            backend = await ask(pool)
-            with pytest.raises(NotFoundError):
-                async with pool.connection():
-                    raise NotFoundError("there is none")
-            assert await ask(pool) == backend
-            with pytest.raises(RuntimeError):
-                async with pool.connection():
-                    raise RuntimeError("in the middle of something")
-            assert await ask(pool) != backend
-        finally:
-            await pool.close()
-
-    asyncio.run(main())
+    pool = Pool(lambda: url, "prosem test", size=1)
+    try:
+        backend = await ask(pool)
+        with pytest.raises(NotFoundError):
+            async with pool.connection():
+                raise NotFoundError("there is none")
+        assert await ask(pool) == backend
+        with pytest.raises(RuntimeError):
+            async with pool.connection():
+                raise RuntimeError("in the middle of something")
+        assert await ask(pool) != backend
+    finally:
+        await pool.close()
 
 
-def test_readers_follow_a_changed_address(postgres: EmbeddedPostgres) -> None:
+async def test_readers_follow_a_changed_address(postgres: EmbeddedPostgres) -> None:
     """As after a revival of the embedded PostgreSQL: all connections are lost, and the address is another."""
     before, after = empty_database(postgres), empty_database(postgres)
     address = before
 
-    async def main() -> None:
-        nonlocal address
-        pool = Pool(lambda: address, "prosem test", size=2)
-        try:
-            async with pool.connection() as one, pool.connection() as other:
-                backends = [one.info.backend_pid, other.info.backend_pid]
-            address = after
-            with psycopg.connect(before, autocommit=True) as connection:
-                for backend in backends:
-                    connection.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
-            with pytest.raises(psycopg.OperationalError):
-                await ask(pool)
-            await pool.check()
-            with psycopg.connect(after) as connection:
-                assert (await ask(pool))[1] == connection.info.dbname
-        finally:
-            await pool.close()
-
-    asyncio.run(main())
+    pool = Pool(lambda: address, "prosem test", size=2)
+    try:
+        async with pool.connection() as one, pool.connection() as other:
+            backends = [one.info.backend_pid, other.info.backend_pid]
+        address = after
+        with psycopg.connect(before, autocommit=True) as connection:
+            for backend in backends:
+                connection.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
+        with pytest.raises(psycopg.OperationalError):
+            await ask(pool)
+        await pool.check()
+        with psycopg.connect(after) as connection:
+            assert (await ask(pool))[1] == connection.info.dbname
+    finally:
+        await pool.close()
 
 
-def test_without_a_database_a_reader_ends_and_a_later_one_is_served(
+async def test_without_a_database_a_reader_ends_and_a_later_one_is_served(
     postgres: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pools, "CONNECT_S", 0.2)
@@ -92,20 +82,16 @@ def test_without_a_database_a_reader_ends_and_a_later_one_is_served(
     address = "postgresql://127.0.0.1:1/none"
     found = empty_database(postgres)
 
-    async def main() -> None:
-        nonlocal address
-        pool = Pool(lambda: address, "prosem test", size=1)
-        try:
-            with pytest.raises(psycopg.OperationalError):
+    pool = Pool(lambda: address, "prosem test", size=1)
+    try:
+        with pytest.raises(psycopg.OperationalError):
+            await ask(pool)
+        address = found
+        while True:
+            try:
                 await ask(pool)
-            address = found
-            while True:
-                try:
-                    await ask(pool)
-                except psycopg.OperationalError:
-                    continue
-                return
-        finally:
-            await pool.close()
-
-    asyncio.run(main())
+            except psycopg.OperationalError:
+                continue
+            return
+    finally:
+        await pool.close()

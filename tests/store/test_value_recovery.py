@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -76,11 +78,8 @@ def recovered(subscriptions: int, items: int, batches: int, sample: int) -> dict
                 world.apply(events)
             last = world.events(1000)
             path = f"{made.url}/v1/tables/{world.table}/events"
-            sender = threading.Thread(target=_send, args=(path, world.body(last)))
-            sender.start()
-            time.sleep(0.02)  # somewhere in the batch: being read, processed, committed or answered
-            made.kill()
-            sender.join()
+            with under_way(path, world.body(last)):  # being read, processed, committed or answered
+                made.kill()
         start = time.monotonic()
         made.start()
         seconds = time.monotonic() - start
@@ -96,9 +95,25 @@ def recovered(subscriptions: int, items: int, batches: int, sample: int) -> dict
         made.remove()
 
 
-def _send(path: str, body: Any) -> None:
-    with contextlib.suppress(httpx.HTTPError):
-        httpx.post(path, json=body, trust_env=False, timeout=60)
+@contextlib.contextmanager
+def under_way(path: str, body: Any) -> Iterator[None]:
+    """A request that was sent; what becomes of it shows afterwards."""
+    data, is_sent = json.dumps(body).encode(), threading.Event()
+
+    def parts() -> Iterator[bytes]:
+        yield data
+        is_sent.set()
+
+    def send() -> None:
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.post(path, content=parts(), headers=headers, trust_env=False, timeout=60)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    assert is_sent.wait(60)
+    yield
+    sender.join()
 
 
 def test_told_values_after_a_kill_in_the_middle_of_a_batch() -> None:

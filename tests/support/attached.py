@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -141,9 +140,9 @@ class Load:
                         self._transact(connection)
                         connection.commit()
                         self.count += 1
-                        time.sleep(0.005)
+                        self._ended.wait(0.005)
             except psycopg.OperationalError:
-                time.sleep(0.1)
+                self._ended.wait(0.1)
 
     def _transact(self, connection: psycopg.Connection[Any]) -> None:
         number = self.count % 1400 + 1
