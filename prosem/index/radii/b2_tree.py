@@ -114,7 +114,7 @@ class B2Tree(RadiusTree):
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value | None) -> list[Fired]:
-        """Who is told `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
+        """Those that are told `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
         fired, parts = self._fire(d)
         if parts:
             fired += [(radius, radius, arcs) for radius, arcs in parts]

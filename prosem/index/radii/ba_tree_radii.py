@@ -19,8 +19,8 @@ SEVERAL: Final = (
     _Several()
 )  # stands for the centre of a radius whose subscriptions were told different values
 Ranges = tuple[list[Radius], list[Radius]]  # the first and the last radius of each range
-# Who is told: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
-# A plain tuple (radius_low, radius_high, arcs): there may be thousands an event, and a named one takes five times as long.
+# The notified: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
+# A plain tuple (radius_low, radius_high, arcs): there may be thousands per event, and a named one takes five times as long.
 Fired = tuple[Radius, Radius, Arcs | None]
 Part = tuple[Radius, Arcs]  # a radius that fires in part, and the labels that do
 Held = Mapping[Radius, Any]  # of a radius with several centres: its classes
@@ -68,7 +68,7 @@ class Radii(Protocol):
         """It was told several, or others than before: its classes know the ends."""
 
     def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
-        """Recentre those who fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""
+        """Recentre those that fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""
 
     def recentre(self, d: Value) -> None:
         """All were notified of `d`; there are no several values."""
