@@ -23,6 +23,7 @@ from prosem.engine import commands as c
 from prosem.engine.measuring import measure
 from prosem.engine.state import EngineState
 from prosem.types.base import Storage
+from prosem.types.shared.point_space import PointSpace
 from prosem.values.wire import pack
 
 BROKERS, FAN_OUT, HOP_US = 428, 10, 1_000.0
@@ -55,22 +56,18 @@ class Overlay:
         last = state.registry.next_sid
         for number, space in state.spaces.items():
             if isinstance(space, Planned):
-                hosts = np.zeros(last, np.int64)
-                order = sorted(((t, p), sid) for sid, t, p in space.points.items())  # type: ignore[attr-defined]
-                for at, (_, sid) in enumerate(order):
-                    hosts[sid] = at * BROKERS // len(order)
+                hosts = np.arange(last, dtype=np.int64) * BROKERS // last  # filters, as they were registered
+                if isinstance(space, PointSpace):
+                    order = sorted(((t, p), sid) for sid, t, p in space.points.items())
+                    for at, (_, sid) in enumerate(order):
+                        hosts[sid] = at * BROKERS // len(order)
                 self._hosts[number] = hosts
 
     def carry(self, space: Any, messages: Sequence[Message]) -> Carried:
         hosts, out, between, hops = self._hosts[space.network.id], 0.0, 0.0, 0.0
         reached: list[Any] = [np.empty(0, np.int64)]
         for message in messages:
-            size = len(pack(message))
-            if message.targets is not None:
-                out, hops = out + size, hops + len(message.targets)
-                reached.append(message.targets)
-                continue
-            found = space.points.find(message.topic, message.region)
+            size, found = len(pack(message)), _reached(space, message)
             nodes = np.unique(hosts[found])
             depth = 0
             while len(nodes) and depth < 8:
@@ -84,6 +81,15 @@ class Overlay:
             reached.append(found)
         told = np.concatenate(reached).astype(np.int64)
         return Carried(out, between, HOP_US * hops / max(1, len(told)), np.unique(told))
+
+
+def _reached(space: Any, message: Message) -> NDArray[np.int64]:
+    if message.targets is not None:
+        return np.array(message.targets, np.int64)
+    if message.attributes is None:
+        return np.asarray(space.points.find(message.topic, message.region), np.int64)
+    vectors = [vector for vector in message.attributes if vector is not None]
+    return np.array(sorted({sid for vector in vectors for sid in space.filters.match(vector)}), np.int64)
 
 
 def measured_cases(mixed: Mixed, overlay: Overlay, count: int) -> list[list[Case]]:

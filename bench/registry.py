@@ -14,6 +14,7 @@ from bench import (
     recovery,
     spark,
     stages,
+    templates,
     top_k,
     value_change,
 )
@@ -27,6 +28,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "top-k": (
         top_k.run,
         "messages, bytes and µs per event for k = 1, 10, 100: reformulation, enumeration, scan with recomputation",
+    ),
+    "templates": (
+        templates.run,
+        "µs per update with 1 to 1,000 templates on one table, ten of which it concerns",
     ),
     "value-change": (
         value_change.run,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from hashlib import blake2s
 from typing import NamedTuple
 
+from prosem.engine.routes import Routes
 from prosem.engine.tables import Tables
 from prosem.engine.views import Views
 from prosem.language.parse import parse
@@ -70,6 +71,7 @@ class Groups:
         self._space_of_label: dict[str, int] = {}
         self._label_of_space: dict[int, str] = {}
         self._spaces_of_table: dict[int, list[int]] = {}
+        self._routes: dict[int, Routes] = {}  # by table, as asked for
         self._first_of: dict[int, int] = {}
         self._members: dict[int, int] = {}  # of each open space
         self._empty_since: dict[int, int] = {}
@@ -191,6 +193,7 @@ class Groups:
             for space in list(self._spaces_of_table.get(one.id, ())):
                 self._close(space)
         self._spaces_of_table.pop(table.id, None)
+        self._routes.pop(table.id, None)
 
     # -- spaces --------------------------------------------------------------------------------------------------
     def space(self, form: Form, group: Group) -> Space:
@@ -215,11 +218,19 @@ class Groups:
                 self.from_log.add(group.space)
             for table in form.tables:
                 self._spaces_of_table.setdefault(table.id, []).append(group.space)
+                self._routes.pop(table.id, None)
         return space
 
     def spaces_of(self, table: Table) -> list[Space]:
         """The open spaces that the table's events concern."""
         return [self.spaces[at] for at in self._spaces_of_table.get(table.id, ())]
+
+    def routes(self, table: Table) -> Routes:
+        """The same, by the columns that an event changes."""
+        found = self._routes.get(table.id)
+        if found is None:
+            found = self._routes[table.id] = Routes(self.spaces_of(table))
+        return found
 
     def groups_in(self, space: int) -> list[Group]:
         """The groups of a space that have subscriptions."""
@@ -251,8 +262,10 @@ class Groups:
         if known_label is not None:
             del self._space_of_label[known_label]
         if self.spaces.pop(space, None) is not None:
-            for others in self._spaces_of_table.values():
-                others[:] = [at for at in others if at != space]
+            for table, others in self._spaces_of_table.items():
+                if space in others:
+                    others.remove(space)
+                    self._routes.pop(table, None)
             for view in [one for one in self._views if one.is_unnamed]:
                 if not self._spaces_of_table.get(view.id):
                     self._views.close(view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -102,9 +102,10 @@ class Publishing:
         derived = iter(self._derive(runs))
         first, last = self._memory.seq + 1, self._memory.seq + sum(len(run.effects) for run in runs)
         deltas: Deltas = {}
+        among: dict[int, list[Delta]] = {}  # all, by table
         for run in runs:
-            self._apply_run(run, deltas, derived, last)
-        self._step(deltas)
+            self._apply_run(run, deltas, among, derived, last)
+        self._step(deltas, among)
         answer = {"first_seq": first, "last_seq": self._memory.seq, "count": self._memory.seq + 1 - first}
         return answer if idempotency is None else self._remember(idempotency, answer)
 
@@ -132,7 +133,14 @@ class Publishing:
             views.note(derived)
         return [derived for _, _, derived in done]
 
-    def _apply_run(self, run: Run, deltas: Deltas, all_derived: Iterator[Derived], last: int) -> None:
+    def _apply_run(
+        self,
+        run: Run,
+        deltas: Deltas,
+        among: dict[int, list[Delta]],
+        all_derived: Iterator[Derived],
+        last: int,
+    ) -> None:
         """Some events of one table after each other: rows and log entries, and what each space is to take.
 
         `last` is the seq of the request's last event.
@@ -141,10 +149,10 @@ class Publishing:
         writes = self._memory.batch.writes
         net = writes.rows.setdefault(table.id, {})
         writes.tables[table.id] = table
-        spaces_of, order = self._groups.spaces_of, self._chooser.order
-        concerned = [
-            (one, [deltas.setdefault(space.network.id, (space, []))[1] for space in order(spaces_of(one))])
+        watched = [
+            (one, routes.concerned, among.setdefault(one.id, []))
             for one in (table, *table.ancestors)
+            if len(routes := self._groups.routes(one))
         ]
         size_bytes = 0
         for op, key, old, new in found:
@@ -158,11 +166,15 @@ class Publishing:
             if before == after:  # as it is written: for Python the JSON values true and 1 are equal
                 continue
             net[key] = new
-            for one, some in concerned:
-                if some:
-                    delta = Delta(self._memory.seq, one, key, cut(old, one), cut(new, one))
-                    for taken in some:
-                        taken.append(delta)
+            for one, concerned, every in watched:
+                was, now = cut(old, one), cut(new, one)
+                delta = Delta(self._memory.seq, one, key, was, now)
+                every.append(delta)
+                for at, space in concerned(was, now):
+                    taken = deltas.get(at)
+                    if taken is None:
+                        taken = deltas[at] = space, []
+                    taken[1].append(delta)
             if derived is not None:
                 self._add_derived(derived, deltas)
         writes.size_bytes += size_bytes
@@ -176,22 +188,29 @@ class Publishing:
                 taken = deltas.setdefault(space.network.id, (space, []))[1]
                 taken += [Delta(self._memory.seq, view, *change) for change in rows]
 
-    def _step(self, deltas: Deltas) -> None:
+    def _step(self, deltas: Deltas, among: Mapping[int, Sequence[Delta]]) -> None:
         """Every space takes all its deltas of the request in one call; messages are put in the order of the events.
 
-        A space that is notified per transaction takes the net deltas, all at the seq of the last event.
+        A space that is notified per transaction takes the net deltas, all at the seq of the last event. Others may take only
+        some of the deltas of a table, `among` all of them.
         """
         batch, parts = self._memory.batch, dict[int, int]()
         frames, messages = len(batch.frames), len(batch.writes.messages)
-        for at, (space, some) in deltas.items():
-            taken = net(some, self._memory.seq) if at in self._groups.per_transaction else some
+        for ordered in self._chooser.order([space for space, _ in deltas.values()]):
+            at = ordered.network.id
+            space, taken = deltas[at]
+            every: Sequence[Delta] = among.get(taken[0].table.id, ())
+            if at in self._groups.per_transaction:
+                taken, every = net(taken, self._memory.seq), ()
             if taken:
-                self._step_space(space, taken, parts)
+                self._step_space(space, taken, every if len(every) > len(taken) else (), parts)
         if len(deltas) > 1:
             batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq", "part"))
             batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1, 2))
 
-    def _step_space(self, space: Space, deltas: Sequence[Delta], parts: dict[int, int]) -> None:
+    def _step_space(
+        self, space: Space, deltas: Sequence[Delta], among: Sequence[Delta], parts: dict[int, int]
+    ) -> None:
         """The chosen plan makes the messages of each delta; `parts` has the number of the next message of each seq."""
         runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._memory.clock
         described = 0
@@ -201,7 +220,7 @@ class Publishing:
             described = clock.elapsed_ns()
             return chooser.choose(space, description)
 
-        outcomes = space.take(deltas, choose)
+        outcomes = space.take(deltas, choose, among)
         for delta in deltas:
             is_sampled = delta.seq % SAMPLE == 0
             cpu = clock.cpu_ns() if is_sampled else 0

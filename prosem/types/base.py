@@ -135,8 +135,14 @@ class Space(Protocol):
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None: ...
     def move(self, sid: int, before: Bound, after: Bound) -> None: ...
     def remove(self, sid: int, bound: Bound) -> None: ...
-    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
+    @property
+    def reads(self) -> frozenset[int] | None:
+        """The columns of its table that `step` looks at (None: all). An update of others affects nobody."""
+
+    def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         """All deltas of one request for this space, in order; an outcome for each, made when it is asked for.
+
+        `among`: all deltas of the request on its table, where it takes only those that change a column it reads.
 
         The messages of a delta are made before the next delta is stepped: some types look at their indexes when they make
         messages. The tables hold the rows as of the end of the request already; see `shared/rewound.py`.
@@ -152,8 +158,9 @@ class SteppedSpace:
     """A space in Python: deltas are stepped one after the other, and all kinds of messages are stored whole."""
 
     storage: ClassVar[Mapping[str, Storage]] = {}
+    reads: frozenset[int] | None = None
 
-    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
+    def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         step, messages = self.step, self.messages
         for delta in deltas:
             description = step(delta)

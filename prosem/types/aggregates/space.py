@@ -66,6 +66,7 @@ class AggregatesSpace(PointSpace):
     ) -> None:
         super().__init__(shape, space_id)
         self._shape, self._kept = shape, kept
+        self.reads = shape.reads(*grouped, *[y for y, _ in (*kept.sums, *kept.extremes)])
         self._place = placer(shape, kept, grouped)
         ranges = len(shape.ranged)
         self._is_flat = ranges <= 1

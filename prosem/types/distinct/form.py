@@ -160,6 +160,7 @@ class DistinctSpace(PointSpace):
 
     def __init__(self, form: DistinctForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
+        self.reads = form.shape.reads(form.y)
         self._form, self._place = form, form.placer()
         self._values: dict[bytes, dict[tuple[int, Any], tuple[Any, Positions]]] = {}
         for row in rows.values():

@@ -136,6 +136,7 @@ class ExtremeSpace(RowLookingSpace):
     def __init__(self, form: ExtremeForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
         self._form, self._place = form, form.placer()
+        self.reads = None if self.is_tracked else form.shape.reads(form.y)
         self._rows: Rows = rows
         self._trees, self._step_row = self._minima()
         codes = form.shape.flat_codes(rows.values())

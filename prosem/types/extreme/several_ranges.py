@@ -125,11 +125,13 @@ class BoxesSpace(RowLookingSpace):
 
     kind: ClassVar[str] = "change"  # of its messages
     trees: ClassVar[type[BoxTrees]] = BoxTrees
+    is_tracked: ClassVar[bool] = False  # see `tracked`
 
     def __init__(self, form: Any, space_id: int, context: SpaceContext) -> None:
         super().__init__(form.shape, space_id)
         rows = context.rows[0]
         self._form, self._place = form, form.placer()
+        self.reads = None if self.is_tracked else form.shape.reads(form.y)
         self._rows: Rows = rows
         self._trees = self.trees(len(form.shape.ranged), context.max_boxes, self.points, context.locate)
         entries: dict[Hashable, list[tuple[Codes, Any, Any]]] = {}

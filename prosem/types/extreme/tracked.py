@@ -152,6 +152,7 @@ class TrackedBoxesSpace(BoxesSpace):
 
     kind: ClassVar[str] = KIND
     trees: ClassVar[type[BoxTrees]] = TrackedBoxTrees
+    is_tracked: ClassVar[bool] = True
 
     @property
     def rows(self) -> Rows:

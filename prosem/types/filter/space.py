@@ -35,19 +35,19 @@ class FilterSpace(SteppedSpace):
 
     def __init__(self, table: Table, space_id: int) -> None:
         self._table = table
-        self._filters = BoxIndex()
+        self.filters = BoxIndex()
         self._conditions: Counter[int] = Counter()  # columns → conjunctions with a condition on them
         self.network = NetworkSpace(space_id, 0, False)
 
     @property
     def visits(self) -> int:
-        return self._filters.visits
+        return self.filters.visits
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         placed = [
             (sid, bound.place) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None
         ]
-        self._filters.insert_many([sid for sid, _ in placed], [place for _, place in placed])
+        self.filters.insert_many([sid for sid, _ in placed], [place for _, place in placed])
         for bound in bounds:
             self._conditions.update(_columns(bound))
 
@@ -58,20 +58,20 @@ class FilterSpace(SteppedSpace):
     def remove(self, sid: int, bound: Bound) -> None:
         if bound.place is None:
             return
-        self._filters.remove(sid)
+        self.filters.remove(sid)
         for at in _columns(bound):
             self._conditions[at] -= 1
             if not self._conditions[at]:
                 del self._conditions[at]
 
     def step(self, delta: Delta) -> Matched | None:
-        if not len(self._filters) or is_same(delta.old, delta.new):
+        if not len(self.filters) or is_same(delta.old, delta.new):
             return None
         conditions, found = self._conditions.keys(), dict[int, None]()
         for row in (delta.old, delta.new):
             vector = codes(self._table, row, conditions)
             if vector is not None:
-                found |= dict.fromkeys(self._filters.match(vector))
+                found |= dict.fromkeys(self.filters.match(vector))
         return Matched(delta, tuple(found)) if found else None
 
     def messages(self, description: Matched, plan: str) -> list[Draft]:
@@ -82,7 +82,7 @@ class FilterSpace(SteppedSpace):
     # -- for the optimizer ---------------------------------------------------------------------------------------
     def descriptor(self, description: Matched) -> Descriptor:
         """One message and box; how many filters there are, how many of them hold the row."""
-        return 1, 1, len(self._filters).bit_length(), len(description.sids).bit_length()
+        return 1, 1, len(self.filters).bit_length(), len(description.sids).bit_length()
 
     def expected(self, description: Matched) -> float:
         return len(description.sids)
@@ -92,7 +92,7 @@ class FilterSpace(SteppedSpace):
 
     def check(self) -> None:
         """Assert the invariants of the index."""
-        self._filters.check()
+        self.filters.check()
 
 
 def _columns(bound: Bound) -> list[int]:

@@ -140,7 +140,7 @@ class NotifiedSpace(SteppedSpace):
             self._renew(slot, self._watched.answer(self._columns.bounds[slot], self._rows))
 
     # -- events --------------------------------------------------------------------------------------------------
-    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
+    def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         rows = self._rows if len(deltas) == 1 else RewoundRows(self._rows, deltas)
         for at, delta in enumerate(deltas):
             if isinstance(rows, RewoundRows):

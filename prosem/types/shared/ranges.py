@@ -59,6 +59,10 @@ class Ranges:
         ]
         return " WHERE " + " AND ".join(parts) if parts else ""
 
+    def reads(self, *others: int | None) -> frozenset[int]:
+        """The positions of the columns with conditions, and of others."""
+        return frozenset((*self.ranged, *self.equal, *(at for at in others if at is not None)))
+
     def source(self) -> str:
         return f"{self.table.tenant}.{self.table.name!r}#{self.table.id}"
 

@@ -35,6 +35,13 @@ class RewoundRows(Mapping[Key, Row]):
     def put(self, delta: Delta) -> None:
         self._changing[delta.key] = delta.new
 
+    def forward(self, ahead: Iterator[Delta], to: Delta) -> None:
+        """Put the deltas that come next, up to one of them."""
+        for delta in ahead:
+            self.put(delta)
+            if delta is to:
+                return
+
     def __getitem__(self, key: Key) -> Row:
         if key not in self._changing:
             return self._rows[key]
@@ -56,15 +63,16 @@ class RowLookingSpace(PointSpace):
 
     _rows: Rows
 
-    def take(self, deltas: Sequence[Delta], choose: Choose) -> Iterator[Outcome]:
-        if len(deltas) == 1:
+    def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
+        every = among or deltas
+        if len(every) == 1:
             yield from super().take(deltas, choose)
             return
-        present = self._rows
-        self._rows = rewound = RewoundRows(present, deltas)
+        present, ahead = self._rows, iter(every)
+        self._rows = rewound = RewoundRows(present, every)
         try:
             for delta in deltas:
-                rewound.put(delta)
+                rewound.forward(ahead, delta)
                 description = self.step(delta)
                 if description is None:
                     yield UNAFFECTED

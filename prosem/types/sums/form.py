@@ -199,6 +199,7 @@ class SumSpace(PointSpace):
 
     def __init__(self, form: SumForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
+        self.reads = form.shape.reads(form.y)
         self._form, self._contribution = form, form.contributor()
         self._trees = SumTrees(len(form.shape.ranged))
         entries: dict[Hashable, list[Entry]] = {}
