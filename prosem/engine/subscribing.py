@@ -16,7 +16,7 @@ from prosem.store.recovery import StoredSubscription
 from prosem.types.base import Bound, Draft, Form, MarkedSpace, PackedForm, Space, folding
 from prosem.values.access import WHOLE, Predicates, Scope
 from prosem.values.errors import ConflictError, InputError, LanguageError, LimitError, NotFoundError, pointer
-from prosem.values.model import DEFAULT_TENANT, JsonObject, Table
+from prosem.values.model import DEFAULT_TENANT, JsonObject, Table, View
 from prosem.values.wire import decode, decode_exact, encode, encode_exact
 
 MAX_ID_LENGTH = 200
@@ -91,7 +91,8 @@ class Subscribing:
         store = self._tables
         form = self._groups.recognise(query, notify, tenant) if predicates else None
         tables = resolve.tables(query, store.of(tenant))
-        heirs = [] if form is None else store.descendants(tables)
+        below = [base for table in tables if isinstance(table, View) for base in table.bases]
+        heirs = [] if form is None else store.descendants([*tables, *below])
         made, constants = restricted(query, tables, heirs, predicates)
         try:
             return self._groups.recognise(made, notify, tenant), made, constants

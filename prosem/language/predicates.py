@@ -94,16 +94,17 @@ def restricted(
 ) -> tuple[Query, JsonObject]:
     """The query as a key with these predicates may ask it, and the constants that belong to it.
 
-    `tables` are those of FROM. `heirs` are the tables that extend those of the query: a predicate of theirs alone cannot be
-    told from above.
+    `tables` are those of FROM. `heirs` are the tables that extend those of the query, or the tables of its views: a
+    predicate of theirs alone cannot be told from above.
     """
     for name in query.parameters:
         if name.startswith(RESERVED):
             raise LanguageError(f"parameters that begin with {RESERVED} are the server's; rename :{name}")
     if not predicates:
         return query, {}
-    for heir in heirs:
-        if heir.name in predicates:
+    hidden = [heir for heir in heirs if heir.name in predicates]
+    for heir in hidden:
+        if any(ancestor in tables for ancestor in heir.ancestors):
             raise ForbiddenError(
                 f"this key sees some rows of {heir.name} alone, and {heir.name} extends a table of the query; "
                 f"ask {heir.name} itself"
@@ -111,7 +112,7 @@ def restricted(
     atoms: list[Atom] = []
     constants: JsonObject = {}
     for source, table in zip(query.sources, tables, strict=True):
-        _check_view(table, predicates)
+        _check_view(table, predicates, hidden)
         conditions = _conditions(table, predicates)
         if conditions and source.join == "left":
             raise LanguageError(
@@ -130,11 +131,12 @@ def restricted(
     return restrict(query, atoms), constants
 
 
-def _check_view(table: Table, predicates: Predicates) -> None:
+def _check_view(table: Table, predicates: Predicates, hidden: Sequence[Table]) -> None:
     """A view over rows that the key may not all see needs conditions of its own, by its name."""
     if not isinstance(table, View) or table.name in predicates:
         return
-    for below in _made_of(table):
+    extending = [heir for heir in hidden if any(ancestor in table.bases for ancestor in heir.ancestors)]
+    for below in (*_made_of(table), *extending):
         if _conditions(below, predicates):
             raise LanguageError(
                 f"this key sees only some rows of {below.name}, and the view {table.name} is made of all of them; "
