@@ -17,6 +17,7 @@ from bench import (
     templates,
     top_k,
     value_change,
+    views,
 )
 from bench.common import Bench
 
@@ -32,6 +33,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "templates": (
         templates.run,
         "µs per update with 1 to 1,000 templates on one table, ten of which it concerns",
+    ),
+    "views": (
+        views.run,
+        "µs per event of a join and of groups with up to 1M subscriptions over them, beside PostgreSQL and DuckDB; building",
     ),
     "value-change": (
         value_change.run,

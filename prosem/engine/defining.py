@@ -29,8 +29,12 @@ class Defining:
         if isinstance(known, View) and known.sql == command.sql:
             return c.PreparedView(known, None)
         definition = named_view(command.sql, tables, memory.next_table, name, tenant)
-        if known is not None or self._is_being_built(name, tenant):
-            kind = "table" if known is not None and not isinstance(known, View) else "different view"
+        if known is None and self._is_being_built(name, tenant):
+            raise ConflictError(
+                f"a view {name!r} is being built; wait for it, or choose another name", "/name"
+            )
+        if known is not None:
+            kind = "different view" if isinstance(known, View) else "table"
             raise ConflictError(f"a {kind} {name!r} exists; drop it first, or choose another name", "/name")
         memory.next_table += 1
         return c.PreparedView(definition.view, memory.views.begin(definition))

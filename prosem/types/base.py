@@ -319,8 +319,8 @@ class FoldedForm(Protocol, metaclass=ByMembers):
     @property
     def folding(self) -> JsonObject:
         """`key`: names of the columns that tell rows or groups apart; `order`: of ordered rows, the columns in their
-        precedence (`column`, `descending`, `nulls_first`, `type`); `type` of distinct values; `columns`: name and type of
-        those of an answer.
+        precedence (`column`, `descending`, `nulls_first`, `type`); `type` of distinct values, or of the one value;
+        `columns`: name and type of those of an answer, or of the keys of items; `row`: the same of the row of a MIN or MAX.
         """
 
 

@@ -181,7 +181,10 @@ def comparable(result: Any, is_ordered: bool) -> Any:
 def test_the_server_says_how_answers_are_folded(client: Client, tables: tuple[str, str]) -> None:
     orders, users = tables
     cases = {
-        f"SELECT COUNT(*) FROM {orders}": Shape(),
+        f"SELECT COUNT(*) FROM {orders}": Shape(type="bigint"),
+        f"SELECT SUM(price) FROM {orders}": Shape(type="numeric"),
+        f"SELECT MAX(id) FROM {users}": Shape(type="integer", row=(("id", "integer"), ("city", "text"))),
+        f"SELECT city FROM {users} WHERE id = 1": Shape(type="text", columns=(("id", "integer"),)),
         f"SELECT DISTINCT price FROM {orders}": Shape(
             type="numeric(8,2)", columns=(("price", "numeric(8,2)"),)
         ),

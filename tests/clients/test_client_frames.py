@@ -97,6 +97,40 @@ def test_the_other_answers(client: Client, table: str) -> None:
     assert of("SELECT d FROM {}", notify={"change": 1}) == [{"k": 1, "value": 0.1}]
 
 
+def test_single_aggregates_over_joins_and_views(client: Client, table: str) -> None:
+    other, view = f"{table}_more", f"{table}_view"
+    client.create_table(other, {"id": "text", "k": "integer", "p": "numeric(8,2)"}, ["id"])
+    rows = [{"id": "a", "k": 1, "p": "2.50"}, {"id": "b", "k": 1, "p": "4.25"}]
+    client.publish(other, [{"op": "insert", "row": row} for row in rows])
+    client.create_view(
+        view, f"SELECT o.id, t.k, o.p * 2 AS twice, t.day FROM {other} o JOIN {table} t ON o.k = t.k"
+    )
+
+    def of(sql: str, **options: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = client.subscribe(sql, **options).to_arrow().to_pylist()
+        return found
+
+    join = f"FROM {other} o JOIN {table} t ON o.k = t.k"
+    assert of(f"SELECT COUNT(*) {join}") == [{"value": 2}]
+    assert of(f"SELECT SUM(o.p) {join} WHERE t.k < 5") == [{"value": Decimal("6.75")}]
+    assert of(f"SELECT AVG(t.b) {join}") == [{"value": Decimal(2**60)}]
+    (lowest,) = of(f"SELECT MIN(o.p) {join}")
+    assert lowest["value"] == Decimal("2.50")
+    assert {"a", 1} <= {*lowest.values()}
+    (highest,) = of(f"SELECT MAX(twice) FROM {view}")
+    assert highest == {
+        "value": Decimal("8.50"),
+        "row.id": "b",
+        "row.k": 1,
+        "row.twice": Decimal("8.50"),
+        "row.day": date(2024, 2, 29),
+    }
+    assert of(f"SELECT SUM(twice) FROM {view}", notify={"change": 1}) == [{"value": Decimal("13.50")}]
+    assert of(f"SELECT twice FROM {view} WHERE id = 'a' AND k = 1") == [{"value": Decimal("5.00")}]
+    many = of(f"SELECT twice FROM {view}", notify={"change": 1})
+    assert sorted(many, key=lambda row: row["id"])[0] == {"id": "a", "k": 1, "value": Decimal("5.00")}
+
+
 async def test_a_transaction_and_a_join(server: str, client: Client, table: str) -> None:
     other = f"{table}_more"
     client.create_table(other, {"id": "text", "k": "integer"}, ["id"])

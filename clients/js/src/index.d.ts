@@ -45,6 +45,7 @@ export interface Fold {
   order?: { column: string; descending: boolean; nulls_first: boolean; type: string }[];
   type?: string;
   columns?: { name: string; type: string }[];
+  row?: { name: string; type: string }[];
 }
 
 /** Exactly one kind, named by its member. */

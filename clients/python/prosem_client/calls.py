@@ -112,7 +112,7 @@ class SubscriptionCalls:
 
     async def columns(self, sql: str, shape: Shape, result: JsonObject) -> list[Column]:
         """An answer of this query, column by column."""
-        if shape.columns and (found := described_columns(result, shape)) is not None:
+        if (found := described_columns(result, shape)) is not None:
             return found
         chosen = selection(sql)
         return columns_of(result, chosen, {name: await self.definition(name) for name in chosen.tables})
@@ -123,7 +123,7 @@ class SubscriptionCalls:
             try:
                 found = await self._transport.call("GET", path("tables", table))
             except ProsemError as error:
-                if error.status != 404:
+                if error.status not in (404, 422):  # 422: it is a view
                     raise
                 found = await self._transport.call("GET", path("views", table))
             self._definitions[table] = found

@@ -26,6 +26,7 @@ from prosem_client.upload import Line, Progress, Upload, async_batches
 from prosem_client.values import Batch, Event, JsonObject, Published, Result, listing
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+BUILD_S = 600.0  # a view over a million rows takes about half a minute
 Columns = Mapping[str, str] | Sequence[Mapping[str, Any]]
 
 
@@ -95,10 +96,16 @@ class AsyncClient:
         await self._transport.call("DELETE", path("tables", name))
 
     # -- views -----------------------------------------------------------------------------------------------
-    async def create_view(self, name: str, sql: str) -> JsonObject:
-        """Make a view, or find an identical one. A large one takes a while, and the server goes on meanwhile."""
+    async def create_view(self, name: str, sql: str, *, timeout_s: float = BUILD_S) -> JsonObject:
+        """Make a view, or find an identical one; done when its rows are built, while the server goes on.
+
+        Not repeated after a lost connection: it may still be being built.
+        """
         self._calls.forget_table(name)
-        definition: JsonObject = await self._transport.call("POST", "/v1/views", {"name": name, "sql": sql})
+        body = {"name": name, "sql": sql}
+        definition: JsonObject = await self._transport.call(
+            "POST", "/v1/views", body, repeatable=False, timeout_s=timeout_s
+        )
         return definition
 
     async def views(self) -> list[JsonObject]:

@@ -37,7 +37,11 @@ class Column(NamedTuple):
 
 
 def described_columns(result: JsonObject, shape: Shape) -> list[Column] | None:
-    """The answer, column by column, where the server describes them; None of an answer that is one value, or items."""
+    """The answer, column by column, where the server describes them; None where it does not (joined rows, for example)."""
+    if "value" in result or "items" in result:
+        return None if shape.type is None else _value_columns(result, shape, shape.type)
+    if not shape.columns:
+        return None
     if "values" in result:
         ((name, kind),) = shape.columns
         return [_column(name, kind, result["values"])]
@@ -48,6 +52,16 @@ def described_columns(result: JsonObject, shape: Shape) -> list[Column] | None:
     else:
         return None
     return [_column(name, kind, [row[name] for row in rows]) for name, kind in shape.columns]
+
+
+def _value_columns(result: JsonObject, shape: Shape, kind: str) -> list[Column]:
+    if "items" in result:
+        items = result["items"]
+        keys = [_column(name, of, [item["key"][name] for item in items]) for name, of in shape.columns]
+        return [*keys, _column("value", kind, [item["value"] for item in items])]
+    row = result.get("row")
+    rest = [_column(f"row.{name}", of, [row[name]]) for name, of in shape.row] if row else []
+    return [_column("value", kind, [result["value"]]), *rest]
 
 
 def columns_of(result: JsonObject, selection: Selection, definitions: Definitions) -> list[Column]:

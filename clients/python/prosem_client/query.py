@@ -30,13 +30,14 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How an answer is folded: the `key` of its rows or groups (none: rows count as a whole), its values' type, the `order`
-    of its rows (none: any), and names and types of its `columns` (none: unknown).
+    of its rows (none: any), and names and types of its `columns` (none: unknown) and of the `row` of a MIN or MAX.
     """
 
     key: tuple[str, ...] = ()
     type: str | None = None
     order: tuple[Order, ...] = ()
     columns: tuple[tuple[str, str], ...] = ()
+    row: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, fold: Mapping[str, Any]) -> Shape:
@@ -45,8 +46,10 @@ class Shape:
             Order(one["column"], one["descending"], one["nulls_first"], one["type"])
             for one in fold.get("order", ())
         ]
-        columns = [(one["name"], one["type"]) for one in fold.get("columns", ())]
-        return cls(tuple(fold.get("key", ())), fold.get("type"), tuple(order), tuple(columns))
+        columns, row = (
+            [(one["name"], one["type"]) for one in fold.get(name, ())] for name in ("columns", "row")
+        )
+        return cls(tuple(fold.get("key", ())), fold.get("type"), tuple(order), tuple(columns), tuple(row))
 
 
 @dataclass(frozen=True, slots=True)

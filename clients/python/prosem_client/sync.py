@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from prosem_client.client import DEFAULT_URL, AsyncClient, Columns
+from prosem_client.client import BUILD_S, DEFAULT_URL, AsyncClient, Columns
 from prosem_client.errors import Closed
 from prosem_client.monitor import UpdateMonitor
 from prosem_client.parameters import Parameters
@@ -215,8 +215,8 @@ class Client:
     def drop_table(self, name: str) -> None:
         self._portal.call(self._client.drop_table(name))
 
-    def create_view(self, name: str, sql: str) -> JsonObject:
-        return self._portal.call(self._client.create_view(name, sql))
+    def create_view(self, name: str, sql: str, *, timeout_s: float = BUILD_S) -> JsonObject:
+        return self._portal.call(self._client.create_view(name, sql, timeout_s=timeout_s))
 
     def views(self) -> list[JsonObject]:
         return self._portal.call(self._client.views())

@@ -77,11 +77,17 @@ class Transport:
         *,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
+        timeout_s: float | None = None,
     ) -> Any:
-        """The JSON of a 2xx answer; ProsemError if the server refuses, ConnectionLost if none answers."""
+        """The JSON of a 2xx answer; ProsemError if the server refuses, ConnectionLost if none answers.
+
+        `timeout_s` is of one attempt, where it is not that of the client.
+        """
         content = None if body is None else encode(body)
         sent_headers = {"Content-Type": "application/json", **(headers or {})}
-        return await self.send(method, path, content, sent_headers, repeatable=repeatable)
+        return await self.send(
+            method, path, content, sent_headers, repeatable=repeatable, timeout_s=timeout_s
+        )
 
     async def send(
         self,
@@ -91,6 +97,7 @@ class Transport:
         headers: Mapping[str, str],
         *,
         repeatable: bool = True,
+        timeout_s: float | None = None,
     ) -> Any:
         """The same for a body that is already text."""
         now = asyncio.get_running_loop().time
@@ -100,7 +107,9 @@ class Transport:
         sent_headers = headers if content is not None else None
         while True:
             try:
-                response = await self._http.request(method, path, content=content, headers=sent_headers)
+                response = await self._http.request(
+                    method, path, content=content, headers=sent_headers, timeout=timeout_s or self.timeout_s
+                )
                 if method == "DELETE" and was_lost and response.status_code == 404:
                     return {}  # the attempt whose answer was lost has done it
                 problem = _problem(response)

@@ -14,15 +14,11 @@ from typing import Any, NamedTuple
 
 from prosem.language.resolve import column
 from prosem.language.syntax import Aggregate, Query
-from prosem.types.shared.exact import average_value, sum_value, written
+from prosem.types.shared.exact import BIGINT, NUMERIC, aggregate_type, average_value, sum_value, written
 from prosem.values.codes import value_of
-from prosem.values.columns import ColumnType, column_type
+from prosem.values.columns import ColumnType
 from prosem.values.errors import LanguageError
 from prosem.values.model import Table
-from prosem.values.numerics import unconstrained_numeric
-
-_BIGINT = column_type("bigint")
-_NUMERIC = unconstrained_numeric(40, 20)  # no value is read or written with it: its bounds do not matter
 
 
 class Sum(NamedTuple):
@@ -83,7 +79,7 @@ class Output:
             return shown
         if self.function in ("MIN", "MAX"):
             return self.kind.code(self.kind.read(shown))
-        return _NUMERIC.constant(shown)
+        return NUMERIC.constant(shown)
 
     def words(self, table: Table) -> str:
         """As a label has it, without its name."""
@@ -91,16 +87,7 @@ class Output:
 
     @cached_property
     def type(self) -> ColumnType:
-        """The type that PostgreSQL gives the aggregate, as far as comparisons go."""
-        if self.function in ("MIN", "MAX") or (
-            self.function != "COUNT" and self.kind.name == "double precision"
-        ):
-            return self.kind
-        return (
-            _BIGINT
-            if self.function == "COUNT" or (self.function, self.kind.name) == ("SUM", "integer")
-            else _NUMERIC
-        )
+        return aggregate_type(self.function, self.kind)
 
 
 class Kept:
@@ -145,7 +132,7 @@ def kept(query: Query, table: Table, aggregates: Sequence[Aggregate], counts_row
     outputs = []
     for function, y in found:
         if y is None:
-            outputs.append(Output(function, None, 0, _BIGINT))
+            outputs.append(Output(function, None, 0, BIGINT))
             continue
         position = table.position[y.name]
         if function in ("MIN", "MAX"):

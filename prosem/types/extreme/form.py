@@ -16,7 +16,7 @@ from cn.model.message import Message
 from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext
+from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext, described_columns
 from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace
@@ -49,6 +49,11 @@ class ExtremeForm(RangeForm):
         return (
             f"{function}({self.shape.table.names[self.y]!r}) FROM {self.shape.source()}{self.shape.where()}"
         )
+
+    @property
+    def folding(self) -> JsonObject:
+        columns = self.shape.table.columns
+        return {"type": self._kind.name, "row": described_columns((one.name, one.type) for one in columns)}
 
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         if len(self.shape.ranged) > 1:

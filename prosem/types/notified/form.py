@@ -51,6 +51,10 @@ class NotifiedForm:
     def replay(self) -> Replay:
         return STATELESS
 
+    @property
+    def folding(self) -> JsonObject:
+        return self.values.aggregate.folding
+
     def bind(self, params: Mapping[str, Any]) -> Bound:
         """Its topics, its place in the space of the aggregate, and its radius; the network knows it by name only."""
         radius = self.values.condition.radius(params)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 
 from prosem.values.codes import reduced
-from prosem.values.columns import ColumnType, Value, scaled
-from prosem.values.numerics import display_scale, is_unconstrained
+from prosem.values.columns import ColumnType, Value, column_type, scaled
+from prosem.values.numerics import display_scale, is_unconstrained, unconstrained_numeric
 
 _DOUBLE_UNIT = 1074
 _BASE_DIGITS = 4  # PostgreSQL's numeric computes in base 10000
@@ -23,6 +23,8 @@ _MIN_SIGNIFICANT = 16
 _MAX_DISPLAY_SCALE = 1000
 _PLAIN = 10**27  # what the context that every thread begins with has digits for
 _GREATEST = 1.7976931348623157e308
+BIGINT = column_type("bigint")
+NUMERIC = unconstrained_numeric(40, 20)  # no value is read or written with it: its bounds do not matter
 
 
 def units(kind: ColumnType, value: Value) -> int:
@@ -34,6 +36,17 @@ def units(kind: ColumnType, value: Value) -> int:
     if kind.digits:  # more than a decimal context has
         return scaled(value, kind.scale)
     return int(value.scaleb(kind.scale)) if kind.scale else int(value)
+
+
+def aggregate_type(function: str, kind: ColumnType) -> ColumnType:
+    """The type that PostgreSQL gives an aggregate of a column, as far as comparisons go.
+
+    >>> [aggregate_type(function, column_type("integer")).name for function in ("MIN", "COUNT", "SUM", "AVG")]
+    ['integer', 'bigint', 'bigint', 'numeric']
+    """
+    if function in ("MIN", "MAX") or (function != "COUNT" and kind.name == "double precision"):
+        return kind
+    return BIGINT if function == "COUNT" or (function, kind.name) == ("SUM", "integer") else NUMERIC
 
 
 def units_of_one(kind: ColumnType) -> int:

@@ -24,6 +24,8 @@ from prosem.language.resolve import column
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Draft, Replay, Rows, Space, SpaceContext, SubscriptionType
 from prosem.types.shared.exact import (
+    BIGINT,
+    aggregate_type,
     average_value,
     exact_text,
     pack_units,
@@ -80,6 +82,11 @@ class SumForm(RangeForm):
     def label(self) -> str:
         what = "*" if self.y is None else repr(self.shape.table.names[self.y])
         return f"{self.function}({what}) FROM {self.shape.source()}{self.shape.where()}"
+
+    @property
+    def folding(self) -> JsonObject:
+        kind = BIGINT if self.y is None else self.shape.table.columns[self.y].type
+        return {"type": aggregate_type(self.function, kind).name}
 
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return SumSpace(self, space_id, context.rows[0])

@@ -15,11 +15,12 @@ from prosem.index.radii.ba_tree_ends import Ends, Radius
 from prosem.index.radii.bw_tree import Arcs, Class
 from prosem.index.radii.labels import ORIGIN, Label
 from prosem.language.syntax import Query
+from prosem.types.base import described_columns
 from prosem.types.shared.ranges import topic_of
 from prosem.types.value.measure import FINE, Measure, Radii
 from prosem.values.codes import value_of
 from prosem.values.errors import InputError
-from prosem.values.model import Key, Row, Table
+from prosem.values.model import JsonObject, Key, Row, Table
 from prosem.values.wire import decode, is_same
 
 MOST_COPIED = 5_000
@@ -168,6 +169,16 @@ class ItemForm:
     @property
     def tables(self) -> tuple[Table, ...]:
         return (self.items.table,)
+
+    @property
+    def folding(self) -> JsonObject:
+        """Of many items also the columns of their keys."""
+        columns = self.items.table.columns
+        keys = [columns[at] for at in self.items.table.key_positions]
+        return {
+            "type": columns[self.items.y].type.name,
+            "columns": described_columns((one.name, one.type) for one in keys),
+        }
 
     @property
     def _column(self) -> str:
