@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bench.common import Report, fail, progress, resident_bytes
 from cn.match.box_index import BoxIndex
+from cn.match.kernels import box_index
 from cn.model.geometry import Extent, Filters, Interval
 
 DOMAIN = 1_000_000
@@ -134,7 +135,7 @@ def measure(filters: int, matches: int, events: int, changes: int) -> dict[str, 
     """Figures per event and per change at one size."""
     random = np.random.default_rng(11)
     population = Population(filters, matches, random)
-    index = BoxIndex()
+    index = box_index()
     ids = list(range(filters + changes))
     batch = population.filters(
         0, BATCH

@@ -29,8 +29,9 @@ class BoxIndex:
 
     __slots__ = ("_fastint", "_several", "_slots", "_table", "_tabled")
 
-    def __init__(self) -> None:
-        self._fastint = Fastint()
+    def __init__(self, module: Any | None = None) -> None:
+        """`module`: the compiled structures to match with; see `kernels.box_index`."""
+        self._fastint = Fastint(module)
         self._table = array("i")  # the slot of an id that has one, -1 for others; while ids are dense
         self._tabled = 0  # ids in the table
         self._slots: dict[int, Slots] = {}  # of all other ids

@@ -11,13 +11,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from cn.match import partition as partitions
 from cn.match.image import NOWHERE, POINT, Node, canonical_nodes, cell_at, interval_bounds, point
 from cn.match.partition import MANY, SAMPLE, Partition
-from cn.match.rows import Question, Rows
+from cn.match.rows import Rows
 from cn.match.sv_tree import quantiles
 from cn.model.geometry import Code, Extent, Filter
 
@@ -33,14 +34,26 @@ class Fastint:
 
     A match visits the root, and for each attribute one partition of each level of nodes that are in use;
     `visits` counts the candidates verified. Adding, changing and discarding cost O(columns) for each slot.
+    `module` is the compiled one: its partitions hold the vectors and match in one call; placing is the same.
     """
 
-    __slots__ = ("_cuts", "_cuts_due", "_partitions", "_places", "_positions", "_root", "_rows", "visits")
+    __slots__ = (
+        "_cuts",
+        "_cuts_due",
+        "_module",
+        "_partitions",
+        "_places",
+        "_positions",
+        "_root",
+        "_rows",
+        "visits",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, module: Any | None = None) -> None:
         self.visits = 0
+        self._module = module
         self._rows = Rows()
-        self._root = Partition(None, POINT, None)
+        self._root = self._made(None, POINT, None)
         self._places: dict[int, dict[int, dict[Code | None, Partition]]] = {}  # attribute → level → cell
         self._partitions: list[Partition] = []  # of each slot
         self._positions = array("i")
@@ -161,8 +174,14 @@ class Fastint:
         cells = self._places.setdefault(attribute, {}).setdefault(level, {})
         found = cells.get(cell)
         if found is None:
-            found = cells[cell] = Partition(attribute, level, cell)
+            found = cells[cell] = self._made(attribute, level, cell)
         return found
+
+    def _made(self, attribute: int | None, level: int, cell: Code | None) -> Partition:
+        if self._module is None:
+            return Partition(attribute, level, cell)
+        limits = partitions.MANY, partitions.RENEW, partitions.SAMPLE
+        return cast(Partition, self._module.FilterPartition(attribute, level, cell, *limits))
 
     def _parts(self, filter: Filter, placing: Placing) -> list[tuple[int | None, Node, Filter]]:
         """A conjunction as disjoint parts, one for each place; none if an extent is empty."""
@@ -242,28 +261,34 @@ class Fastint:
     # -- matching --------------------------------------------------------------------------------------------
     def match(self, attributes: Sequence[Any]) -> list[int]:
         """The owners of the conjunctions that hold a vector; an owner of several may come twice."""
+        partitions = self._reached(attributes)
+        if self._module is not None:
+            owners, verified = self._module.match_filters(partitions, self._rows, attributes)
+            self.visits += verified
+            return cast(list[int], owners)
         question = self._rows.question(attributes)
-        found = [slots for slots in self._candidates(attributes, question) if len(slots)]
+        found = [slots for one in partitions if len(slots := one.candidates(question))]
         if not found:
             return []
         slots = found[0] if len(found) == 1 else np.concatenate(found)
         self.visits += len(slots)
         return self._rows.owners(slots, question)
 
-    def _candidates(self, attributes: Sequence[Any], question: Question) -> Iterator[Any]:
-        if len(self._root):
-            yield self._root.candidates(question)
+    def _reached(self, attributes: Sequence[Any]) -> list[Partition]:
+        """The partitions whose conjunctions may hold a vector."""
+        reached = [self._root] if len(self._root) else []
         for attribute, levels in self._places.items():
             code = attributes[attribute]
             for level, cells in levels.items():
                 if level == POINT:
-                    partition = cells.get(code)
+                    found = cells.get(code)
                 elif code is not None:
-                    partition = cells.get(cell_at(code, level))
+                    found = cells.get(cell_at(code, level))
                 else:
                     continue
-                if partition is not None:
-                    yield partition.candidates(question)
+                if found is not None:
+                    reached.append(found)
+        return reached
 
     # -- accounts --------------------------------------------------------------------------------------------
     def owner(self, slot: int) -> int:

@@ -13,6 +13,7 @@ from enum import Enum
 from types import ModuleType
 from typing import Any, NamedTuple, cast
 
+from cn.match.box_index import BoxIndex
 from cn.match.point_index import PointIndex
 
 INTERFACE = 2  # of the compiled structures that this version calls
@@ -90,3 +91,8 @@ def point_index(dimensions: int, int64: bool) -> PointIndex:
     if module is None or not int64:
         return PointIndex(dimensions, int64)
     return cast(PointIndex, module.PointIndex(dimensions, int64))
+
+
+def box_index() -> BoxIndex:
+    """An empty index of filters, whose partitions are compiled if they can be."""
+    return BoxIndex(_choice.module)

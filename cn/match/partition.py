@@ -52,6 +52,10 @@ class Partition:
     def __iter__(self) -> Iterator[int]:
         return iter(self._members)
 
+    @property
+    def is_renewing(self) -> bool:
+        return self._renewal is not None
+
     def append(self, slot: int) -> int:
         """Add a slot whose vectors `settle` will set; its position."""
         self._members.append(slot)

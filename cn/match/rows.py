@@ -43,7 +43,8 @@ class Rows:
 
     Adding, writing and discarding cost O(columns); verifying n candidates costs O(n · columns) and touches
     nothing else. An attribute that no conjunction ever constrained has no column; the first that does widens
-    all rows. It loses where each of very many attributes is constrained by few conjunctions.
+    all rows. It loses where each of very many attributes is constrained by few conjunctions. The compiled matching
+    reads the arrays themselves (kernels/src/filters.cpp).
     """
 
     __slots__ = ("_bounds", "_columns", "_free", "_owners", "_refuses", "_rest")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cn.match.box_index import BoxIndex
-from cn.match.kernels import point_index
+from cn.match.kernels import box_index, point_index
 from cn.match.point_index import PointIndex
 from cn.model.message import Message
 from cn.model.network import Deliver, Place, Release, Space
@@ -149,7 +149,7 @@ class LocalNetwork:
         if place is None:
             return
         if not space.dimensions:
-            self._filters.setdefault(space.id, BoxIndex()).insert(id, place)
+            self._filters.setdefault(space.id, box_index()).insert(id, place)
             return
         points = self._points.get(space.id) or point_index(space.dimensions, space.int64)
         points.insert(id, topic, place)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
-from cn.match.box_index import BoxIndex
+from cn.match.kernels import box_index
 from cn.model.frames import Ack, Advertise, ClientDelivery, Data, Frame, Subscribe, Unsubscribe, Update
 from cn.model.geometry import Extent, Filter, Filters
 from cn.networks.lub import Lub
@@ -284,7 +284,7 @@ class PeerNode:
     def _space(self, number: int) -> _Space:
         space = self._spaces.get(number)
         if space is None:
-            matcher: Callable[[], Matcher] = self.options.get("matcher", BoxIndex)
+            matcher: Callable[[], Matcher] = self.options.get("matcher", box_index)
             space = self._spaces[number] = _Space(matcher)
         return space
 

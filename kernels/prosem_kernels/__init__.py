@@ -1,6 +1,14 @@
 """Compiled structures over 64-bit codes, each with the protocol of the one in Python that it stands for."""
 
-from prosem_kernels._native import A2BTree, DoubleRadii, IntegerRadii, PointIndex, RangeMinima
+from prosem_kernels._native import (
+    A2BTree,
+    DoubleRadii,
+    FilterPartition,
+    IntegerRadii,
+    PointIndex,
+    RangeMinima,
+    match_filters,
+)
 
 __version__ = "0.1.0"
 INTERFACE = 2  # raised when a call changes; ProSem uses the structures in Python if it expects another one
@@ -9,8 +17,10 @@ __all__ = [
     "INTERFACE",
     "A2BTree",
     "DoubleRadii",
+    "FilterPartition",
     "IntegerRadii",
     "PointIndex",
     "RangeMinima",
     "__version__",
+    "match_filters",
 ]

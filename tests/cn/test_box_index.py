@@ -13,6 +13,11 @@ from cn.match import fastint, partition
 from cn.match.box_index import BoxIndex
 from cn.match.fastint import ALTERNATIVES
 from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filters, Interval
+from tests.support.makers import COMPILED, is_built
+
+judged = pytest.mark.parametrize(
+    "module", [pytest.param(None, id="python"), pytest.param(COMPILED, id="compiled", marks=is_built)]
+)
 
 INTEGERS, TEXTS = (0, 1, 2), (3, 4)  # attributes
 integers = st.integers(0, 4) | st.sampled_from([-9, 40, INT64_MIN, INT64_MAX, 2**70, -(2**70)])
@@ -60,11 +65,12 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(partition, "RENEW", 3)
 
 
+@judged
 @pytest.mark.usefixtures("sizes")
 @settings(max_examples=50, deadline=None)
 @given(st.data())
-def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
-    index, known = BoxIndex(), dict[int, Filters]()
+def test_any_history_agrees_with_a_scan(module: Any, data: st.DataObject) -> None:
+    index, known = BoxIndex(module), dict[int, Filters]()
     fresh = data.draw(
         st.sampled_from([0, 505, -3, 10**12])
     )  # ids in the table, across its end, and beyond it
@@ -104,8 +110,9 @@ def test_any_history_agrees_with_a_scan(data: st.DataObject) -> None:
     assert index.match((None,) * 5) == []
 
 
-def test_no_filter_holds_nothing_and_an_empty_one_everything() -> None:
-    index = BoxIndex()
+@judged
+def test_no_filter_holds_nothing_and_an_empty_one_everything(module: Any) -> None:
+    index = BoxIndex(module)
     index.insert(1, ())
     index.insert(2, ({},))
     index.insert(3, ({0: Extent(())},))
@@ -115,8 +122,9 @@ def test_no_filter_holds_nothing_and_an_empty_one_everything() -> None:
     assert 3 in index
 
 
-def test_ids_are_known_once() -> None:
-    index = BoxIndex()
+@judged
+def test_ids_are_known_once(module: Any) -> None:
+    index = BoxIndex(module)
     index.insert(1, ({},))
     with pytest.raises(KeyError):
         index.insert(1, ())
@@ -131,9 +139,10 @@ def test_ids_are_known_once() -> None:
     assert index.match(()) == [1]
 
 
-def test_an_equality_spares_the_scan() -> None:
+@judged
+def test_an_equality_spares_the_scan(module: Any) -> None:
     chance = random.Random(3)
-    index = BoxIndex()
+    index = BoxIndex(module)
     for id in range(5000):
         index.insert(id, ({0: Extent((Interval(id % 2, id % 2),)), 1: Extent((Interval(id, id),))},))
     for id in chance.sample(range(5000), 20):
@@ -142,10 +151,11 @@ def test_an_equality_spares_the_scan() -> None:
     index.check()
 
 
+@judged
 @pytest.mark.parametrize("kind", ["interval", "prefix", "shared prefix", "without", "set", "null"])
-def test_any_indexable_attribute_spares_the_scan(kind: str) -> None:
+def test_any_indexable_attribute_spares_the_scan(module: Any, kind: str) -> None:
     """Whatever the shape of a constraint, a match looks at a small part of the filters."""
-    count, index = 6000, BoxIndex()
+    count, index = 6000, BoxIndex(module)
 
     def constraint(id: int) -> dict[int, Extent]:
         if kind == "interval":
@@ -173,8 +183,9 @@ def test_any_indexable_attribute_spares_the_scan(kind: str) -> None:
         assert index.match((None, "", 0)) == [7]
 
 
-def test_long_lists_of_codes_stand_at_the_root() -> None:
-    index = BoxIndex()
+@judged
+def test_long_lists_of_codes_stand_at_the_root(module: Any) -> None:
+    index = BoxIndex(module)
     long = Extent(tuple(Interval(code, code) for code in range(0, 2 * ALTERNATIVES + 2, 2)))
     index.insert(1, ({0: long},))
     index.check()
@@ -183,9 +194,10 @@ def test_long_lists_of_codes_stand_at_the_root() -> None:
     assert index.match((2 * ALTERNATIVES + 1,)) == []
 
 
-def test_many_attributes_keep_their_nulls() -> None:
+@judged
+def test_many_attributes_keep_their_nulls(module: Any) -> None:
     """Beyond 64 columns a refusal of NULL has no bit and is asked of the extent."""
-    index, known = BoxIndex(), dict[int, Filters]()
+    index, known = BoxIndex(module), dict[int, Filters]()
     for attribute in range(90):
         known[attribute] = ({attribute: Extent((Interval(None, 5),), null=attribute % 3 == 0)},)
         index.insert(attribute, known[attribute])

@@ -16,6 +16,11 @@ from cn.match.box_index import BoxIndex
 from cn.match.image import canonical_nodes, cell_at, extent_bounds, image, interval_bounds, point
 from cn.match.sv_tree import CHUNK, CUTS, SVTree, positions, quantiles
 from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filter, Filters, Interval
+from tests.support.makers import COMPILED, is_built
+
+judged = pytest.mark.parametrize(
+    "module", [pytest.param(None, id="python"), pytest.param(COMPILED, id="compiled", marks=is_built)]
+)
 
 texts = st.text(st.sampled_from("ab\0é\U0010ffff"), max_size=10)
 integers = st.integers(-(2**65), 2**65) | st.integers(-20, 20)
@@ -150,10 +155,11 @@ def holds(filters: Filters, vector: tuple[Any, ...]) -> bool:
     return any(all(vector[at] in extent for at, extent in one.items()) for one in filters)
 
 
-def test_vectors_of_several_chunks_and_renewed_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+@judged
+def test_vectors_of_several_chunks_and_renewed_cuts(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A history at the root that grows beyond a chunk, drifts, and shrinks again."""
     monkeypatch.setattr(partition, "RENEW", 700)
-    chance, index, known = random.Random(5), BoxIndex(), dict[int, Filters]()
+    chance, index, known = random.Random(5), BoxIndex(module), dict[int, Filters]()
     renewals = 0
     first: list[Filters] = [(conjunction(chance, 1000),) for _ in range(CHUNK + 200)]
     index.insert_many(range(len(first)), first)
@@ -172,7 +178,7 @@ def test_vectors_of_several_chunks_and_renewed_cuts(monkeypatch: pytest.MonkeyPa
         elif other in known:
             del known[other]
             index.remove(other)
-        renewals += root._renewal is not None
+        renewals += root.is_renewing
         if step % 1400 == 0:
             index.check()
             vector = tuple(chance.choice([None, chance.randrange(spread)]) for _ in range(3))

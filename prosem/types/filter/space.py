@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from cn.match.box_index import BoxIndex
+from cn.match.kernels import box_index
 from cn.model.network import Space as NetworkSpace
 from optimizer.plan import Descriptor
 from prosem.types.base import Bound, Draft, SteppedSpace, Storage
@@ -35,7 +35,7 @@ class FilterSpace(SteppedSpace):
 
     def __init__(self, table: Table, space_id: int) -> None:
         self._table = table
-        self.filters = BoxIndex()
+        self.filters = box_index()
         self._conditions: Counter[int] = Counter()  # columns → conjunctions with a condition on them
         self.network = NetworkSpace(space_id, 0, False)
 

@@ -1,0 +1,172 @@
+// Partitions of filters, and matching, over the rows that cn.match.rows.Rows holds in arrays.
+#include <nanobind/stl/optional.h>
+
+#include "bindings.h"
+#include "filter_partition.h"
+#include "reading.h"
+
+namespace kernels {
+
+namespace {
+// A view of an array's memory, released with it; arrays do not change their length meanwhile.
+struct View {
+    Py_buffer buffer;
+
+    View(nb::handle owner, const char* name) {
+        nb::object array = owner.attr(name);
+        if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_SIMPLE)) throw nb::python_error();
+    }
+    View(const View&) = delete;
+    ~View() { PyBuffer_Release(&buffer); }
+};
+
+// What `Rows` holds: bounds, refusals of NULL and owners by slot.
+struct ReadRows {
+    View bounds, refuses;
+    FilterRows rows;
+
+    explicit ReadRows(nb::handle object) : bounds(object, "_bounds"), refuses(object, "_refuses") {
+        rows.bounds = static_cast<const int64_t*>(bounds.buffer.buf);
+        rows.refuses = static_cast<const uint64_t*>(refuses.buffer.buf);
+        rows.slots = static_cast<size_t>(refuses.buffer.len) / 8;
+        rows.columns = static_cast<int>(nb::len(nb::object(object.attr("_columns"))));
+        if (static_cast<size_t>(bounds.buffer.len) != rows.slots * 16 * static_cast<size_t>(rows.columns))
+            throw nb::value_error("rows are as wide as there are columns");
+    }
+    int32_t slot(int64_t number) const {
+        if (number < 0 || static_cast<size_t>(number) >= rows.slots) throw nb::index_error("there is no such slot");
+        return static_cast<int32_t>(number);
+    }
+};
+
+// The 64-bit image of a text: see cn/match/image.py.
+int64_t text_image(PyObject* text) {
+    constexpr Py_ssize_t LENGTH = 7;
+    nb::object start = nb::steal(PyUnicode_Substring(text, 0, LENGTH + 1));
+    nb::object bytes = nb::steal(PyUnicode_AsEncodedString(start.ptr(), "utf-8", "surrogatepass"));
+    if (!bytes.is_valid()) throw nb::python_error();
+    Py_ssize_t length = PyBytes_GET_SIZE(bytes.ptr());
+    const auto* from = reinterpret_cast<const unsigned char*>(PyBytes_AS_STRING(bytes.ptr()));
+    uint64_t image = 0;
+    for (Py_ssize_t at = 0; at < LENGTH; ++at) image = image << 8 | (at < length ? from[at] : 0);
+    image = image << 8 | static_cast<uint64_t>(std::min<Py_ssize_t>(length, LENGTH + 1));
+    return static_cast<int64_t>(image ^ (uint64_t{1} << 63));
+}
+
+int64_t image_of(PyObject* code) {
+    if (PyUnicode_Check(code)) return text_image(code);
+    int beyond = 0;
+    int64_t number = end_of(code, beyond);
+    return beyond ? (beyond < 0 ? LOWEST : HIGHEST) : number;
+}
+
+FilterQuestion read_question(nb::handle rows, nb::handle attributes) {
+    FilterQuestion question;
+    question.nulls = 0;
+    nb::object columns = rows.attr("_columns");
+    Items values{attributes};
+    PyObject *attribute, *column;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(columns.ptr(), &at, &attribute, &column)) {
+        int64_t place = code_of(attribute);
+        if (place < 0 || place >= values.count) throw nb::index_error("the vector has too few attributes");
+        PyObject* code = values.items[place];
+        if (code == Py_None) {
+            int64_t number = code_of(column);
+            if (number < 64) question.nulls |= uint64_t{1} << number;
+            question.codes.emplace_back();
+            question.limits.insert(question.limits.end(), {HIGHEST, HIGHEST});
+        } else {
+            int64_t image = image_of(code);
+            question.codes.emplace_back(image);
+            question.limits.insert(question.limits.end(), {image, ~image});
+        }
+    }
+    return question;
+}
+
+// The place of some filters: which attribute, and which cell of which level.
+struct BoundPartition : FilterPartition {
+    nb::object attribute, level, cell;
+
+    BoundPartition(nb::object attribute, nb::object level, nb::object cell, Limits limits)
+        : FilterPartition(limits), attribute(attribute), level(level), cell(cell) {}
+};
+
+// The owners of the filters in some partitions that hold a vector, and how many were verified.
+nb::object match(nb::list partitions, nb::handle rows, nb::handle attributes) {
+    ReadRows read(rows);
+    FilterQuestion question = read_question(rows, attributes);
+    std::vector<int32_t> found;
+    int64_t verified = 0;
+    for (nb::handle partition : partitions)
+        nb::inst_ptr<BoundPartition>(partition)->match(question, read.rows, found, verified);
+    nb::list owners;
+    if (found.empty()) return nb::make_tuple(owners, verified);
+    View held(rows, "_owners");
+    const auto* owner = static_cast<const int64_t*>(held.buffer.buf);
+    nb::dict rest = nb::cast<nb::dict>(rows.attr("_rest"));  // extents that bounds only approximate
+    bool is_exact = !rest.size();
+    for (int32_t slot : found) {
+        bool holds = true;
+        if (!is_exact) {
+            nb::object key = nb::int_(slot);
+            PyObject* extents = PyDict_GetItemWithError(rest.ptr(), key.ptr());
+            Items parts{extents ? nb::handle(extents) : nb::handle(nb::tuple())};
+            for (Py_ssize_t at = 0; holds && at < parts.count; ++at) {
+                nb::object code = nb::steal(PyObject_GetItem(attributes.ptr(), PyTuple_GET_ITEM(parts.items[at], 0)));
+                int inside = PySequence_Contains(PyTuple_GET_ITEM(parts.items[at], 1), code.ptr());
+                if (inside < 0) throw nb::python_error();
+                holds = inside;
+            }
+        }
+        if (holds) owners.append(owner[slot]);
+    }
+    return nb::make_tuple(owners, verified);
+}
+}  // namespace
+
+void bind_filters(nb::module_& module) {
+    nb::class_<BoundPartition>(module, "FilterPartition")
+        .def("__init__",
+             [](BoundPartition* self, nb::object attribute, nb::object level, nb::object cell, size_t many, size_t renew,
+                size_t sample) {
+                 new (self) BoundPartition(attribute, level, cell, {many, renew, std::max<size_t>(1, sample)});
+             },
+             nb::arg("attribute").none(), nb::arg("level"), nb::arg("cell").none(), nb::arg("many"), nb::arg("renew"),
+             nb::arg("sample"))
+        .def_ro("attribute", &BoundPartition::attribute)
+        .def_ro("level", &BoundPartition::level)
+        .def_ro("cell", &BoundPartition::cell)
+        .def_prop_ro("is_renewing", &BoundPartition::is_renewing)
+        .def("__len__", &BoundPartition::size)
+        .def("__iter__",
+             [](const BoundPartition& self) {
+                 nb::list slots;
+                 for (int32_t slot : self.members()) slots.append(slot);
+                 return nb::iter(slots);
+             })
+        .def("append", [](BoundPartition& self, int32_t slot) { return self.append(slot); })
+        .def("settle",
+             [](BoundPartition& self, nb::handle rows, size_t start) { self.settle(ReadRows(rows).rows, start); })
+        .def("add",
+             [](BoundPartition& self, int64_t slot, nb::handle, nb::handle rows) {
+                 ReadRows read(rows);
+                 return self.add(read.slot(slot), read.rows);
+             })
+        .def("change",
+             [](BoundPartition& self, size_t position, int column, nb::handle, nb::handle rows) {
+                 if (position >= self.size()) throw nb::index_error("there is no such position");
+                 self.change(position, column, ReadRows(rows).rows);
+             })
+        .def("remove",
+             [](BoundPartition& self, size_t position, nb::handle rows) {
+                 if (position >= self.size()) throw nb::index_error("there is no such position");
+                 return self.remove(position, ReadRows(rows).rows);
+             })
+        .def_prop_ro("nbytes", &BoundPartition::nbytes)
+        .def("check", [](const BoundPartition& self, nb::handle rows) { self.check(ReadRows(rows).rows); });
+    module.def("match_filters", &match);
+}
+
+}  // namespace kernels
