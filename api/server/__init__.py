@@ -1,1 +1,1 @@
-"""The server's composition, settings, lifespan and keys."""
+"""The server's composition, lifetime, settings and keys."""
