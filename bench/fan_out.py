@@ -1,8 +1,8 @@
 """Delivery over brokers: the changes that reach listeners, with the server's own sockets and with 1, 2 and 4 brokers.
 
 A server with an embedded NATS, `prosem broker` processes, and a listener process for each of them. Everything shares the
-machine, so the changes a second grow only as far as there are cores; the CPU time of a change says what a machine of its own
-would do: what the server spends on it does not grow with the subscribers, and each broker spends its own.
+machine, so the changes per second grow only as far as there are cores; the CPU time of a change says what a machine of its
+own would do: what the server spends on it does not grow with the subscribers, and each broker spends its own.
 """
 
 from __future__ import annotations

@@ -65,13 +65,13 @@ def run(quick: bool) -> Report:
             ("kB from the server an event (thesis table 5.3)", by_subscriptions, "subscriptions", "kb", THESIS_KB),
             ("kB that reach subscriptions an event (figure 5.14)", by_subscriptions, "subscriptions", "kb_delivered", {}),
             ("bytes of a description (table 5.4)", by_subscriptions, "subscriptions", "description_bytes", THESIS_SIZE),
-            ("µs an event (figure 5.6)", by_subscriptions, "subscriptions", "us", {}),
+            ("µs per event (figure 5.6)", by_subscriptions, "subscriptions", "us", {}),
             ("kB from the server an event (figure 5.11)", by_rate, "join_output_rate", "kb", {}),
-            ("µs an event (figure 5.10)", by_rate, "join_output_rate", "us", {}),
+            ("µs per event (figure 5.10)", by_rate, "join_output_rate", "us", {}),
             ("kB from the server an event (figure 5.12)", by_payload, "payload_bytes", "kb", {}),
         )
     ]  # fmt: skip
-    report.tables.append(("several tables, kB an event: from the server / delivered (5.7.4)", many["table"]))
+    report.tables.append(("several tables, kB per event: from the server / delivered (5.7.4)", many["table"]))
     report.notes = [
         "thesis figures, where it has them, in brackets; all strategies agreed on the affected subscriptions of each event",
         *many["notes"],

@@ -27,7 +27,7 @@ TABLES = {
     "u": "eyp",
 }  # the join columns are b, d, e; a, x, c, y have conditions
 MIX = {"rs": 50, "rst": 50, "rstu": 50, "stu": 20}
-GENERAL = {"r": 10, "s": 70, "t": 70, "u": 30}  # rows a join key
+GENERAL = {"r": 10, "s": 70, "t": 70, "u": 30}  # rows per join key
 DIMENSION_ROWS, FACT_ROWS = 1_000, 25_000
 Rows = dict[str, dict[Key, Row]]
 
@@ -120,7 +120,7 @@ def measure(
     partners: str,
     seed: int = 5,
 ) -> dict[str, tuple[float, float]]:
-    """kB an event, from the server and delivered, of each plan over the mix; of the semijoins for each partner of S too."""
+    """kB per event, from the server and delivered, of each plan over the mix; of the semijoins for each partner of S too."""
     total: dict[str, tuple[int, int]] = {}
     for names, share in MIX.items():
         shape = shape_of(names)

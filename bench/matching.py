@@ -183,7 +183,7 @@ def measure(filters: int, matches: int, events: int, changes: int) -> dict[str, 
 def _match(
     index: BoxIndex, scan: Scan, vectors: Sequence[tuple[Any, ...]]
 ) -> tuple[list[list[int]], float, float]:
-    """The matches by both, block by block in turn so that both meet the same noise, and the µs an event."""
+    """The matches by both, block by block in turn so that both meet the same noise, and the µs per event."""
     clock, all_found, spent, scanned = time.perf_counter, list[list[int]](), 0.0, 0.0
     for start in range(0, len(vectors), BLOCK):
         block = vectors[start : start + BLOCK]

@@ -25,25 +25,25 @@ from cn.model.network import Space
 
 Figures = dict[str, list[dict[str, Any]]]
 SAID: dict[str, tuple[str, str]] = {
-    "3.6": ("bytes an event, by tuples", "flat; DS-CN, S-CN, CN in this order, far below unicast and multicast"),
-    "3.8": ("bytes an event, by subscriptions", "S-CN, DS-CN and CN flat and below 1 kB, the others grow"),
+    "3.6": ("bytes per event, by tuples", "flat; DS-CN, S-CN, CN in this order, far below unicast and multicast"),
+    "3.8": ("bytes per event, by subscriptions", "S-CN, DS-CN and CN flat and below 1 kB, the others grow"),
     "3.9 hops": ("overlay hops, by ignorable updates", "CN does not care; DS-CN best, then multicast, then S-CN"),
-    "3.9 bytes": ("bytes an event, by ignorable updates", "CN does not care and is worst in the end; DS-CN best"),
+    "3.9 bytes": ("bytes per event, by ignorable updates", "CN does not care and is worst in the end; DS-CN best"),
     "3.9 IP hops": ("IP hops, by ignorable updates", "as overlay hops"),
-    "3.10": ("bytes an event, by spikes", "unicast and multicast grow linearly, S-CN very slightly, DS-CN more; CN flat"),
+    "3.10": ("bytes per event, by spikes", "unicast and multicast grow linearly, S-CN very slightly, DS-CN more; CN flat"),
     "table 3.4": ("the most messages that a node sends for an event", "in the table"),
     "3.11": ("share of events with fewer bytes", "none: DS-CN 87 %; below 1 kB: S-CN 97 %, CN 94 %; unicast up to 680 kB"),
-    "3.12": ("bytes an event, stocks", "S-CN and DS-CN below 100 bytes and flat; CN flat and bad; 11.7 % not ignorable"),
+    "3.12": ("bytes per event, stocks", "S-CN and DS-CN below 100 bytes and flat; CN flat and bad; 11.7 % not ignorable"),
     "5.7": ("overlay hops an event", "semijoins at least 10 times fewer than all others; all of them the same"),
-    "5.8": ("bytes an event", "Clu+ least, 10 times below simpler ones; Enum-J worst"),
-    "5.8 tree": ("the same messages down the tree of cbn, bytes an event", "not in the thesis"),
-    "5.9": ("bytes an event, by rows of R", "all grow slightly with R; Clu+ far below"),
-    "5.11": ("bytes an event, by rows of S", "Ref-J+ and Tup grow with S, Clu+ hardly"),
-    "5.12": ("bytes an event, by payload", "semijoins converge, the payload dominates"),
-    "5.13": ("bytes an event, by overlap of interests", "all fall but Rel-Sel, which grows"),
-    "5.14": ("bytes an event with the last hop to subscribers", "Enum-SJ least, Clu+ slightly more; both far below"),
-    "5.15": ("bytes an event, stocks and ratings", "Ref-J+ better than before; Clu+ 10 times below"),
-    "5.16": ("bytes an event, by entries of repositories", "CN* helps already at few entries, Ref-J+ most"),
+    "5.8": ("bytes per event", "Clu+ least, 10 times below simpler ones; Enum-J worst"),
+    "5.8 tree": ("the same messages down the tree of cbn, bytes per event", "not in the thesis"),
+    "5.9": ("bytes per event, by rows of R", "all grow slightly with R; Clu+ far below"),
+    "5.11": ("bytes per event, by rows of S", "Ref-J+ and Tup grow with S, Clu+ hardly"),
+    "5.12": ("bytes per event, by payload", "semijoins converge, the payload dominates"),
+    "5.13": ("bytes per event, by overlap of interests", "all fall but Rel-Sel, which grows"),
+    "5.14": ("bytes per event with the last hop to subscribers", "Enum-SJ least, Clu+ slightly more; both far below"),
+    "5.15": ("bytes per event, stocks and ratings", "Ref-J+ better than before; Clu+ 10 times below"),
+    "5.16": ("bytes per event, by entries of repositories", "CN* helps already at few entries, Ref-J+ most"),
     "5.17": ("overlay hops to a broker, by entries", "a fetch costs little; Rel-Sel highest"),
 }  # fmt: skip
 
@@ -78,7 +78,7 @@ def run(quick: bool) -> Report:
     report.notes = [
         "unicast: a message for each subscription; multicast: the subscriptions below as a list; S-CN: over zones of a CAN",
         "DS-CN: along the diagonal, then as S-CN, without a server; CN: to all ranges that hold the event",
-        "ours: straight to where a region begins (can), one message a broker (brokers), down the cluster tree (cbn)",
+        "ours: straight to where a region begins (can), one message per broker (brokers), down the cluster tree (cbn)",
         "figures 3.12 and 5.15 are drawn anew: the thesis's stock data are not public",
         *networks_value.NOTES,
     ]

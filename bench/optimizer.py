@@ -186,6 +186,6 @@ def run(quick: bool) -> Report:
         f" {report.figures['under_best_static_percent']} % below the best static plan,"
         f" {report.figures['under_best_static_by_group_percent']} % below the best static plan of each group",
         "thesis: overhead below 10 % with 50,000 entries, 1000 entries nearly as good as the oracle",
-        f"simulated network: {BROKERS} brokers, fan-out {FAN_OUT}, {HOP_US:.0f} µs a hop",
+        f"simulated network: {BROKERS} brokers, fan-out {FAN_OUT}, {HOP_US:.0f} µs per hop",
     ]
     return report

@@ -14,7 +14,7 @@ BATCH = 100
 
 
 async def main(url: str, tuples: int, seconds: float, seed: int, rate: float) -> int:
-    """Events sent; with a `rate` (events a second) over one connection and only such as affect few."""
+    """Events sent; with a `rate` (events per second) over one connection and only such as affect few."""
     chance, count, deadline = random.Random(seed), 0, time.perf_counter() + seconds
     lowest = 5_000 if rate else 0
     bodies = [

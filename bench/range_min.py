@@ -82,7 +82,7 @@ def run(quick: bool) -> Report:
         ("growth with tuples (thesis table 3.2)", _beside(by_tuples, "tuples", THESIS_BY_TUPLES)),
     ]
     report.notes = [
-        f"{memory:.0f} bytes a subscription at {subscriptions[-1]:,}, everything included",
+        f"{memory:.0f} bytes per subscription at {subscriptions[-1]:,}, everything included",
         "µs per event, all events; messages per event that concerns some range; thesis: S-CN / unicast",
     ]
     return report

@@ -89,7 +89,7 @@ class Known:
             0,
         )  # the last winner, how often in a row, events not looked at
         self.per_affected: dict[str, tuple[float, float]] = {}  # plan → µs and bytes
-        self.server_cost = 0.0  # µs a subscription
+        self.server_cost = 0.0  # µs per subscription
 
     def learn(self, plan: str, descriptor: Descriptor, estimate: Estimate) -> None:
         if self.estimators[plan].learn(descriptor, estimate):

@@ -76,7 +76,7 @@ class Sketch:
     def descriptor(self, regions: Sequence[tuple[bytes, Region]], population: int) -> Descriptor:
         """Messages, log boxes, log points under the topic; and of each dimension the hull's middle and log width.
 
-        All are small integers: regions that are alike have the same descriptor. O(boxes · dimensions), about 2 µs a box.
+        All are small integers: regions that are alike have the same descriptor. O(boxes · dimensions), about 2 µs per box.
         """
         if len(regions) == 1 and len(regions[0][1]) == 1 and len(self._marks) == 2:
             return self._flat(regions[0][1][0], population)

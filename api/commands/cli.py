@@ -109,7 +109,7 @@ def migrate(
 def demo(
     settings: Settings,
     seconds: Annotated[float, typer.Option(help="end after so many seconds (0: at Ctrl-C)")] = 0.0,
-    rate: Annotated[float, typer.Option(help="events a second")] = 100.0,
+    rate: Annotated[float, typer.Option(help="events per second")] = 100.0,
 ) -> None:
     """A live stock market on a server of its own: subscriptions and their changes in the terminal."""
     from api.commands.demo import demo as run

@@ -126,7 +126,7 @@ class Usage:
         if left <= 0:
             self._credit[caller.key] = left, now
             wait_s = max(1, math.ceil((1 - left) / rate))
-            raise LimitError(f"this key may publish {rate} events a second", retry_after_s=wait_s)
+            raise LimitError(f"this key may publish {rate} events per second", retry_after_s=wait_s)
         self._credit[caller.key] = left - events, now
 
 

@@ -134,7 +134,7 @@ class PointIndex:
         return np.concatenate([*many, np.array(few, np.int64)]) if self.int64 else few
 
     def entries(self, topic: bytes, region: Region) -> NDArray[np.int64]:
-        """The points that `find` gives, in one search: their ids in the first line, then one line a dimension.
+        """The points that `find` gives, in one search: their ids in the first line, then one line per dimension.
 
         For integer codes alone.
         """

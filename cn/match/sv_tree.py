@@ -57,7 +57,7 @@ class SVTree:
         return int(self._counts[self._cell(code)])
 
     def vector(self, code: int | None, chunks: int) -> Vector:
-        """The members that may admit a code, a row a chunk; a view."""
+        """The members that may admit a code, one row per chunk; a view."""
         return self._vectors[:chunks, self._cell(code)]
 
     def put(self, position: int, low: int, above: int, refuses: bool) -> None:
@@ -146,7 +146,7 @@ def quantiles(low: Integers, above: Integers) -> list[int]:
 
 
 def positions(vector: Vector) -> Integers:
-    """The positions whose bits are set in a vector of one row a chunk."""
+    """The positions whose bits are set in a vector of one row per chunk."""
     words = np.ascontiguousarray(vector).reshape(-1)
     if len(words) * 64 <= DENSE:
         return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_))

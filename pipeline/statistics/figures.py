@@ -32,7 +32,7 @@ class Collected:
 
 @dataclass(frozen=True)
 class Figures:
-    """All that was computed: one row a column, join and dimension; the training set is still on the executors."""
+    """All that was computed: one row per column, join and dimension; the training set is still on the executors."""
 
     catalog: Catalog
     columns: list[Any]

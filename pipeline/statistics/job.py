@@ -3,8 +3,8 @@
     prosem stats refresh --archive /var/lib/prosem/archive
     spark-submit pipeline/statistics/job.py --database postgresql://… --archive s3a://…
 
-Everything proportional to the input happens on the executors. The driver takes in one row a column, a join, a dimension
-of a group, and the training set (at most `training` entries a group), row by row; `Collected` counts them. A run that
+Everything proportional to the input happens on the executors. The driver takes in one row per column, join, dimension
+of a group, and the training set (at most `training` entries per group), row by row; `Collected` counts them. A run that
 fails or is killed changes nothing but the archive, which only grows by whole segments.
 """
 
@@ -90,7 +90,7 @@ class Outcome:
 def refresh(options: Options, steps: Steps | None = None) -> Outcome:
     """Run the job once, in a Spark session of its own."""
     if options.training < 1:
-        raise StatisticsError(f"the training set holds at least one entry a group, got {options.training}")
+        raise StatisticsError(f"the training set holds at least one entry per group, got {options.training}")
     check_spark()
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException

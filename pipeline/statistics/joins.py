@@ -35,7 +35,7 @@ class Edge(NamedTuple):
 
 
 class Frequencies(NamedTuple):
-    """Of one side: its keys, the rows a key, and how uneven that is (1: all keys alike)."""
+    """Of one side: its keys, the rows per key, and how uneven that is (1: all keys alike)."""
 
     keys: int
     rows: float
@@ -92,7 +92,7 @@ def side_query(number: int, relation: str, columns: Sequence[str], blocks: tuple
 
 
 def frequencies(keys: DataFrame) -> DataFrame:
-    """Of each side the number of keys, the rows a key, and the skew: (Σn²/Σn) / (Σn/keys)."""
+    """Of each side the number of keys, the rows per key, and the skew: (Σn²/Σn) / (Σn/keys)."""
     from pyspark.sql import functions as f
 
     counted = keys.groupBy("side", "key").count()

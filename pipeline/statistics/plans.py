@@ -33,9 +33,9 @@ Array = npt.NDArray[np.float64]
 
 
 def training_set(measurements: DataFrame, entries: int) -> DataFrame:
-    """At most so many entries a group, shared evenly by its plans; rows of `ENTRIES`.
+    """At most so many entries per group, shared evenly by its plans; rows of `ENTRIES`.
 
-    The cost model's four metrics ([ProSem thesis] 6.4.2), in µs and bytes an event: server time is processing and sending,
+    The cost model's four metrics ([ProSem thesis] 6.4.2), in µs and bytes per event: server time is processing and sending,
     response time the latency, server stress what leaves the server, bandwidth what the network carries.
     """
     from pyspark.sql import functions as f

@@ -8,7 +8,7 @@ are merged 32 at a time, level by level, so that n values cost log32(n / 65536) 
 *Distinct values.* The k least of their hashes ([Bar-Yossef]): up to k the count is exact, beyond it the k-th
 least says how dense they lie, with a standard error of 1/√k = 1.6 %.
 
-Memory is a few hundred kB a column, whatever passes by. A sort of everything would be exact, and move all values
+Memory is a few hundred kB per column, whatever passes by. A sort of everything would be exact, and move all values
 through the network.
 """
 

@@ -39,7 +39,7 @@ class Packed:
 
 
 class PackedDumper(adapt.Dumper):
-    """Hands a `Packed` to psycopg as it is; one dumper an oid."""
+    """Hands a `Packed` to psycopg as it is; one dumper per oid."""
 
     format = pq.Format.BINARY
 

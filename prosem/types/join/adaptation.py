@@ -24,7 +24,7 @@ FADING = 0.5  # how much of the older counts still counts
 
 
 class Adaptation:
-    """Counts events a table. A look costs O(rows), and is taken after as many events at the earliest."""
+    """Counts events per table. A look costs O(rows), and is taken after as many events at the earliest."""
 
     def __init__(self, model: JoinModel) -> None:
         self._model = model

@@ -28,7 +28,7 @@ GAIN = 0.25  # another decomposition must be cheaper by this part: rebuilding is
 
 
 class Counted(NamedTuple):
-    """What is known of a join's tables: `shares` of the events, and rows a join key."""
+    """What is known of a join's tables: `shares` of the events, and rows per join key."""
 
     shares: Sequence[float]
     rows_per_key: Callable[[int, Classes], float]

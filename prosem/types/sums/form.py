@@ -1,8 +1,8 @@
 """Range COUNT, SUM and AVG: `SELECT SUM(y) FROM t WHERE x BETWEEN a AND b [AND e = c …]`, one range or several.
 
 A message carries what the event adds to the state (count, total) of the subscriptions in its region: those that only the
-old row concerned, only the new row, or both (docs/explanation.md). At most three messages an event. The edge holds the state
-of the subscriptions it hosts, and tells a change only when the answer differs.
+old row concerned, only the new row, or both (docs/explanation.md). At most three messages per event. The edge holds the
+state of the subscriptions it hosts, and tells a change only when the answer differs.
 
 It loses where hardly any event leaves the answers as they are: every subscriber in the region is told every event, and no
 plan can avoid that.
