@@ -51,7 +51,7 @@ class NotifiedType(SubscriptionType):
             assert at is not None
             raise InputError(
                 f"notify needs numbers, dates or timestamps, and {table.names[at]} is {kind.name}; leave it out, and "
-                "every change is told",
+                "every change is sent",
                 "/notify",
             )
         words = f"these values are of type {kind.name}"
@@ -64,18 +64,18 @@ class NotifiedType(SubscriptionType):
             "sql": "SELECT MIN(y) | MAX(y) | COUNT(*) | COUNT(y) | SUM(y) | AVG(y) FROM t [WHERE x BETWEEN :lo AND :hi …] "
             "[AND e = :c …] [AND e IN :list …]",
             "notify": [
-                '`{"change": r}`: from told + r or told - r on (a duration for dates and timestamps)',
-                '`{"percent": p}`: the same with r = |told| * p / 100',
-                '`{"factor": f}`: from told * f or told / f on',
+                '`{"change": r}`: from previous + r or previous - r on (a duration for dates and timestamps)',
+                '`{"percent": p}`: the same with r = |previous| * p / 100',
+                '`{"factor": f}`: from previous * f or previous / f on',
             ],
             "messages": [
                 {
                     "name": "notified",
-                    "region": "by name: subscriptions whose value is far enough from the one they were told",
-                    "payload": "the new value and the one told before; of MIN and MAX also a row that attains it",
+                    "region": "by name: subscriptions whose value is far enough from the one they were last notified of",
+                    "payload": "the new value and the previous one; of MIN and MAX also a row that attains it",
                 }
             ],
             "update": "replace the value (and the row) by the message's",
-            "transform": "the value (and the row), and the one told before",
+            "transform": "the value (and the row), and the previous one",
             "rules": RULES.document(),
         }

@@ -173,9 +173,9 @@ class ValueType(SubscriptionType):
             "name": self.name,
             "sql": "SELECT y FROM t [WHERE key = :k | WHERE key IN (…)]",
             "notify": [
-                '`{"change": r}`: from told + r or told - r on (a duration for dates and timestamps)',
-                '`{"percent": p}`: the same with r = |told| * p / 100',
-                '`{"factor": f}`: from told * f or told / f on',
+                '`{"change": r}`: from previous + r or previous - r on (a duration for dates and timestamps)',
+                '`{"percent": p}`: the same with r = |previous| * p / 100',
+                '`{"factor": f}`: from previous * f or previous / f on',
                 '`{"may": r1, "must": r2}`: from r2 on, never below r1; between them where that makes fewer messages',
             ],
             "messages": [
@@ -188,16 +188,16 @@ class ValueType(SubscriptionType):
                 {
                     "name": "relaxed",
                     "region": "all radii up to the largest affected one, at the item",
-                    "payload": "the new value; the edge applies the condition to the value told before",
+                    "payload": "the new value; the edge applies the condition to the previous value",
                 },
                 {
                     "name": "item",
-                    "region": "of many items: those that were told the same value before, by radius and by when they came "
+                    "region": "of many items: those last notified of the same value, by radius and by when they were added "
                     "if they select all rows, else and after a change of their radius by name",
-                    "payload": "the key, the new value and the one told before",
+                    "payload": "the key, the new value and the previous one",
                 },
             ],
             "update": "replace the value by the message's",
-            "transform": "the value, and the one told before",
+            "transform": "the value, and the previous one",
             "rules": RULES.document(),
         }
