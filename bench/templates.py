@@ -77,7 +77,7 @@ def measure(templates: int, rows: int, subscriptions: int, events: int) -> dict[
         return {"op": "update", "key": key, "set": {name: chance.randrange(DOMAIN)}}
 
     def timed(columns: int, size: int) -> float:
-        """µs an event; each updates one of so many watched columns, or one that nobody watches."""
+        """µs per event; each updates one of so many watched columns, or one that no group reads."""
         requests = [
             [update(f"p{chance.randrange(columns)}" if columns else "note") for _ in range(size)]
             for _ in range(max(2, events // size))

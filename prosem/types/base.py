@@ -137,7 +137,7 @@ class Space(Protocol):
     def remove(self, sid: int, bound: Bound) -> None: ...
     @property
     def reads(self) -> frozenset[int] | None:
-        """The columns of its table that `step` looks at (None: all). An update of others affects nobody."""
+        """The columns of its table that `step` looks at (None: all). An update of others affects no subscription."""
 
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         """All deltas of one request for this space, in order; an outcome for each, made when it is asked for.
