@@ -34,13 +34,14 @@ def make_broker_app(made: Broker) -> FastAPI:
             raise RecoveringError(made.problem or "NATS does not answer")
         return PlainTextResponse("ready\n")
 
-    @app.get("/metrics")
     async def metrics(request: Request) -> Response:
         caller_of(request).check_service(Role.METRICS)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(made)
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    if not made.is_worker:  # at the port of a server its own metrics are expected
+        app.add_api_route("/metrics", metrics)
     app.include_router(streams.router)
 
     @app.websocket("/{path:path}")

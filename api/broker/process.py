@@ -61,6 +61,11 @@ class Broker:
         self._task: asyncio.Task[None] | None = None
         self.on_failure: Callable[[], None] = lambda: None
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether it shares the port of its server, which started it."""
+        return self.settings.listen_fd >= 0
+
     # -- session -------------------------------------------------------------------------------------------------
     def start(self) -> None:
         self._task = supervise("broker", self._run, self.metrics.restarts)
@@ -88,8 +93,9 @@ class Broker:
                 if time.monotonic() - joined > session.lease_s:
                     backoff.reset()
             except (httpx.HTTPError, OSError) as error:
-                self.problem = f"the server or NATS does not answer: {error or type(error).__name__}"
-                log.warning("%s", self.problem)
+                problem = f"the server or NATS does not answer: {error or type(error).__name__}"
+                log.log(logging.DEBUG if problem == self.problem else logging.WARNING, "%s", problem)
+                self.problem = problem
             except (SetupError, NatsMissingError) as missing:
                 self.failure = str(missing)
                 log.error("cannot start: %s", missing)

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from api.broker.app import make_broker_app
 from api.broker.process import Broker
+from api.commands.workers import Workers, end_with, number_of_workers
 from api.http.app import make_app
 from api.http.connections import LimitedHttp, Limits
 from api.http.websocket_frames import FrameProtocol
@@ -52,9 +53,19 @@ def serve(settings: Settings) -> int:
     """
     configure_logging(settings.log_level, settings.log_format)
     configure_kernels(settings.kernels)
+    count = number_of_workers(settings.workers)
+    if not count:
+        return _serve(settings, None)
+    check_tls(settings.tls_certificate, settings.tls_key)
+    check_address(settings.host, settings.port)
+    with Workers(settings, count) as workers:
+        return _serve(workers.settings, workers)
+
+
+def _serve(settings: Settings, workers: Workers | None) -> int:
     while True:
-        made = ServerLifetime(settings)
-        code, is_signalled = _run(made, make_app(made), settings)
+        made = ServerLifetime(settings, workers.key if workers else "")
+        code, is_signalled = _run(made, make_app(made), settings, workers)
         if not made.is_superseded or is_signalled:
             return 0 if is_signalled and made.is_superseded else code
         log.warning("%s; starting again", made.failure)
@@ -66,25 +77,39 @@ def serve(settings: Settings) -> int:
 def serve_broker(settings: BrokerSettings) -> int:
     """The same for a broker."""
     configure_logging(settings.log_level, settings.log_format)
+    if settings.lifeline_fd >= 0:
+        end_with(settings.lifeline_fd)
     made = Broker(settings)
     return _run(made, make_broker_app(made), settings)[0]
 
 
 def _run(
-    made: ServerLifetime | Broker, app: FastAPI, settings: Settings | BrokerSettings
+    made: ServerLifetime | Broker,
+    app: FastAPI,
+    settings: Settings | BrokerSettings,
+    workers: Workers | None = None,
 ) -> tuple[int, bool]:
-    """The exit code, and whether a signal ended it."""
+    """The exit code, and whether a signal ended it. With workers the server itself listens on a port for them alone."""
     sys.setswitchinterval(SWITCH_S)
     gc.set_threshold(*COLLECT)
-    check_address(settings.host, settings.port)
+    sockets = None
+    if workers is not None:
+        sockets = [workers.inner()]
+    elif isinstance(settings, BrokerSettings) and settings.listen_fd >= 0:
+        sockets = [socket.socket(fileno=settings.listen_fd)]
+    else:
+        check_address(settings.host, settings.port)
     runner = Runner(config(app, settings))
 
     def stop() -> None:
         runner.should_exit = True
 
     made.on_failure = stop
-    runner.run()
-    return (1 if made.failure else 0), runner.is_signalled
+    if workers is not None:
+        workers.start(stop)
+    runner.run(sockets)
+    is_failed = made.failure or (workers is not None and workers.is_failed)
+    return (1 if is_failed else 0), runner.is_signalled
 
 
 def check_address(host: str, port: int) -> None:

@@ -87,6 +87,7 @@ class Deployment:
             engine,
             lease_s=settings.lease_s,
             replicas=settings.nats_replicas,
+            on_disk=settings.nats_storage == "file",
             metrics=metrics,
         )
         self._tasks = (
@@ -101,6 +102,8 @@ class Deployment:
                 f"--network {settings.network!r} has no brokers; those that have are {', '.join(SCHEMES)}"
             )
         network_options(settings.network_options)
+        if settings.nats_storage not in ("file", "memory"):
+            raise SetupError(f"--nats-storage is file or memory, not {settings.nats_storage!r}")
         try:
             import nats  # noqa: F401
         except ImportError:

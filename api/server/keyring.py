@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from prosem.store.keys import StoredKey, digest_of
-from prosem.values.access import KEYLESS, Caller
+from prosem.values.access import KEYLESS, Caller, Role
 from prosem.values.errors import LimitError, RecoveringError, UnauthorizedError
+
+WORKER = Caller(roles=frozenset({Role.BROKER}), key=-1, name="workers")
 
 
 class Keys(Protocol):
@@ -28,10 +30,11 @@ class Keys(Protocol):
 
 
 class Keyring:
-    """All keys by their digests. Until they are loaded every request is refused."""
+    """All keys by their digests. Until they are loaded every request is refused. A `worker_key` is never stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker_key: str = "") -> None:
         self.usage = Usage()
+        self._own = {digest_of(worker_key): WORKER} if worker_key else {}
         self._callers: dict[bytes, Caller] | None = None
         self._ever = False
         self._revoked: frozenset[int] = frozenset()
@@ -42,7 +45,7 @@ class Keyring:
         if keys and self.is_open:
             self.usage.close_all([KEYLESS.key])
         self._ever = bool(keys)
-        self._callers = {key.digest: key.caller for key in keys if key.revoked is None}
+        self._callers = self._own | {key.digest: key.caller for key in keys if key.revoked is None}
         self._revoked = frozenset(key.caller.key for key in keys if key.revoked is not None)
         self.usage.close_all(self._revoked)
 

@@ -27,10 +27,10 @@ class ServerLifetime:
     the server cannot start, or must end.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, worker_key: str = "") -> None:
         self.settings = settings
         self.metrics = Metrics()
-        self.keys = Keyring()
+        self.keys = Keyring(worker_key)
         self.started = time.time()
         self.failure: str | None = None
         self.is_superseded = False

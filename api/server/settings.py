@@ -99,6 +99,14 @@ class Settings:
         "", "nats://… of a NATS server with JetStream, or embedded for one of our own: brokers may join"
     )  # type: ignore[assignment]
     nats_replicas: int = setting(1, "copies that a NATS cluster keeps of what is on its way to brokers")  # type: ignore[assignment]
+    nats_storage: str = setting(
+        "file", "file or memory: where NATS keeps it; from memory brokers start over when NATS has ended"
+    )  # type: ignore[assignment]
+    workers: str = setting(
+        "0",
+        "processes of this machine that hold the subscribers' sockets and share the port: a number, or auto for one a core"
+        " but the first",
+    )  # type: ignore[assignment]
     network: str = setting("unicast", "network that carries messages to brokers")  # type: ignore[assignment]
     network_options: str = setting("", "options of the network, as name=number with commas: fan_out=4,lub=1")  # type: ignore[assignment]
     lease_s: int = setting(10, "seconds that a broker may be silent before it is out of the network")  # type: ignore[assignment]
@@ -122,6 +130,12 @@ class BrokerSettings:
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
     nats: str = setting("", "nats://… if this broker reaches NATS by another address than the server")  # type: ignore[assignment]
+    listen_fd: int = setting(
+        -1, "descriptor of a socket that listens on that port already, as workers of a server have it"
+    )  # type: ignore[assignment]
+    lifeline_fd: int = setting(
+        -1, "descriptor of a pipe: the broker ends at once when its other end is closed"
+    )  # type: ignore[assignment]
     queue: int = setting(
         10_000, "frames that may wait for one slow subscriber before it is caught up from the outbox"
     )  # type: ignore[assignment]

@@ -13,11 +13,12 @@ class OwnStream:
     """A stream that this process makes, and that no other may replace.
 
     An intact stream never ends before what it has confirmed. A NATS server without its files, a deleted stream, or a
-    restored backup lacks packets that were confirmed: these are never sent again.
+    restored backup lacks packets that were confirmed: these are never sent again. Held in memory (`on_disk` false) it spares
+    a write to disk for each packet, and is lost with the process of NATS.
     """
 
-    def __init__(self, name: str, subjects: str, replicas: int) -> None:
-        self.name, self._subjects, self._replicas = name, subjects, replicas
+    def __init__(self, name: str, subjects: str, replicas: int, on_disk: bool = True) -> None:
+        self.name, self._subjects, self._replicas, self._on_disk = name, subjects, replicas, on_disk
         self._created: object = None
         self._stored = 0  # the highest number that was confirmed
 
@@ -32,7 +33,7 @@ class OwnStream:
             subjects=[self._subjects],
             retention=RetentionPolicy.WORK_QUEUE,
             discard=DiscardPolicy.NEW,
-            storage=StorageType.FILE,
+            storage=StorageType.FILE if self._on_disk else StorageType.MEMORY,
             num_replicas=self._replicas,
         )
         with contextlib.suppress(NotFoundError):

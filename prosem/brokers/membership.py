@@ -53,11 +53,13 @@ class Membership:
         *,
         lease_s: float,
         replicas: int,
+        on_disk: bool,
         metrics: Metrics,
     ) -> None:
         self._dispatcher, self._scheme, self._options = dispatcher, scheme, options
         self._transport, self._engine = transport, engine
-        self.lease_s, self._replicas, self._metrics = lease_s, replicas, metrics
+        self.lease_s, self._metrics = lease_s, metrics
+        self._replicas, self._on_disk = replicas, on_disk
         self.epoch = ""
         self._is_open = False
         self._links: dict[str, Link] = {}
@@ -119,7 +121,8 @@ class Membership:
                     await self._transport.connect()
                 await self._transport.leave()
                 subjects = f"prosem.{self._engine}.{self.epoch}.>"
-                await self._transport.make_stream(OwnStream(self.stream, subjects, self._replicas))
+                made = OwnStream(self.stream, subjects, self._replicas, self._on_disk)
+                await self._transport.make_stream(made)
                 await self._listen(CONTROL, self._requested)
                 await self._listen(SERVER, self._received)
                 break
