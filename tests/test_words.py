@@ -25,7 +25,16 @@ PACKAGES = (
 )
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "clients/*/README.md", "kernels/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "clients/*/README.md",
+        "kernels/*.md",
+        "api/console/*.js",
+        "api/console/*.html",
+        "clients/js/src/*.js",
+        "clients/js/src/*.ts",
+    )
     for path in ROOT.glob(pattern)
 )
 PEOPLE = r"who|whom|whoever|somebody|nobody|everybody|anybody|offices?|couriers?|patience|keepers?"

@@ -173,7 +173,7 @@ function introduction() {
     h(
       "p",
       { class: "faint" },
-      "As you write, this side shows the type of the query, the group it joins, and the stateless filter it is reformulated into: what lets one message reach everybody it concerns, however many subscribe.",
+      "As you write, this side shows the type of the query, the group it joins, and the stateless filter it is reformulated into: what lets one message reach all affected subscriptions, however many there are.",
     ),
   ];
 }

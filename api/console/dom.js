@@ -45,7 +45,7 @@ export function bytes(value) {
   return `${rough(value)} ${units[at]}`;
 }
 
-/** Say something to people who do not see the page. */
+/** Announce something to readers of the screen. */
 export function announce(text) {
   document.getElementById("announce").textContent = text;
 }

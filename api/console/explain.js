@@ -104,7 +104,7 @@ export function groupsOf(answer) {
 
 function draw(answer) {
   const groups = groupsOf(answer);
-  if (!groups.length) return h("p", null, "The event touches no group: nobody would be told.");
+  if (!groups.length) return h("p", null, "The event touches no group: no subscription would be notified.");
   return groups.map(({ name, type, plans }) => {
     const most = Math.max(...plans.map(({ cost }) => cost).filter(Number.isFinite), 1e-12);
     return h(

@@ -123,7 +123,7 @@ export function drawRows(picture, panel, { move }) {
   return drawing;
 }
 
-/** The subscriptions as points, and the event's regions. Nobody stands below the diagonal: lo ≤ hi. */
+/** The subscriptions as points, and the event's regions. There is none below the diagonal: lo ≤ hi. */
 export function drawSpace(picture, panel) {
   const { type, name } = picture.x;
   const numbers = [
@@ -174,7 +174,7 @@ export function drawSpace(picture, panel) {
     `${panel.points_in_all} points, ${panel.pieces.length} regions`,
     axes(xs, ys, `lo(${name})`, `hi(${name})`, [type, type]),
     s("polygon", { class: "below", points: `${LEFT},${BOTTOM} ${RIGHT},${BOTTOM} ${RIGHT},${TOP}` }),
-    s("text", { class: "below", x: RIGHT - 10, y: BOTTOM - 10, "text-anchor": "end" }, "lo > hi: nobody"),
+    s("text", { class: "below", x: RIGHT - 10, y: BOTTOM - 10, "text-anchor": "end" }, "lo > hi: none"),
     regions,
     s("g", { class: "points" }, points),
   );

@@ -1,4 +1,4 @@
-/** The geometry of a range-min (or max) event: choose a row, move it, and see whom that concerns, and why. */
+/** The geometry of a range-min (or max) event: choose a row, move it, and see which subscriptions that affects, and why. */
 
 import { count, field, fill, h, later, problem } from "./dom.js";
 import { client, maybe, on, relations } from "./session.js";
@@ -43,7 +43,7 @@ export function show(main) {
     h(
       "p",
       { class: "lead" },
-      "A range minimum is a point (lo, hi). An event concerns a few regions of that plane, and everybody in a region gets the same new answer. So the server sends one message a region and never looks at a subscription. Move a row and see.",
+      "A range minimum is a point (lo, hi). An event affects a few regions of that plane, and all subscriptions in a region get the same new answer. So the server sends one message per region and never looks at a subscription. Move a row and see.",
     ),
     body,
   );
@@ -131,7 +131,7 @@ export function show(main) {
     if (!panel)
       return fill(
         words,
-        h("p", null, "The row has a NULL where the group needs a value, so the event concerns nobody."),
+        h("p", null, "The row has a NULL where the group needs a value, so the event affects no subscription."),
       );
     names(found);
     fill(rows, drawRows(found, panel, { move: (to) => moveTo(to) }));

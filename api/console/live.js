@@ -86,7 +86,7 @@ export function show(main) {
   return () => ends.forEach((end) => end());
 }
 
-/** What somebody sees who has no tables yet. */
+/** What is shown while there are no tables. */
 function first(refresh) {
   const outcome = h("div");
   const button = h("button", { class: "primary", id: "load-demo" }, "Load the demo market");

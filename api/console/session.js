@@ -1,4 +1,4 @@
-/** What all parts of the console share: the client, the subscriptions that are watched, and who wants to hear of them. */
+/** What all parts of the console share: the client, the subscriptions that are watched, and the listeners to them. */
 
 import { Client } from "./client/index.js";
 

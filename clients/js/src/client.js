@@ -15,7 +15,7 @@ const BUILD_MS = 600_000; // a view over a million rows takes about half a minut
 export class Client {
   /**
    * `url` is where the server is; in a browser, where the page came from unless it is named. Calls that may be
-   * repeated are, for up to `patienceMs` after a lost connection and `busyMs` while the server answers 503 or 429 with
+   * repeated are, for up to `reconnectMs` after a lost connection and `busyMs` while the server answers 503 or 429 with
    * Retry-After (nothing was applied); the stream reconnects for as long as the client is open.
    */
   constructor(url = globalThis.location?.origin ?? "http://127.0.0.1:8080", options = {}) {

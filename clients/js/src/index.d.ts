@@ -122,7 +122,7 @@ export interface ClientOptions {
   /** How long one attempt may take (30 s). */
   timeoutMs?: number;
   /** How long a call is repeated after lost connections (10 s). */
-  patienceMs?: number;
+  reconnectMs?: number;
   /** How long in all a call is repeated while the server answers 503 or 429 with Retry-After (120 s). */
   busyMs?: number;
   /** A stream that is silent for this long is opened again (15 s). */

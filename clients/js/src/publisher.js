@@ -13,7 +13,7 @@ export class Publisher {
     this._openSocket = openSocket;
     this._inFlight = inFlight;
     this._waiting = []; // requests not yet answered, in the order they were sent
-    this._blocked = []; // those who wait for room
+    this._blocked = []; // calls that wait for room
     this._opening = null;
     this._socket = null;
     this._tag = 0;

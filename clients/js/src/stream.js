@@ -1,7 +1,7 @@
 /**
  * The one WebSocket `/v1/stream` of a client, shared by all its feeds.
  *
- * It reconnects by itself, for as long as somebody listens, and attaches every listening feed after the last
+ * It reconnects by itself, for as long as there is a listener, and attaches every listening feed after the last
  * seq it has received. An id that was detached is attached again only when no frame of the old attachment can
  * come any more: the server handles frames in order, so the pong of a ping sent after the detach says so.
  */

@@ -188,7 +188,7 @@ export class Subscription {
   /** One request at a time, with the values of the moment it leaves. */
   _follow() {
     this._waiting ??= this._moving
-      .catch(() => {}) // whoever asked for that move was told
+      .catch(() => {}) // the caller of that move was given the error
       .then(() => {
         this._waiting = null;
         this._moving = this._calls.patch(this.id, { params: this.params });

@@ -2,7 +2,7 @@
  * Calls and sockets to one server: what is repeated, and how a refusal becomes an error.
  *
  * A call is repeated when the server was busy (503 or 429 with Retry-After: nothing was applied) and after a lost
- * connection if carrying it out twice equals once. `patienceMs` bounds the attempts after lost connections, `busyMs`
+ * connection if carrying it out twice equals once. `reconnectMs` bounds the attempts after lost connections, `busyMs`
  * those after 429 and 503: a server that recovers or has a full backlog is waited for.
  */
 
@@ -16,10 +16,10 @@ export const path = (...parts) => ["/v1", ...parts.map(encodeURIComponent)].join
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 export class Transport {
-  constructor(url, { apiKey = "", headers = {}, timeoutMs = 30_000, patienceMs = 10_000, busyMs = 120_000, fetch, WebSocket } = {}) {
+  constructor(url, { apiKey = "", headers = {}, timeoutMs = 30_000, reconnectMs = 10_000, busyMs = 120_000, fetch, WebSocket } = {}) {
     this.url = url.replace(/\/+$/, "");
     this.timeoutMs = timeoutMs;
-    this.patienceMs = patienceMs;
+    this.reconnectMs = reconnectMs;
     this.busyMs = busyMs;
     this._apiKey = apiKey;
     this._headers = apiKey ? { ...headers, Authorization: `Bearer ${apiKey}` } : headers;
@@ -56,7 +56,7 @@ export class Transport {
         const neverLeft = error?.cause?.code === "ECONNREFUSED"; // a browser does not tell
         wasLost ||= !neverLeft;
         waitMs = repeatable || neverLeft ? backoff.nextMs() : undefined;
-        totalMs = this.patienceMs;
+        totalMs = this.reconnectMs;
       }
       if (waitMs === undefined || Date.now() + waitMs > began + totalMs) throw problem;
       await sleep(waitMs);

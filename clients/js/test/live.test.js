@@ -94,7 +94,7 @@ test("refusals are errors that say where", options, async () => {
   await assert.rejects(client.subscribe("SELECT nothing"), { status: 422 });
   const many = await client.publishMany(t, [upsert({ k: 1 }), upsert({ k: 2 }), upsert({ k: null }), upsert({ k: 4 })]);
   assert.deepEqual([many.count, many.errors[0].at.split("/")[1]], [2, "2"]);
-  const lost = new Client("http://127.0.0.1:9", { patienceMs: 10 });
+  const lost = new Client("http://127.0.0.1:9", { reconnectMs: 10 });
   await assert.rejects(lost.status(), { code: "connection-lost" });
 });
 
