@@ -14,15 +14,6 @@ using Tree = ObjectTree;
 using Rule = RangeRule<ObjectRef>;
 using Place = std::optional<Rule::Place>;
 
-// Gives named tuples without calling their class: a third of the time.
-nb::object named(nb::handle type, nb::object fields) {
-    nb::object arguments = nb::steal(PyTuple_Pack(1, fields.ptr()));
-    if (!arguments.is_valid()) throw nb::python_error();
-    PyObject* made = PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(type.ptr()), arguments.ptr(), nullptr);
-    if (!made) throw nb::python_error();
-    return nb::steal(made);
-}
-
 // Where a row has x and y, and the functions that give their codes (None: integers that are their own codes).
 class RowReader {
    public:

@@ -73,10 +73,10 @@ class AggregatesSpace(PointSpace):
         # One for each sum; rows are counted beside the values, so that a tree for COUNT(*) is needed only without any.
         self._sums = [SumTrees(ranges) for _ in range(max(len(kept.sums), kept.counts_rows))]
         self._extremes: list[RangeMinima | BoxTrees] = [
-            range_minima(self.points, shape.int64 and shape.table.columns[one.y].type.int64)
+            range_minima(self.points, int64)
             if self._is_flat
-            else BoxTrees(ranges, context.max_boxes, self.points, context.locate)
-            for one in kept.extremes
+            else BoxTrees(ranges, context.max_boxes, self.points, context.locate, int64)
+            for int64 in (shape.int64 and shape.table.columns[one.y].type.int64 for one in kept.extremes)
         ]
         self._code_of = [coder(shape.table.columns[y].type, maximum) for y, maximum in kept.extremes]
         self._groups: dict[bytes, dict[bytes, int]] = {}  # topic → group → its rows
@@ -251,7 +251,6 @@ class AggregatesSpace(PointSpace):
         single: list[tuple[int, Piece]] = []
         if isinstance(trees, BoxTrees):
             pieces, single = trees.step((topic, group), topic, _spot(old, at), _spot(new, at), ref)
-            pieces = [piece for piece in pieces if self.points.any(topic, piece.region)]
         else:
             pieces = trees.step((topic, group), topic, _flat(old, at), _flat(new, at), ref)
         return [NewExtreme(topic, group, piece.region, None, at, code(piece.y)) for piece in pieces] + [

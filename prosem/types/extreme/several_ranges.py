@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
+from cn.match import kernels
 from cn.match.point_index import PointIndex
-from cn.model.geometry import Box, Region
+from cn.model.geometry import Box, Interval, Region
 from prosem.index.boxes.kd_tree import MinKdTree
 from prosem.index.ranges.a2b_tree import Peak
 from prosem.index.ranges.lower_tier import Ref
@@ -28,6 +29,7 @@ from prosem.values.wire import encode
 
 FEW = 64  # subscriptions up to which answering one by one is cheaper than describing regions
 SMALL_GROUP = 5_000  # subscriptions up to which it is worth asking how many see a row
+MOST_COMPILED = 8  # ranges that a compiled tree takes
 Found = tuple[list[Piece], list[tuple[int, Piece]]]  # pieces with regions; and those of single ids
 
 
@@ -38,16 +40,29 @@ class BoxTrees:
     """
 
     def __init__(
-        self, dimensions: int, max_boxes: int, points: PointIndex, locate: Callable[[int], Bound]
+        self,
+        dimensions: int,
+        max_boxes: int,
+        points: PointIndex,
+        locate: Callable[[int], Bound],
+        int64: bool = False,
     ) -> None:
+        """`int64`: whether all coordinates and y are 64-bit codes; then trees are compiled if they can be."""
         self._dimensions, self._max_boxes = dimensions, max_boxes
         self._points, self._locate = points, locate
         self._trees: dict[Hashable, MinKdTree] = {}
+        module = kernels.compiled()
+        self._is_compiled = bool(
+            module and int64 and dimensions <= MOST_COMPILED and type(points) is module.PointIndex
+        )
+        self._made: Callable[[int], MinKdTree] = (
+            module.MinKdTree if module and self._is_compiled else MinKdTree
+        )
 
     def build(self, entries: Mapping[Hashable, Sequence[tuple[Codes, Any, Ref]]]) -> None:
         """Rows (coordinates, y, reference) by key; O(N log N)."""
         for key, some in entries.items():
-            self._trees[key] = MinKdTree(self._dimensions).build(some)
+            self._trees[key] = self._made(self._dimensions).build(some)
 
     @property
     def visits(self) -> int:
@@ -63,7 +78,7 @@ class BoxTrees:
         """Take a row from `old` to `new`: what that means to the subscriptions under the topic."""
         tree = self._trees.get(key)
         if tree is None:
-            tree = self._trees[key] = MinKdTree(self._dimensions)
+            tree = self._trees[key] = self._made(self._dimensions)
         found = self._step(tree, topic, old, new, ref)
         if not len(tree):
             del self._trees[key]
@@ -73,7 +88,12 @@ class BoxTrees:
         pieces: list[Piece] = []
         candidates = self._few(topic, old, new)
         if candidates is None:
-            pieces, unresolved = step(tree, old, new, ref, self._max_boxes)
+            if self._is_compiled:  # pieces without a subscription are left out there
+                place = self._max_boxes, Interval, Piece, self._points, topic
+                pieces, unresolved = cast(Any, tree).step(old, new, ref, *place)
+            else:
+                pieces, unresolved = step(tree, old, new, ref, self._max_boxes)
+                pieces = [piece for piece in pieces if self._points.any(topic, piece.region)]
             candidates = self._inside(topic, unresolved)
         else:
             exchange(tree, old, new, ref)
@@ -133,7 +153,10 @@ class BoxesSpace(RowLookingSpace):
         self._form, self._place = form, form.placer()
         self.reads = None if self.is_tracked else form.shape.reads(form.y)
         self._rows: Rows = rows
-        self._trees = self.trees(len(form.shape.ranged), context.max_boxes, self.points, context.locate)
+        int64 = form.shape.int64 and form.height_is_int64
+        self._trees = self.trees(
+            len(form.shape.ranged), context.max_boxes, self.points, context.locate, int64
+        )
         entries: dict[Hashable, list[tuple[Codes, Any, Any]]] = {}
         for key, row in rows.items():
             placed = self._place(row)
@@ -166,7 +189,7 @@ class BoxesSpace(RowLookingSpace):
 
     def _step(self, topic: bytes, old: Place | None, new: Place | None, key: Key, told: NewExtreme) -> None:
         pieces, single = self._trees.step(topic, topic, old, new, key)
-        told.pieces.extend([(topic, piece) for piece in pieces if self.points.any(topic, piece.region)])
+        told.pieces.extend([(topic, piece) for piece in pieces])
         told.single.extend([(topic, id, cast("Key | None", piece.ref)) for id, piece in single])
 
     def regions(self, description: NewExtreme) -> list[tuple[bytes, Region]]:
