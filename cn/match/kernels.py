@@ -17,6 +17,16 @@ from cn.match.box_index import BoxIndex
 from cn.match.point_index import PointIndex
 
 INTERFACE = 2  # of the compiled structures that this version calls
+STRUCTURES = (
+    "A2BTree",
+    "DoubleRadii",
+    "FilterPartition",
+    "IntegerRadii",
+    "MinKdTree",
+    "PointIndex",
+    "RangeMinima",
+    "match_filters",
+)
 
 
 class Found(Enum):
@@ -49,6 +59,11 @@ def _load(setting: str) -> _Choice:
             f"{module.__version__} has interface {module.INTERFACE}, {INTERFACE} is needed; run make kernels"
         )
         return _Choice(None, Found.UNUSABLE, detail)
+    missing = [name for name in STRUCTURES if not hasattr(module, name)]
+    if missing:  # built before they were added
+        return _Choice(
+            None, Found.UNUSABLE, f"the installed build lacks {', '.join(missing)}; run make kernels"
+        )
     return _Choice(module, Found.USED, f"prosem-kernels {module.__version__}")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +56,29 @@ def test_another_interface_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "9.9" in kernels.describe()
 
 
+def test_a_build_without_a_structure_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was built before the structure was added."""
+    names = dict.fromkeys(kernels.STRUCTURES[1:], object)
+    older = SimpleNamespace(INTERFACE=kernels.INTERFACE, __version__="0.1", **names)
+    monkeypatch.setitem(sys.modules, "prosem_kernels", older)
+    kernels.select("auto")
+    assert (kernels.found(), kernels.compiled()) == (Found.UNUSABLE, None)
+    assert f"lacks {kernels.STRUCTURES[0]}; run make kernels" in kernels.describe()
+
+
+def test_every_structure_of_the_distribution_is_named() -> None:
+    """So that an older build is noticed."""
+    text = (Path(__file__).parents[2] / "kernels" / "prosem_kernels" / "__init__.py").read_text()
+    (exported,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "__all__"
+    )
+    assert {*kernels.STRUCTURES, "INTERFACE", "__version__"} == {*exported}
+
+
 @pytest.mark.parametrize("setting", ["off", "auto"])
 def test_the_variable_decides_at_the_start(setting: str) -> None:
     command = "from cn.match import kernels; print(kernels.found().name)"
@@ -64,5 +89,6 @@ def test_the_variable_decides_at_the_start(setting: str) -> None:
         text=True,
         timeout=60,
     )
-    wanted = Found.OFF if setting == "off" else Found.ABSENT if COMPILED is None else Found.USED
-    assert done.stdout.strip() == wanted.name, done.stderr
+    kernels.select(setting)
+    assert done.stdout.strip() == kernels.found().name, done.stderr
+    assert (kernels.found() is Found.USED) == (setting == "auto" and COMPILED is not None)
