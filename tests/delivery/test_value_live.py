@@ -66,6 +66,28 @@ def test_an_active_subscription_that_is_resumed_stays_as_it_was_told(api: Api) -
     assert heard(api, id, last - 1, last) == [(last, {"value": 15, "previous": 10})]
 
 
+def test_items_of_values_without_distances(api: Api) -> None:
+    """Objects of jsonb, which have no hash in Python, and texts; of all rows and of some."""
+    table = api.table({"k": "integer", "doc": "jsonb", "name": "text"}, ["k"])
+    api.publish(table, [insert(k=1, doc={"a": 1}, name="x"), insert(k=2, doc=[{}], name="y")])
+    ids = [
+        api.subscribe(f"SELECT {column} FROM {table}{where}")["id"]
+        for column in ("doc", "name")
+        for where in ("", " WHERE k IN (1, 2)", " WHERE k = 1")
+    ]
+    with api.socket() as socket:
+        for id in ids:
+            socket.attach(id)
+        socket.pong()
+        events = [update(1, doc={"b": [2]}), update(1, name="z"), upsert(k=1, doc=None, name=None), delete(1)]
+        last = api.publish(table, events)["last_seq"]
+        socket.progress(last)
+        docs = [[{"a": 1}, {"b": [2]}], [{"b": [2]}, None]]
+        for id, changes in zip(ids, [*[docs] * 3, *[[["x", "z"], ["z", None]]] * 3], strict=True):
+            found = [frame["change"] for frame in socket.of(id)]
+            assert [[change["previous"], change["value"]] for change in found] == changes
+
+
 def test_groups_are_made_by_column_and_form(api: Api) -> None:
     table = api.table(COLUMNS | {"z": "integer"}, ["k"])
 

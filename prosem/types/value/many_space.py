@@ -6,7 +6,7 @@ present value, the item remembers it for this subscription alone (`single`), and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -178,16 +178,20 @@ class ManySpace(ManyPoints):
         before, single, apart = self._regular(topic, old, new), *self._fire_single(topic, new)
         if not before and not single:
             return None
-        told = [(number, tuple(boxes)) for number, boxes in before.items()]
+        told = [(number, tuple(boxes)) for number, boxes in before]
         return NotifiedItems(topic, value, told, single, apart)
 
-    def _regular(self, topic: bytes, old: Any, new: Any) -> dict[Any, list[Box]]:
-        """The affected subscriptions by what they were told before, if the item has nothing else to remember of them."""
+    def _regular(self, topic: bytes, old: Any, new: Any) -> list[tuple[Any, Sequence[Box]]]:
+        """The affected subscriptions by what they were told before, if the item has nothing else to remember of them.
+
+        What has no distances may have no hash either: a jsonb object.
+        """
         if is_same(old, new):
-            return {}
+            return []
         if old is None or self._kind.measure is None:
-            return {old: list(WHOLE_PLANE)}
-        return self._vanish(topic, old) if new is None else self._boxes(self._fire(topic, old, new))
+            return [(old, WHOLE_PLANE)]
+        boxes = self._vanish(topic, old) if new is None else self._boxes(self._fire(topic, old, new))
+        return list(boxes.items())
 
     def _fire_single(self, topic: bytes, new: Any) -> tuple[list[tuple[int, Any]], frozenset[int]]:
         """Those of an item's single subscriptions that are notified, with what they were told before; and all of them.
