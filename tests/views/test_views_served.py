@@ -65,6 +65,8 @@ class Watched:
 
     def __init__(self, question: Question, oracle: Oracle, made: Json) -> None:
         self.question, self.id, self.since = question, made["id"], made["seq"]
+        if question.shape == "rows":  # over a join, either of two columns that USING merges may be the key's
+            question.key = tuple(made["fold"]["key"])
         self.reader = oracle.reader(question)
         self.answer = self.reader.answer(made["result"])
         assert self.answer == oracle.ask(question), f"{question.asked()}: the first answer"
