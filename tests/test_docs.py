@@ -161,7 +161,11 @@ def test_documented_options_and_variables_exist() -> None:
             assert option in options, f"{page}: {option}"
     known = (*fields(Settings), *fields(BrokerSettings))
     variables = {f"PROSEM_{field.name.upper()}" for field in known} | {"PROSEM_URL", "PROSEM_SOURCE"}
-    texts = PAGES | {path.name: path.read_text() for path in (ROOT / "docker").rglob("*") if path.is_file()}
+    texts = PAGES | {
+        path.name: path.read_text()
+        for path in (ROOT / "docker").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
     for page, text in texts.items():
         assert set(re.findall(r"\bPROSEM_[A-Z_]+[A-Z]\b", text)) <= variables, page
 

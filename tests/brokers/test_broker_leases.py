@@ -15,7 +15,7 @@ pytest.importorskip("nats")
 
 def test_the_server_goes_on_checking_leases_after_one_was_over() -> None:
     """The lease of the membership is long: only that of the network runs out."""
-    options = ("--network", "stages", "--network-options", "ttl=2", "--lease-s", "300")
+    options = ("--network", "stages", "--network-options", "ttl=2", "--lease-s", "20")
     with Deployed(brokers=2, options=options) as deployed, Api(deployed.server.url) as api:
         first, second = deployed.brokers
         table = api.table({"k": "integer", "x": "integer", "y": "integer"}, ["k"])

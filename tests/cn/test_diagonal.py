@@ -27,7 +27,7 @@ def test_events_reformulated_along_the_diagonal_cost_little_where_nothing_lower_
     assert len(costs) == len(moves)
     hops = [cost.overlay_hops for cost in costs]
     assert 0 in hops
-    assert max(hops) == max(hops[-2:]), "who looks for a row lower than all asks everybody"
+    assert max(hops[-2:]) >= len(BROKERS) - 1, "a search for a row lower than all asks every broker"
     assert all(sum(cost.stress.values()) == cost.overlay_hops <= cost.bytes for cost in costs)
     wrong = [[Draft("minimum", b"", ())], *told[1:]]
     with pytest.raises(SystemExit):
