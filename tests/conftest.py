@@ -30,10 +30,13 @@ LONGEST = {
     "test_attach",
 }  # begin first
 # No test asserts a time; a busy machine must not fail one either.
-hypothesis.settings.register_profile(
-    "prosem", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("prosem")
+for profile, examples in (("short", 50), ("stress", 200)):
+    hypothesis.settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +47,10 @@ def anyio_backend() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="also run the long checks")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("stress" if config.getoption("--stress") else "short")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

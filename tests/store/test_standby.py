@@ -178,7 +178,9 @@ class Proxy:
             link.close()
 
 
-@pytest.mark.parametrize("way", ["http", "ndjson", "socket"])
+@pytest.mark.parametrize(
+    "way", ["http", *(pytest.param(way, marks=pytest.mark.slow) for way in ("ndjson", "socket"))]
+)
 def test_a_publisher_is_not_answered_when_the_outcome_is_unknown(
     postgres: EmbeddedPostgres, own_database: str, servers: list[ServerProcess], way: str
 ) -> None:

@@ -149,7 +149,7 @@ def rows_after(frames: list[Json], rows: list[Json]) -> dict[int, list[Json]]:
     return found
 
 
-@pytest.mark.parametrize("some", ["pqr", "pq"])
+@pytest.mark.parametrize("some", [pytest.param("pqr", marks=pytest.mark.slow), "pq"])
 def test_moves_resumption_brokers_and_a_kill(some: str) -> None:
     with Deployed(brokers=1) as deployed, Api(deployed.server.url) as api:
         world = History(api, 4, some)
