@@ -120,6 +120,9 @@ class Frames(asyncio.Protocol):
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
 
+    def connection_lost(self, error: Exception | None) -> None:
+        os._exit(1)  # no figure of such a run is worth anything
+
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer + data
         if not self._is_open:
@@ -148,7 +151,7 @@ class Frames(asyncio.Protocol):
             if buffer[at] == 0x89:
                 self._transport.write(_masked(buffer[start : start + length], 0x8A))
             elif buffer.startswith(b'{"progress":', start):
-                self._put(4 + self._number, int(buffer[start + 12 : start + length - 1]))
+                self._put(4 + self._number, int(buffer[start + 12 : start + length - 1].partition(b",")[0]))
             elif buffer.startswith(b'{"id":', start):
                 found = _SEQ.search(buffer, start, start + 300)
                 if found and buffer.startswith(b',"change"', found.end()):
