@@ -69,7 +69,7 @@ class Planned(Protocol):
 
 
 def addresses(plan: str) -> bool:
-    """Whether a plan makes a message for each affected subscription.
+    """Whether the messages of a plan name the affected subscriptions.
 
     >>> addresses("enumerate"), addresses("enum-sj"), addresses("reformulate")
     (True, True, False)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import logging
-import os
 import signal
 import socket
 import ssl
@@ -17,6 +15,7 @@ from fastapi import FastAPI
 
 from api.broker.app import make_broker_app
 from api.broker.process import Broker
+from api.commands.listening import bound
 from api.commands.workers import Workers, end_with, number_of_workers
 from api.http.app import make_app
 from api.http.connections import LimitedHttp, Limits
@@ -57,7 +56,6 @@ def serve(settings: Settings) -> int:
     if not count:
         return _serve(settings, None)
     check_tls(settings.tls_certificate, settings.tls_key)
-    check_address(settings.host, settings.port)
     with Workers(settings, count) as workers:
         return _serve(workers.settings, workers)
 
@@ -98,7 +96,7 @@ def _run(
     elif isinstance(settings, BrokerSettings) and settings.listen_fd >= 0:
         sockets = [socket.socket(fileno=settings.listen_fd)]
     else:
-        check_address(settings.host, settings.port)
+        bound(settings.host, settings.port).close()  # refused before anything is started
     runner = Runner(config(app, settings))
 
     def stop() -> None:
@@ -110,26 +108,6 @@ def _run(
     runner.run(sockets)
     is_failed = made.failure or (workers is not None and workers.is_failed)
     return (1 if is_failed else 0), runner.is_signalled
-
-
-def check_address(host: str, port: int) -> None:
-    """SetupError if nothing can listen there: said before anything is started."""
-    if not 0 <= port <= 65_535:
-        raise SetupError(f"a port is a number up to 65535, not {port}; give another --port")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            if os.name == "posix":
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise SetupError(
-                f"port {port} of {host} is in use: stop the program that listens there, or give another --port"
-            ) from None
-        raise SetupError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
 
 
 def check_tls(certificate: str, key: str) -> None:

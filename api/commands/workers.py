@@ -23,11 +23,13 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from types import TracebackType
 
+from api.commands.listening import bound
 from api.server.settings import BrokerSettings, Settings
 from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.workers")
 MOST = 64
+BACKLOG = 2048  # connections that wait to be taken
 AGAIN_S = 0.5  # until a worker that has ended is started again
 END_S = 10.0  # that workers have to close their sockets
 _OWN = frozenset({"server", "name", "api_key", "nats", "listen_fd", "lifeline_fd"})
@@ -43,7 +45,7 @@ def number_of_workers(text: str) -> int:
     2
     """
     if text == "auto":
-        return max(1, len(os.sched_getaffinity(0)) - 1)
+        return max(1, (os.cpu_count() or 1) - 1)
     if not text.isdigit() or int(text) > MOST:
         raise SetupError(f"--workers is a number up to {MOST} or auto, not {text!r}")
     return int(text)
@@ -59,7 +61,8 @@ class Workers:
         self.settings = replace(settings, tls_certificate="", tls_key="")
         if not settings.nats:
             self.settings = replace(self.settings, nats="embedded", nats_storage="memory")
-        self._listener = _listen(settings.host, settings.port)
+        self._listener = bound(settings.host, settings.port)
+        self._listener.listen(BACKLOG)
         self._inner = socket.create_server(("127.0.0.1", 0))
         self._lifeline, self._held = os.pipe()
         self._closing = threading.Event()
@@ -142,14 +145,3 @@ def end_with(lifeline: int) -> None:
         os._exit(0)
 
     threading.Thread(target=wait, name="prosem-lifeline", daemon=True).start()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(address)
-    made.listen(2048)
-    return made

@@ -81,6 +81,12 @@ def compiled() -> Any | None:
     return _choice.module
 
 
+def compiled_over(points: PointIndex, int64: bool) -> Any | None:
+    """The module for structures that ask this index, with codes that fit 64 bits or not; None: those in Python."""
+    module = _choice.module
+    return module if module is not None and int64 and type(points) is module.PointIndex else None
+
+
 def found() -> Found:
     """What came of the search for the compiled structures."""
     return _choice.found

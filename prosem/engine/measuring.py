@@ -15,7 +15,7 @@ from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.types.base import Space, Storage
 from prosem.values.wire import pack
 
-MOST_TRIED = 500  # affected subscriptions up to which a plan that addresses each is tried for a measurement
+MOST_TRIED = 500  # affected subscriptions up to which a plan that names each is tried for a measurement
 
 
 class Measured(NamedTuple):

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from prosem.types.base import Space
 from prosem.values.model import Row
-from prosem.values.wire import is_same
+from prosem.values.wire import changed_columns
 
-_PLAIN = frozenset({int, str, bytes, type(None)})  # equal values of these types are written alike
 _REMEMBERED = 1_024  # sets of changed columns of a table
 Numbered = tuple[int, Space]
 
@@ -42,7 +41,7 @@ class Routes:
         """The spaces that must take an event; with one space or none to spare, all."""
         if not self._is_selective or old is None or new is None:
             return self._all
-        columns = changed(old, new)
+        columns = changed_columns(old, new)
         found = self._by_columns.get(columns)
         if found is None:
             if len(self._by_columns) >= _REMEMBERED:
@@ -51,20 +50,3 @@ class Routes:
             some |= dict.fromkeys(one[0] for one in self._whole)
             found = self._by_columns[columns] = tuple([one for one in self._all if one[0] in some])
         return found
-
-
-def changed(old: Row, new: Row) -> tuple[int, ...]:
-    """The positions of the columns that an event changes, as a reader sees them.
-
-    >>> changed((1, 2.0, True), (1, -0.0, 1))
-    (1, 2)
-    """
-    return tuple(
-        [
-            at
-            for at, (was, now) in enumerate(zip(old, new, strict=True))
-            if was is not now
-            and not (type(was) is type(now) and type(was) in _PLAIN and was == now)
-            and not is_same(was, now)
-        ]
-    )

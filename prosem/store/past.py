@@ -106,11 +106,9 @@ class Past:
         start = rows[0][0] if rows else 0
         return start if start >= self.retained_after else None
 
-    async def changes(self, space: int, after: int, upto: int) -> AsyncGenerator[list[tuple[int, bytes]]]:
+    def changes(self, space: int, after: int, upto: int) -> AsyncGenerator[list[tuple[int, bytes]]]:
         """The messages with the changes of moved points, in order; to be closed by a caller that leaves early."""
-        async with aclosing(self._chunks(sql.SQL(_CHANGES), [space, after, upto])) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        return self._chunks(sql.SQL(_CHANGES), [space, after, upto])
 
     async def _all(self, text: str, values: Sequence[Any]) -> list[Any]:
         cursor = await self._connection.execute(text, values, binary=True)

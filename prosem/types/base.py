@@ -161,6 +161,10 @@ class SteppedSpace:
     reads: frozenset[int] | None = None
 
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
+        return self.outcomes(deltas, choose)
+
+    def outcomes(self, deltas: Iterable[Delta], choose: Choose) -> Iterator[Outcome]:
+        """One for each delta; a delta is asked for when the one before it was stepped and its messages are made."""
         step, messages = self.step, self.messages
         for delta in deltas:
             description = step(delta)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from optimizer.choose import Chooser
 from prosem.engine import commands as c
-from prosem.engine.routes import Routes, changed
+from prosem.engine.routes import Routes
 from prosem.engine.state import EngineState
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import SpaceContext
 from prosem.types.registry import recognise
 from prosem.values.model import Delta, Row
-from prosem.values.wire import decode, is_same
+from prosem.values.wire import changed_columns, decode, is_same
 from tests.support.folded import table_of
 
 COLUMNS = {"k": "integer", "x": "integer", "y": "integer", "e": "text", "j": "jsonb", "d": "double precision"}
@@ -55,7 +55,7 @@ def test_an_update_goes_to_those_that_read_what_it_changes(
     ]
     routes = Routes(spaces)
     differing = {at for at in range(len(old)) if not is_same(old[at], new[at])}
-    assert set(changed(old, new)) == differing
+    assert set(changed_columns(old, new)) == differing
     needed = {number for number, one in enumerate(reads) if one is None or one & differing}
     found = [number for number, _ in routes.concerned(old, new)]
     assert needed <= set(found)

@@ -149,7 +149,7 @@ class FoldedSpace:
             for draft in outcome.drafts:
                 message = Message(self._seq, part, 1, *draft)
                 assert message.targets is None or message.region == ()
-                assert self._network.covers(message), "no message for nobody"
+                assert self._network.covers(message), "a message matches a subscription"
                 self._network.inject(message)
                 part += 1
         folding, self._folding = self._folding, {}

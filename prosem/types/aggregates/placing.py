@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from prosem.index.order import Descending
 from prosem.types.aggregates.columns import Kept
 from prosem.types.aggregates.state import ALONE
+from prosem.types.extreme.heights import height
 from prosem.types.shared.exact import units
 from prosem.types.shared.ranges import Codes, Ranges, topic_of
 from prosem.values.codes import value_of
-from prosem.values.columns import ColumnType
 from prosem.values.model import Row, Table
 from prosem.values.wire import decode
 
@@ -56,23 +55,6 @@ def placer(shape: Ranges, kept: Kept, grouped: tuple[int, ...]) -> Callable[[Row
         return Placed(*found[:1], group, found[1], values, tall, values or counted)
 
     return placed
-
-
-def height(kind: ColumnType, maximum: bool) -> Callable[[Any], Any]:
-    """A value as the minimum is taken of it: MAX is MIN over reversed codes."""
-    code: Callable[[Any], Any] = kind.code
-    if not maximum:
-        return code
-    return (lambda value: ~code(value)) if kind.int64 else (lambda value: Descending(code(value)))
-
-
-def coder(kind: ColumnType, maximum: bool) -> Callable[[Any], Any]:
-    """From a height back to the code; None stays None."""
-    if not maximum:
-        return lambda height: height
-    if kind.int64:
-        return lambda height: None if height is None else ~height
-    return lambda height: None if height is None else height.code
 
 
 def group_values(table: Table, grouped: tuple[int, ...], group: bytes) -> dict[int, Any]:

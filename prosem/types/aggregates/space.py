@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, cast
 from cn.model.geometry import Region
 from prosem.index.ranges.row_order import RowOrder
 from prosem.types.aggregates.columns import Kept, Part
-from prosem.types.aggregates.placing import Placed, coder, placer
+from prosem.types.aggregates.placing import Placed, placer
 from prosem.types.aggregates.state import EXTREME, SUMS, Parts, extreme_payload, sums_payload
 from prosem.types.base import Bound, Draft, Rows, SpaceContext
 from prosem.types.extreme.boxes import holds
+from prosem.types.extreme.heights import coder
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxTrees
 from prosem.types.extreme.trees import RangeMinima, range_minima

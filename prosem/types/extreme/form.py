@@ -13,10 +13,10 @@ from typing import Any, ClassVar, cast
 
 from cn.model.geometry import Region
 from cn.model.message import Message
-from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Draft, Rows, Scene, Space, SpaceContext, described_columns
+from prosem.types.extreme.heights import height
 from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace
@@ -100,7 +100,7 @@ class ExtremeForm(RangeForm):
 
     def placer(self) -> Callable[[Row | None], Placed | None]:
         """A function that gives topic, coordinates and height of a row; None if a NULL keeps it out."""
-        at, place, encode = self.y, self.shape.placer(), self._height_encoder()
+        at, place, encode = self.y, self.shape.placer(), height(self._kind, self.maximum)
 
         def placed(row: Row | None) -> Placed | None:
             if row is None or row[at] is None:
@@ -112,7 +112,7 @@ class ExtremeForm(RangeForm):
 
     def heights(self, rows: Collection[Row]) -> list[Any]:
         """The height of every row, None for NULL."""
-        encode = self._height_encoder()
+        encode = height(self._kind, self.maximum)
         return [None if row[self.y] is None else encode(row[self.y]) for row in rows]
 
     @property
@@ -122,14 +122,6 @@ class ExtremeForm(RangeForm):
     @property
     def _kind(self) -> ColumnType:
         return self.shape.table.columns[self.y].type
-
-    def _height_encoder(self) -> Callable[[Any], Any]:
-        kind = self._kind
-        assert kind.encode is not None
-        ascending: Callable[[Any], Any] = kind.encode
-        if not self.maximum:
-            return ascending
-        return (lambda v: ~ascending(v)) if kind.int64 else (lambda v: Descending(ascending(v)))
 
 
 class ExtremeSpace(RowLookingSpace):

@@ -51,13 +51,9 @@ class BoxTrees:
         self._dimensions, self._max_boxes = dimensions, max_boxes
         self._points, self._locate = points, locate
         self._trees: dict[Hashable, MinKdTree] = {}
-        module = kernels.compiled()
-        self._is_compiled = bool(
-            module and int64 and dimensions <= MOST_COMPILED and type(points) is module.PointIndex
-        )
-        self._made: Callable[[int], MinKdTree] = (
-            module.MinKdTree if module and self._is_compiled else MinKdTree
-        )
+        module = kernels.compiled_over(points, int64 and dimensions <= MOST_COMPILED)
+        self._is_compiled = module is not None
+        self._made: Callable[[int], MinKdTree] = MinKdTree if module is None else module.MinKdTree
 
     def build(self, entries: Mapping[Hashable, Sequence[tuple[Codes, Any, Ref]]]) -> None:
         """Rows (coordinates, y, reference) by key; O(N log N)."""

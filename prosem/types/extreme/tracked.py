@@ -22,6 +22,7 @@ from prosem.index.ranges.lower_tier import Ref
 from prosem.types.base import MOVED, Bound, Replay, Rows, Space, SpaceContext
 from prosem.types.extreme.boxes import Place
 from prosem.types.extreme.form import ExtremeForm, ExtremeSpace
+from prosem.types.extreme.heights import height
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace, BoxTrees, Found, NewExtreme, exchange
 from prosem.types.extreme.tracked_rule import settle
@@ -77,7 +78,7 @@ class TrackedForm(ExtremeForm):
 
     @cached_property
     def _height(self) -> Callable[[Any], Any]:
-        return self._height_encoder()
+        return height(self._kind, self.maximum)
 
     def change(self, messages: Sequence[Message], bound: Bound, state: State) -> tuple[bytes | None, State]:
         if messages[-1].kind == MOVED:  # the state came with it

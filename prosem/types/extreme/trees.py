@@ -113,7 +113,7 @@ def range_minima(points: PointIndex, int64: bool, is_tracked: bool = False) -> R
 
 def compiled_minima(points: PointIndex, int64: bool, is_tracked: bool = False) -> CompiledMinima | None:
     """None where the structures in Python must be used."""
-    module = kernels.compiled()
-    if module is None or not int64 or type(points) is not module.PointIndex:
+    module = kernels.compiled_over(points, int64)
+    if module is None:
         return None
     return cast(CompiledMinima, module.RangeMinima(points, is_tracked, Interval, Piece))

@@ -25,17 +25,36 @@ from prosem.types.base import Draft
 from prosem.types.shared import rules
 from prosem.types.shared.messages import LONG_MESSAGES, SHORT_MESSAGE
 from prosem.values.model import Row, Table
-from prosem.values.wire import encode, is_same
+from prosem.values.wire import changed_columns, encode, is_same
 
 DIGEST_SIZE = 12
 SHORT = 64  # bytes of columns without a condition that travel in the payload: a digest would save little
 _read = msgspec.json.Decoder(list[Any]).decode
-_PLAIN = frozenset({int, str, bytes, type(None)})  # equal values of these types are written alike
+
+
+Vector = tuple[Any, ...]  # a code per column
+
+
+def vectors_of(
+    table: Table, old: Row | None, new: Row | None, conditions: Collection[int]
+) -> tuple[Vector | None, Vector | None]:
+    """The attribute vectors of a row before and after an event."""
+    return codes(table, old, conditions), codes(table, new, conditions)
 
 
 def row_draft(table: Table, old: Row | None, new: Row | None, conditions: Collection[int]) -> Draft:
     """The message of an event for filters with conditions on these columns."""
-    vectors = codes(table, old, conditions), codes(table, new, conditions)
+    return draft_with(vectors_of(table, old, new, conditions), table, old, new, conditions)
+
+
+def draft_with(
+    vectors: tuple[Vector | None, Vector | None],
+    table: Table,
+    old: Row | None,
+    new: Row | None,
+    conditions: Collection[int],
+) -> Draft:
+    """The same with vectors that are known."""
     if new is None:
         assert old is not None, "an event has a row before or after it"
         return Draft("row", attributes=vectors, payload=encode([table.key_of(old)]))
@@ -51,7 +70,7 @@ def row_draft(table: Table, old: Row | None, new: Row | None, conditions: Collec
     return Draft("row", attributes=vectors, payload=payload, contents=(rest,), digests=(digest,))
 
 
-def codes(table: Table, row: Row | None, conditions: Collection[int]) -> tuple[Any, ...] | None:
+def codes(table: Table, row: Row | None, conditions: Collection[int]) -> Vector | None:
     """The attribute vector of a row: a code a column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
     if row is None:
         return None
@@ -68,12 +87,7 @@ def codes(table: Table, row: Row | None, conditions: Collection[int]) -> tuple[A
 
 
 def _changed(old: Row, new: Row) -> list[int]:
-    return [
-        at
-        for at, (was, now) in enumerate(zip(old, new, strict=True))
-        if was is not now and not (type(was) is type(now) and type(was) in _PLAIN and was == now)
-        if not is_equal(was, now)
-    ]
+    return [at for at in changed_columns(old, new) if not is_equal(old[at], new[at])]
 
 
 def is_equal(was: Any, now: Any) -> bool:

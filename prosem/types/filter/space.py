@@ -10,15 +10,16 @@ from cn.match.kernels import box_index
 from cn.model.network import Space as NetworkSpace
 from optimizer.plan import Descriptor
 from prosem.types.base import Bound, Draft, SteppedSpace, Storage
-from prosem.types.filter.message import codes, row_draft
+from prosem.types.filter.message import Vector, draft_with, vectors_of
 from prosem.values.model import Delta, Table
 from prosem.values.wire import is_same
 
 
 class Matched(NamedTuple):
-    """An event, and the subscriptions whose filters hold its row before or after it."""
+    """An event with its row's attribute vectors, and the subscriptions whose filters hold one of them."""
 
     delta: Delta
+    vectors: tuple[Vector | None, Vector | None]
     sids: tuple[int, ...]
 
 
@@ -67,16 +68,15 @@ class FilterSpace(SteppedSpace):
     def step(self, delta: Delta) -> Matched | None:
         if not len(self.filters) or is_same(delta.old, delta.new):
             return None
-        conditions, found = self._conditions.keys(), dict[int, None]()
-        for row in (delta.old, delta.new):
-            vector = codes(self._table, row, conditions)
-            if vector is not None:
-                found |= dict.fromkeys(self.filters.match(vector))
-        return Matched(delta, tuple(found)) if found else None
+        vectors = vectors_of(self._table, delta.old, delta.new, self._conditions.keys())
+        found = dict.fromkeys(
+            sid for vector in vectors if vector is not None for sid in self.filters.match(vector)
+        )
+        return Matched(delta, vectors, tuple(found)) if found else None
 
     def messages(self, description: Matched, plan: str) -> list[Draft]:
-        delta, sids = description
-        draft = row_draft(self._table, delta.old, delta.new, self._conditions.keys())
+        delta, vectors, sids = description
+        draft = draft_with(vectors, self._table, delta.old, delta.new, self._conditions.keys())
         return [draft._replace(targets=sids) if plan == "enumerate" else draft]
 
     # -- for the optimizer ---------------------------------------------------------------------------------------

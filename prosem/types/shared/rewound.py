@@ -5,9 +5,9 @@ The tables hold the rows as of the end of a request before its spaces take it. A
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from prosem.types.base import UNAFFECTED, Choose, Outcome, Rows
+from prosem.types.base import Choose, Outcome, Rows
 from prosem.types.shared.point_space import PointSpace
 from prosem.values.model import Delta, Key, Row
 
@@ -35,12 +35,15 @@ class RewoundRows(Mapping[Key, Row]):
     def put(self, delta: Delta) -> None:
         self._changing[delta.key] = delta.new
 
-    def forward(self, ahead: Iterator[Delta], to: Delta) -> None:
-        """Put the deltas that come next, up to one of them."""
-        for delta in ahead:
-            self.put(delta)
-            if delta is to:
-                return
+    def forward(self, every: Iterable[Delta], some: Iterable[Delta]) -> Iterator[Delta]:
+        """Some of the deltas of a batch, each when it and those before it are put."""
+        ahead = iter(every)
+        for delta in some:
+            for past in ahead:
+                self.put(past)
+                if past is delta:
+                    break
+            yield delta
 
     def __getitem__(self, key: Key) -> Row:
         if key not in self._changing:
@@ -66,18 +69,11 @@ class RowLookingSpace(PointSpace):
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         every = among or deltas
         if len(every) == 1:
-            yield from super().take(deltas, choose)
+            yield from self.outcomes(deltas, choose)
             return
-        present, ahead = self._rows, iter(every)
+        present = self._rows
         self._rows = rewound = RewoundRows(present, every)
         try:
-            for delta in deltas:
-                rewound.forward(ahead, delta)
-                description = self.step(delta)
-                if description is None:
-                    yield UNAFFECTED
-                    continue
-                plan = choose(self, description)
-                yield Outcome(description, plan, self.messages(description, plan))
+            yield from self.outcomes(rewound.forward(every, deltas), choose)
         finally:
             self._rows = present
