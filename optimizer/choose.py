@@ -3,14 +3,16 @@
 Greedy, as in [ProSem thesis] 6.4.2: each space takes the plan of the lowest weighted cost for itself. The spaces of one
 event run in increasing server cost per subscription, so that cheap answers do not wait for dear ones.
 
-A choice costs a descriptor and a dictionary lookup. Where one plan has won hundreds of times in a row it is asked for at
-every fourth event only; the first other winner, other weights or new statistics end that. It loses where all plans of a
-space cost the same: then it is paid for nothing, up to a tenth of the event.
+A choice costs a descriptor and a dictionary lookup, and where the descriptor is new a search among the measurements. Both
+are paid from shares of the time that the space spends on events. An event for which nothing is left is not looked at: it
+takes the plan that has won many times in a row, or else the first, whose cost does not grow with the subscriptions. So
+choosing never takes more than its share; it loses where plans differ much and events are too short to be looked at.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,8 +24,12 @@ from optimizer.plan import Choice, Descriptor, Estimate, Offered, Planned
 SHARE = 0.02  # of the time spent on events may go into measuring their plans
 _LEARNING = 32  # samples of a space that may take ten times as much
 _REMEMBERED = 20_000  # choices of one space
-SETTLED = 256  # equal choices in a row, after which only some events are looked at
-SKIPPED = 3  # events between two looks then
+LOOKING, CONSIDERING = (
+    0.04,
+    0.015,
+)  # of the same time may go into descriptors, and into searches for estimates
+FREE_NS = 20_000_000  # that each may take in a space before that, and again with other weights
+SETTLED = 64  # equal choices in a row, after which an event that is not looked at takes the same
 _SMOOTH = 0.1
 _CALIBRATING = 500  # measurements of a plan in a space that suffice to see how dear this machine is
 Pick = Callable[[Sequence[str]], str]
@@ -61,50 +67,71 @@ class RandomPlan:
 
 
 class Known:
-    """What is known of one space: an estimator a plan, and the choices made since one of them was built anew."""
+    """What is known of one space: an estimator per plan, and the choices made by them.
+
+    `looking_ns` and `considering_ns` are what is left of the shares. `stale` holds choices made before an estimator was
+    built anew: they count until there is time to consider them again.
+    """
 
     __slots__ = (
         "busy_ns",
         "choices",
+        "considering_ns",
         "due_ns",
         "estimators",
         "is_planned",
+        "looking_ns",
         "per_affected",
         "plan",
         "samples",
         "server_cost",
-        "skips",
+        "stale",
         "streak",
     )
 
     def __init__(self, plans: Sequence[str], entries: int) -> None:
         self.estimators = {plan: Estimator(entries) for plan in plans}
         self.choices: dict[Descriptor, Choice] = {}
+        self.stale: dict[Descriptor, Choice] = {}
+        self.looking_ns = self.considering_ns = float(FREE_NS)
         self.busy_ns = self.due_ns = 0  # time spent on events, and when it suffices for the next sample
         self.is_planned = True
         self.samples = 0
-        self.plan, self.streak, self.skips = (
-            "",
-            0,
-            0,
-        )  # the last winner, how often in a row, events not looked at
+        self.plan, self.streak = "", 0  # the last winner, and how often in a row
         self.per_affected: dict[str, tuple[float, float]] = {}  # plan → µs and bytes
         self.server_cost = 0.0  # µs per subscription
 
     def learn(self, plan: str, descriptor: Descriptor, estimate: Estimate) -> None:
         if self.estimators[plan].learn(descriptor, estimate):
-            self.reconsider()
+            self.stale, self.choices = self.stale | self.choices, {}
+            if len(self.stale) > _REMEMBERED:
+                self.stale.clear()
+
+    def executed(self, server_ns: int) -> None:
+        """An event took so long: shares of it may be spent on choosing."""
+        self.busy_ns += server_ns
+        self.looking_ns = min(FREE_NS, self.looking_ns + LOOKING * server_ns)
+        self.considering_ns = min(FREE_NS, self.considering_ns + CONSIDERING * server_ns)
 
     def reconsider(self) -> None:
-        """What was chosen so far may be wrong by now."""
+        """What was chosen so far is wrong."""
         self.choices.clear()
-        self.streak = self.skips = 0
+        self.stale.clear()
+        self.streak = 0
+        self.looking_ns = self.considering_ns = float(FREE_NS)
 
 
 class Chooser:
     """`pick` overrides the costs; `entries` bounds each estimator; measuring takes `share` of the time (0: none)."""
 
-    def __init__(self, pick: Pick | None = None, entries: int = ENTRIES, share: float = SHARE) -> None:
+    def __init__(
+        self,
+        pick: Pick | None = None,
+        entries: int = ENTRIES,
+        share: float = SHARE,
+        elapsed_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._elapsed_ns = elapsed_ns
         self.weights = Weights()
         self.decisions = Decisions()
         self._pick, self._entries, self._share = pick, entries, share
@@ -127,22 +154,28 @@ class Chooser:
         if not known.is_planned:
             self._now = (None, None)
             return plans[0]
-        if known.skips:
-            known.skips -= 1
-            self._now = (None, known)
-            return known.plan
-        planned: Any = space  # was asked once, when it was opened
-        descriptor = planned.descriptor(description)
-        choice = known.choices.get(descriptor)
-        if choice is None:
-            choice = self._consider(known, planned, description, descriptor)
+        choice = self._look(known, space, description) if known.looking_ns > 0 else None
         self._now = (choice, known)
+        if choice is None:
+            return known.plan if known.streak >= SETTLED else plans[0]
         if choice.plan != known.plan:
             known.plan, known.streak = choice.plan, 0
         known.streak += 1
-        if known.streak >= SETTLED:
-            known.skips = SKIPPED
         return choice.plan
+
+    def _look(self, known: Known, planned: Any, description: Any) -> Choice | None:
+        """The choice for an event, by its descriptor; None where it is new and there is no time to consider it."""
+        start = self._elapsed_ns()
+        descriptor = planned.descriptor(description)
+        choice = known.choices.get(descriptor)
+        looked = self._elapsed_ns()
+        known.looking_ns -= looked - start
+        if choice is None:
+            if known.considering_ns <= 0:
+                return known.stale.get(descriptor)
+            choice = self._consider(known, planned, description, descriptor)
+            known.considering_ns -= self._elapsed_ns() - looked
+        return choice
 
     def consider(self, space: Planned, description: Any) -> Choice:
         """All plans with their estimates, and the one that would be carried out; nothing is carried out."""
@@ -210,7 +243,7 @@ class Chooser:
         self.decisions.add((seq, space, plan, choice, messages, size_bytes, server_ns))
         if known is None:
             return False
-        known.busy_ns += server_ns
+        known.executed(server_ns)
         return known.busy_ns >= known.due_ns and known.is_planned and self._share > 0
 
     def sampled(self, space: int, spent_ns: int) -> None:

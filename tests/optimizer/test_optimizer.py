@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cn.match.point_index import PointIndex
 from cn.model.geometry import EVERYTHING, Box, Interval, contains
-from optimizer.choose import SETTLED, Chooser, Training, chooser
+from optimizer.choose import FREE_NS, LOOKING, SETTLED, Chooser, Training, chooser
 from optimizer.cost import REFERENCE, Weights, calibrated, prior
 from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
 from optimizer.plan import METRICS, Descriptor, Estimate
@@ -291,8 +291,18 @@ def test_the_cheapest_estimate_is_taken(one: Any, other: Any, wanted: Any, weigh
     assert made.choose(space, wanted) == chosen, "remembered"
 
 
-def test_a_space_whose_choices_are_all_alike_is_looked_at_now_and_then() -> None:
-    made, space = Chooser(share=0), Space()
+class Ticking:
+    """A clock that goes on by a millisecond whenever it is read."""
+
+    ns = 0
+
+    def __call__(self) -> int:
+        self.ns += 1_000_000
+        return self.ns
+
+
+def test_choosing_takes_its_share_of_the_time_and_no_more() -> None:
+    made, space = Chooser(share=0, elapsed_ns=Ticking()), Space()
     rows = (("reformulate", FEW, CHEAP_FOR_THE_SERVER), ("enumerate", FEW, CHEAP_FOR_THE_NETWORK))
     other = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
     made.adopt(made.prepare(training(1, *rows, *other)))
@@ -303,16 +313,53 @@ def test_a_space_whose_choices_are_all_alike_is_looked_at_now_and_then() -> None
         looks += 1
         return (*description, 0)
 
+    def choose(description: Any, took_ns: int) -> str:
+        plan = made.choose(space, description)
+        made.executed(1, 1, plan, 1, 10, took_ns)
+        return plan
+
     space.descriptor = descriptor  # type: ignore[method-assign]
     made.weigh(Weights(response_time=0, bandwidth=0))
-    for _ in range(SETTLED + 400):
-        assert made.choose(space, FEW) == "reformulate"
-    assert looks == SETTLED + 100
-    assert [made.choose(space, MANY) for _ in range(8)][-5:] == ["enumerate"] * 5, "noticed at the next look"
-    for _ in range(SETTLED + 400):
-        made.choose(space, FEW)
+    assert choose(MANY, 0) == "enumerate"
+    assert {choose(FEW, 0) for _ in range(100)} == {"reformulate"}
+    assert looks == FREE_NS // 1_000_000, "a look takes a millisecond here"
+    assert choose(MANY, 0) == "reformulate", "no time is left: the first plan"
+    looks = 0
+    for _ in range(1_000):
+        choose(FEW, 10_000_000)
+    assert looks == pytest.approx(1_000 * 10 * LOOKING, rel=0.1)
     made.weigh(Weights(server_time=0, server_stress=0))
-    assert made.choose(space, FEW) == "enumerate", "other weights count at once"
+    assert choose(FEW, 0) == "enumerate", "other weights count at once"
+
+
+def test_what_has_won_many_times_in_a_row_is_taken_without_a_look() -> None:
+    made, space = Chooser(share=0, elapsed_ns=Ticking()), Space()
+    rows = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
+    made.adopt(made.prepare(training(1, *rows)))
+    made.weigh(Weights(response_time=0, bandwidth=0))
+    space.descriptor = lambda description: (*description, 0)  # type: ignore[method-assign]
+    chosen = []
+    for took_ms in [*([1_000] * SETTLED), *([0] * 50)]:
+        chosen.append(made.choose(space, MANY))
+        made.executed(1, 1, chosen[-1], 1, 10, took_ms * 1_000_000)
+    assert set(chosen) == {"enumerate"}, "also after the time for looks is spent"
+
+
+def test_a_choice_counts_until_there_is_time_to_consider_it_again() -> None:
+    made, space = Chooser(share=0, elapsed_ns=Ticking()), Space()
+    rows = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
+    made.adopt(made.prepare(training(1, *rows)))
+    made.weigh(Weights(response_time=0, bandwidth=0))
+    space.descriptor = lambda description: (*description, 0)  # type: ignore[method-assign]
+    assert made.choose(space, MANY) == "enumerate"
+    made.executed(1, 1, "enumerate", 1, 10, 0)
+    for at in range(30):  # new descriptors, until no time is left to consider one
+        made.choose(space, (9, 9 + at, 9))
+        made.executed(1, 1, "reformulate", 1, 10, int(1_000_000 / LOOKING) if at < 29 else 0)
+    for _ in range(4):  # both indexes are built anew
+        for plan in space.plans:
+            made.learn(1, plan, (*MANY, 0), CHEAP_FOR_THE_NETWORK, executed=False)
+    assert made.choose(space, MANY) == "enumerate"
 
 
 def test_a_single_plan_is_not_considered() -> None:
