@@ -14,7 +14,7 @@ import numpy as np
 from bench.common import fail, progress
 from bench.join_walk import FLAVOURS
 from bench.join_workload import DOMAIN, Workload, clipped, either, ranges, subscriptions
-from bench.network_contents import Remembering
+from bench.network_nodes import Delivered, measure
 from bench.network_routes import Way, Ways
 from bench.network_setting import Ints, Setting, Zones
 from cn.model.frames import Data, encode
@@ -242,54 +242,39 @@ def real(setting: Setting, quick: bool) -> list[dict[str, Any]]:
 
 
 def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
-    """Figures 5.16 and 5.17: CN* with ever larger repositories; the first half of the events fills them."""
-    count, s_rows, events = (2_000, 300, 400) if quick else (100_000, S_ROWS, 600)
-    points = subscriptions(count)
-    ways = Ways(setting, setting.zones(points))
-    lines = []
+    """Figures 5.16 and 5.17: CN* with ever larger repositories, through the real nodes; half of the events fill them."""
+    count, s_rows, events = (1_000, 300, 200) if quick else (20_000, S_ROWS, 600)
+    points, lines = subscriptions(count), []
+    hosts = setting.hosts(points)
     for plan, thesis in STAR_PLANS.items():
-        progress(f"networks: figures 5.16 and 5.17, {plan}")
         workload = distinct(Workload(STAR_ROWS, s_rows, STAR_PAYLOAD))
-        mode = next(mode for mode, offered in MODES.items() if plan in offered)
-        sizes = (None, *((0, 40, 400) if quick else ENTRIES))
-        remembering = {
-            (name, entries): Remembering(setting.server, entries)
-            for name in (SPREAD, "cbn")
-            for entries in sizes
-            if name == SPREAD or entries in (None, 400)
-        }
-        totals = {key: [0, 0, 0, 0] for key in remembering}
-        for number, sent in enumerate(messages(workload.space(mode, points), workload, plan, events)):
-            for message, ids in sent:
-                bare = _bare(message)
-                hosts = np.unique(ways.hosts(ids))
-                over = {SPREAD: ways.can(bare, ids), "cbn": ways.cbn(bare, ids)}
-                for key, brokers in remembering.items():
-                    passed = brokers.pass_on(over[key[0]], hosts, message.digests, message.contents)
-                    if number >= events // 2:
-                        cost = passed.bytes, passed.server_bytes, sum(passed.hops), len(passed.hops)
-                        totals[key] = [one + more for one, more in zip(totals[key], cost, strict=True)]
-        half = events - events // 2
-        for (name, entries), (traffic, leaving, hops, hosts_told) in totals.items():
-            plain = totals[name, None][1]
-            lines.append(
-                {
-                    "plan": plan,
-                    "network": name,
-                    "entries": "-" if entries is None else entries,
-                    "traffic_bytes": round(traffic / half, 1),
-                    "server_bytes": round(leaving / half, 1),
-                    "times_less": round(plain / max(1, leaving), 2),
-                    "thesis": thesis if entries == 400 and thesis else "-",
-                    "hop_latency": round(hops / max(1, hosts_told), 2),
-                }
-            )
+        space = workload.space(next(mode for mode, offered in MODES.items() if plan in offered), points)
+        sent = [[one.message for one in some] for some in messages(space, workload, plan, events)]
+        told: Delivered | None = None
+        for network, sizes in (
+            (SPREAD, (None, 40, 400) if quick else (None, *ENTRIES)),
+            ("cbn", (None, 400)),
+        ):
+            plain = 0.0
+            for entries in sizes:
+                progress(f"networks: figures 5.16 and 5.17, {plan} over {network}, {entries or 'no'} entries")
+                options = {} if entries is None else {"repository": entries}
+                row, delivered, leaving = measure(
+                    network, setting, space.network, points, hosts, sent, options, events // 2
+                )
+                if told is not None and delivered != told:
+                    fail(f"{network} with {entries} entries does not deliver what it does without any")
+                told, plain = delivered, plain or leaving
+                lines.append(
+                    {
+                        "plan": plan,
+                        "network": network,
+                        "entries": "-" if entries is None else entries,
+                        "traffic_bytes": row["traffic_bytes"],
+                        "server_bytes": round(leaving, 1),
+                        "times_less": round(plain / max(1, leaving), 2),
+                        "thesis": thesis if entries == 400 and thesis else "-",
+                        "hop_latency": row["hop_latency"],
+                    }
+                )
     return lines
-
-
-def _bare(message: Message) -> Message:
-    """The message with every content left out."""
-    return Message(
-        message.seq, message.part, message.space, message.kind, message.topic, message.region, message.targets,
-        message.attributes, message.payload, (b"",) * len(message.contents), message.digests,
-    )  # fmt: skip

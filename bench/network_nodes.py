@@ -34,10 +34,12 @@ def measure(
     hosts: Mapping[int, str],
     sent: Events,
     options: Mapping[str, Any],
+    warming: int = 0,
 ) -> tuple[dict[str, Any], Delivered, float]:
     """Figures per event, what was delivered, and the bytes of messages and contents that left the server.
 
-    Points are numbered from 1. Acknowledgements, requests and answers of contents count as traffic, not as hops.
+    Points are numbered from 1. Acknowledgements, requests and answers of contents count as traffic, not as hops. The first
+    `warming` events fill repositories, and are not counted.
     """
     delivered: Delivered = {}
 
@@ -56,9 +58,11 @@ def measure(
         network.register(space, id, b"", tuple(point))
     network.watermark(0)
     meter = Meter(network.memory, setting.ip_hops)
-    contents = [0, 0]
+    contents, is_counted = [0, 0], warming == 0
 
     def see(sender: str, to: str, frame: Frame) -> None:
+        if not is_counted:
+            return
         meter.see(sender, to, frame)
         if isinstance(frame, ContentsHeld | Fetch | Content):
             contents[0] += len(encode(frame))
@@ -66,11 +70,12 @@ def measure(
 
     network.memory.watch = see
     for seq, messages in enumerate(sent, 1):
+        is_counted = seq > warming
         for message in messages:
             network.inject(message)
             network.settle()
         network.watermark(seq)
-    number, costs = len(sent), [*meter.events.values()]
+    number, costs = len(sent) - warming, [*meter.events.values()]
     leaving = sum(cost.byte_stress[SERVER] for cost in costs) + contents[1]
     row = {
         "network": name,

@@ -24,7 +24,6 @@ class Data(Sent, frozen=True, tag="data"):
     message: Message
     route: bytes = b""
     source: str = ""  # the last broker on the way that remembers contents
-    holder: str = ""  # the broker that has those left out, if that is not `source`
 
 
 class Placed(Sent, frozen=True, tag="place"):
@@ -117,7 +116,6 @@ class Staged(Sent, frozen=True, tag="staged"):
     present: tuple[bool, ...] | None
     payload: bytes
     source: str = ""
-    holder: str = ""
 
     @property
     def message(self) -> Message:
@@ -309,13 +307,17 @@ class ContentsHeld(Sent, frozen=True, tag="have"):
 
 
 class Fetch(Sent, frozen=True, tag="fetch"):
-    """The sender needs the contents of digests that it was sent without them."""
+    """The sender, or one that has asked it, needs the contents of digests that it was sent without them.
+
+    `is_final`: the sender needs them itself, and no broker on the way had them; only the server is asked so.
+    """
 
     digests: tuple[bytes, ...]
+    is_final: bool = False
 
 
 class Content(Sent, frozen=True, tag="content"):
-    """The content of a digest; b"" from a broker that has forgotten it."""
+    """The content of a digest; b"" if no broker on the way had it."""
 
     digest: bytes
     content: bytes

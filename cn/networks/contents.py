@@ -1,10 +1,11 @@
 """CN*: contents that brokers remember, and that pass a link once ([ProSem thesis] 5.5).
 
 Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
-it has it. A broker without it asks the last one on the way that had it ([ProSem thesis]'s `Source`), and if that has dropped
-it meanwhile, the server: two round trips at the most. A broker that does not remember contents never says that it has some,
-and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep their
-order, so what was sent to it once is known there.
+it has it. A broker without it asks back along the way the message came: each on that way answers, or asks the one before it,
+once for all that ask it. So what many brokers have dropped leaves the server once. What passes a broker by its digest is
+renewed there, so that it is still held when a broker further on asks for it. A broker that does not remember contents never
+says that it has some, and is always sent the whole message. One that does says so once, and again when it is sent what it
+has: links keep their order, so what was sent to it once is known there.
 
 It loses where contents do not repeat: a digest more for each.
 """
@@ -32,7 +33,7 @@ from cn.model.frames import (
 )
 from cn.model.message import Message
 from cn.model.network import Place, Space
-from cn.networks.contents_store import MOST_BYTES, Directory, Repository
+from cn.networks.contents_store import MOST_BYTES, Directory, Repository, Sources
 from cn.networks.node import Node, Options, Out, Root, Scheme
 from cn.networks.place_table import PlaceTable
 
@@ -51,14 +52,18 @@ class Waiting:
 
 
 class ContentRequest:
-    """A content that was asked for: from which node, since when, and what waits for it."""
+    """A content that was asked for: since when, what waits for it here, and which brokers have asked for it.
 
-    __slots__ = ("asked", "since", "waiting")
+    `is_final`: the server was asked, and cannot say that others may have it.
+    """
 
-    def __init__(self, asked: str) -> None:
-        self.asked = asked
+    __slots__ = ("askers", "is_final", "since", "waiting")
+
+    def __init__(self) -> None:
         self.since: float | None = None  # until the next tick says what time it is
+        self.is_final = False
         self.waiting: list[tuple[str, Waiting]] = []
+        self.askers: dict[str, None] = {}
 
 
 class PayloadNode:
@@ -82,6 +87,7 @@ class PayloadNode:
         self._announced_to: set[str] = set()  # neighbours that know it
         self._queues: dict[str, deque[Waiting]] = {}  # what waits, by receiver
         self._requests: dict[bytes, ContentRequest] = {}
+        self._sources = Sources(self.directory.size)
         self._own = PlaceTable()  # what the own edge hosts
 
     def _make_repository(self, entries: int, most_bytes: int) -> Repository:
@@ -95,13 +101,15 @@ class PayloadNode:
                 self.directory.put(sender, digest)
             return ()
         if isinstance(frame, Fetch):
-            return [(sender, Content(digest, self._find(sender, digest))) for digest in frame.digests]
+            return self._asked(sender, frame)
         if isinstance(frame, Content):
             return self._arrived(frame)
         outs: list[Out] = []
         if isinstance(frame, Join | Leave):
             self._start_anew((frame.broker,) if isinstance(frame, Join) else frame.brokers)
         elif isinstance(frame, Carrier):
+            for digest in frame.message.digests:
+                self._sources.put(digest, frame.source)
             is_known = any(one in self.repository for one in frame.message.digests)
             learnt = self._learn(frame.message)
             if learnt and frame.source == sender and (is_known or sender not in self._announced_to):
@@ -110,15 +118,17 @@ class PayloadNode:
         return [*outs, *self.send(self.inner.receive(sender, frame))]
 
     def tick(self, now: float) -> Iterable[Out]:
-        """Ask the server for what no neighbour has answered."""
+        """Ask the server for what no neighbour has answered; those that have asked here do the same."""
         late = []
-        for digest, request in self._requests.items():
+        for digest, request in [*self._requests.items()]:
             if request.since is None:
                 request.since = now
+            elif now - request.since > REQUEST_TIMEOUT_S and not request.waiting:
+                del self._requests[digest]
             elif now - request.since > REQUEST_TIMEOUT_S:
-                request.since, request.asked = now, self._server
+                request.since, request.is_final = now, True
                 late.append(digest)
-        asked: list[Out] = [(self._server, Fetch(tuple(late)))] if late else []
+        asked: list[Out] = [(self._server, Fetch(tuple(late), is_final=True))] if late else []
         return [*asked, *self.send(self.inner.tick(now))]
 
     def send(self, outs: Iterable[Out]) -> list[Out]:
@@ -135,7 +145,7 @@ class PayloadNode:
             waiting = Waiting(ready, missing)
             self._queues.setdefault(to, deque()).append(waiting)
             if missing:
-                sent += self._ask(missing, to, waiting, _holder(frame))
+                sent += self._ask(missing, to, waiting, _source(frame))
         return sent
 
     def _host(self, frame: Frame) -> None:
@@ -152,35 +162,34 @@ class PayloadNode:
         message, is_own = frame.message, to == self.name
         if is_own and not self._concerns(message):
             return frame, ()
-        filled, missing, spared = [], [], []
+        filled, missing, spared = [], [], 0
         for digest, content in zip(message.digests, message.contents, strict=True):
+            found = content or self.repository.get(digest)
+            is_remembered = not is_own and to in self._remembering
             if not is_own and self.directory.knows(to, digest):
                 filled.append(b"")
-                spared.append(digest)
+                spared += 1
                 continue
-            found = content or self.repository.get(digest)
             self.hits += is_own and not content and bool(found)
             filled.append(found)
-            is_remembered = not is_own and to in self._remembering
             if not found and not is_remembered:
                 missing.append(digest)
             elif not found:
-                spared.append(digest)
+                spared += 1
             elif is_remembered:  # it will have it before anything that is sent later
                 self.directory.put(to, digest)
-        self.spared += len(spared)
-        has_all = all(digest in self.repository for digest in spared)
-        return self._with(frame, tuple(filled), "" if has_all else _holder(frame)), missing
+        self.spared += spared
+        return self._with(frame, tuple(filled)), missing
 
     def _concerns(self, message: Message) -> bool:
         """Whether a place here matches; where frames come in another order than positions, that is unknown."""
         return not getattr(self.inner, "in_order", True) or self._own.covers(message)
 
-    def _with(self, frame: Carrying, contents: tuple[bytes, ...], holder: str) -> Carrying:
+    def _with(self, frame: Carrying, contents: tuple[bytes, ...]) -> Carrying:
         message = replace(frame.message, contents=contents)
         if isinstance(frame, Staged):
-            return replace(frame, head=message, source=self.name, holder=holder)
-        return replace(frame, message=message, source=self.name, holder=holder)
+            return replace(frame, head=message, source=self.name)
+        return replace(frame, message=message, source=self.name)
 
     def _learn(self, message: Message) -> tuple[bytes, ...]:
         """Keep the contents that came with a message; their digests."""
@@ -190,38 +199,55 @@ class PayloadNode:
         return tuple([digest for digest, _ in came])
 
     # -- contents that are not here ----------------------------------------------------------------------------
-    def _ask(self, missing: Sequence[bytes], to: str, waiting: Waiting, holder: str) -> list[Out]:
-        if holder == self.name:  # it went by here, came back, and is forgotten meanwhile
-            holder = self._server
-        new = []
+    def _ask(self, missing: Sequence[bytes], to: str, waiting: Waiting, source: str) -> list[Out]:
+        """A frame waits for contents: its source is asked for those that are not asked for yet."""
+        new = [digest for digest in missing if digest not in self._requests]
         for digest in missing:
+            self._requests.setdefault(digest, ContentRequest()).waiting.append((to, waiting))
+        self.misses += len(new)
+        asked = self._server if source == self.name else source  # else it went by here, and came back
+        return [(asked, Fetch(tuple(new)))] if new else []
+
+    def _asked(self, asker: str, frame: Fetch) -> list[Out]:
+        """Another broker asks: answer, or ask on where the content's last message came from."""
+        outs: list[Out] = []
+        for digest in frame.digests:
+            content = self.repository.get(digest)
+            if content:
+                outs.append((asker, Content(digest, content)))
+                continue
             request = self._requests.get(digest)
             if request is None:
-                request = self._requests[digest] = ContentRequest(holder)
-                self.misses += 1
-                new.append(digest)
-            request.waiting.append((to, waiting))
-        return [(holder, Fetch(tuple(new)))] if new else []
-
-    def _find(self, asker: str, digest: bytes) -> bytes:
-        """A content for another broker; b"" if it is to ask the server."""
-        return self.repository.get(digest)
+                before = self._sources.of(digest)
+                if before in ("", asker):
+                    outs.append((asker, Content(digest, b"")))
+                    continue
+                request = self._requests[digest] = ContentRequest()
+                outs.append((before, Fetch((digest,))))
+            request.askers[asker] = None
+        return outs
 
     def _arrived(self, frame: Content) -> list[Out]:
         request = self._requests.get(frame.digest)
         if request is None:
             return []
+        answers: list[Out] = [(asker, frame) for asker in request.askers]
+        request.askers.clear()
         if not frame.content:
-            if request.asked == self._server:
-                return []
-            request.asked, request.since = self._server, None
-            return [(self._server, Fetch((frame.digest,)))]
+            if not request.waiting:
+                del self._requests[frame.digest]
+                return answers
+            if request.is_final:
+                return answers  # the server makes this broker start over
+            request.is_final, request.since = True, None
+            return [*answers, (self._server, Fetch((frame.digest,), is_final=True))]
         del self._requests[frame.digest]
         self.repository.put(frame.digest, frame.content)
         for _, waiting in request.waiting:
             waiting.frame = _filled(waiting.frame, frame)
             waiting.missing.discard(frame.digest)
-        return [out for to in dict.fromkeys(to for to, _ in request.waiting) for out in self._flush(to)]
+        receivers = dict.fromkeys(to for to, _ in request.waiting)
+        return [*answers, *(out for to in receivers for out in self._flush(to))]
 
     def _flush(self, to: str) -> Iterable[Out]:
         queue = self._queues.get(to, deque())
@@ -236,6 +262,8 @@ class PayloadNode:
             self._remembering.discard(broker)
             self._announced_to.discard(broker)
             self._queues.pop(broker, None)
+            for request in self._requests.values():
+                request.askers.pop(broker, None)
 
     # -- what is shown -----------------------------------------------------------------------------------------
     def report(self) -> dict[str, int]:
@@ -258,10 +286,10 @@ class PayloadNode:
         assert waits <= self._requests.keys()
 
 
-def _holder(frame: Frame) -> str:
-    """The node that has what was left out of a frame."""
+def _source(frame: Frame) -> str:
+    """The node that has left contents out of a frame."""
     assert isinstance(frame, Carrier)
-    return frame.holder or frame.source
+    return frame.source
 
 
 def _filled(frame: Frame, content: Content) -> Frame:
@@ -332,11 +360,11 @@ class PayloadRoot(PayloadNode):
     def mark(self, seq: int) -> Iterable[Out]:
         return self.send(self.root.mark(seq))
 
-    def _find(self, asker: str, digest: bytes) -> bytes:
-        content = self.repository.get(digest)
-        if not content:
+    def _asked(self, asker: str, frame: Fetch) -> list[Out]:
+        found = [Content(digest, self.repository.get(digest)) for digest in frame.digests]
+        if frame.is_final and not all(one.content for one in found):
             self._forgotten(asker)
-        return content
+        return [(asker, one) for one in found]
 
 
 def _refuse(asker: str) -> None:

@@ -79,3 +79,21 @@ class Directory:
         """A link starts anew: nothing is known beyond it."""
         for links in self._links.values():
             links.discard(link)
+
+
+class Sources:
+    """The last broker on the way of the last message that names a digest, of the digests used last; O(1)."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._sources: OrderedDict[bytes, str] = OrderedDict()
+
+    def of(self, digest: bytes) -> str:
+        """A broker that remembers contents; "" if it is not known any more."""
+        return self._sources.get(digest, "")
+
+    def put(self, digest: bytes, source: str) -> None:
+        self._sources[digest] = source
+        self._sources.move_to_end(digest)
+        if len(self._sources) > self.size:
+            self._sources.popitem(last=False)

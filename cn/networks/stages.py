@@ -239,7 +239,7 @@ def unseal(frame: Staged, order: Sequence[int] | None = None, most: int | None =
         open_side = [Interval()] * count
         region = tuple(zip(*(sides.get(at, open_side) for at in range(width)), strict=True))
         message = replace(frame.head, region=region, payload=frame.payload)
-        return Data(frame.position, message, source=frame.source, holder=frame.holder)
+        return Data(frame.position, message, source=frame.source)
     values = {at: msgspec.msgpack.decode(column) for at, column in opened.items()}
     rows = iter(range(sum(frame.present)))
     attributes = tuple(
@@ -249,7 +249,7 @@ def unseal(frame: Staged, order: Sequence[int] | None = None, most: int | None =
         for there in frame.present
     )
     message = replace(frame.head, attributes=attributes, payload=frame.payload)
-    return Data(frame.position, message, source=frame.source, holder=frame.holder)
+    return Data(frame.position, message, source=frame.source)
 
 
 def _all(order: Sequence[int] | None, width: int) -> list[int]:

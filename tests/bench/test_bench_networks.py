@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +11,12 @@ from hypothesis import strategies as st
 
 from bench import network_joins
 from bench.join_workload import Workload, subscriptions
-from bench.network_contents import Remembering
 from bench.network_minima import SCHEMES, costs, ranges
 from bench.network_minima import Workload as Minima
 from bench.network_nodes import NETWORKS, measure
-from bench.network_routes import Ways
 from bench.network_setting import Setting, Zones
 from bench.networks import curve, sampled_joins, sampled_minima
 from cn.model.geometry import Interval
-from cn.model.message import Message
 from cn.networks.bloom import Filter, LinkFilter
 from cn.networks.zones import meets, spreads
 
@@ -80,27 +76,21 @@ def test_every_scheme_is_measured_on_the_same_events(setting: Setting) -> None:
     assert max(told) > 20, "a spike concerns many"
 
 
-@pytest.mark.parametrize("entries", [0, 3, 40])
-def test_contents_on_ways_cost_what_nodes_cost(setting: Setting, entries: int) -> None:
+def test_remembered_contents_leave_the_server_less_often(setting: Setting) -> None:
+    """Joined rows repeat their parts; what is delivered stays the same."""
     points = subscriptions(300)
     workload = network_joins.distinct(Workload(60, 300, 600))
     space = workload.space("join", points)
-    sent = [one for one in network_joins.messages(space, workload, "ref-j+", 120) if one]
-    ways, remembering = Ways(setting, setting.zones(points)), Remembering(setting.server, entries)
-    total = leaving = 0
-    for one in sent:
-        for message, ids in one:
-            bare = network_joins._bare(message)
-            passed = remembering.pass_on(
-                ways.cbn(bare, ids), np.unique(ways.hosts(ids)), message.digests, message.contents
-            )
-            total += passed.bytes
-            leaving += passed.server_bytes
-    messages: list[list[Message]] = [[message for message, _ in one] for one in sent]
-    options: dict[str, Any] = {"repository": entries}
-    row, _, server = measure("cbn", setting, space.network, points, setting.hosts(points), messages, options)
-    assert leaving / len(sent) == pytest.approx(server, rel=0.05)
-    assert total / len(sent) == pytest.approx(row["traffic_bytes"], rel=0.1), "without acknowledgements"
+    messages = [
+        [one.message for one in some] for some in network_joins.messages(space, workload, "ref-j+", 300)
+    ]
+    hosts, found = setting.hosts(points), {}
+    for entries in (None, 400):
+        options = {} if entries is None else {"repository": entries}
+        found[entries] = measure("cbn", setting, space.network, points, hosts, messages, options, warming=200)
+    (_, plain, without), (_, remembered, with_entries) = found[None], found[400]
+    assert plain == remembered
+    assert without > 2 * with_entries
 
 
 def test_a_figure_is_a_curve_for_each_scheme() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,15 +23,16 @@ LARGE = b"x" * 1000
 class Watched:
     """A network in which one id at the end of a chain of brokers hears messages with large contents."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, brokers: Sequence[str] = ("a", "b"), **options: Any) -> None:
+        self.hosts: dict[int, str] = {}  # of ids that are not at b
         self.heard: list[bytes] = []
         self.frames: list[tuple[str, Frame]] = []
         self.network: Simulated = make_simulated(
             "cbn",
             lambda message, ids: self.heard.append(b"".join(message.contents)),
             lambda seq: None,
-            brokers=["a", "b"],
-            host_of=lambda id: "b",
+            brokers=brokers,
+            host_of=lambda id: self.hosts.get(id, "b"),
             options={"parents": {"a": "server", "b": "a"}, **options},
             codec=True,
         )
@@ -80,9 +82,35 @@ def test_what_was_forgotten_is_fetched() -> None:
     watched = Watched(repository=1)
     watched.send(1, b"1")
     watched.send(2, b"2")
-    assert watched.send(3, b"1") == 1001, "straight from who has it"
-    assert watched.asked() == ["server"], "a passes it on, hosts nobody and needs it not"
+    assert watched.send(3, b"1") == 2002, "over each link of the way once more"
+    assert watched.asked() == ["a", "server"]
     assert watched.send(4, b"1") == 0
+
+
+def test_many_that_ask_for_a_content_are_one_request_on_the_way() -> None:
+    leaves = {f"leaf-{number}": "a" for number in range(5)}
+    watched = Watched(repository=1, parents={"a": "server", "b": "a", **leaves}, brokers=["a", "b", *leaves])
+    for id, leaf in enumerate(leaves, 2):
+        watched.hosts[id] = leaf
+        watched.network.register(SPACE, id, b"", (5,))
+    for seq, digest in enumerate([b"1", b"2"], 1):
+        watched.send(seq, digest)
+    assert watched.send(3, b"1") == 7 * 1001, (
+        "from the server once, and over each of the six links below once"
+    )
+    assert sorted(watched.asked()) == ["a"] * 6 + ["server"]
+
+
+def test_what_passes_by_its_digest_stays_on_the_way() -> None:
+    watched = Watched(repository=2)
+    for seq, digest in enumerate([b"1", b"2", b"1", b"3"], 1):
+        watched.send(seq, digest)
+    for name in ("a", "b"):
+        assert [digest in watched.node(name).repository for digest in (b"1", b"2", b"3")] == [
+            True,
+            False,
+            True,
+        ]
 
 
 def test_a_broker_on_the_way_is_asked_if_it_has_it() -> None:
@@ -94,7 +122,7 @@ def test_a_broker_on_the_way_is_asked_if_it_has_it() -> None:
     assert watched.asked() == ["a"]
 
 
-def test_who_was_asked_and_has_forgotten_sends_to_the_server() -> None:
+def test_who_was_asked_and_has_forgotten_asks_the_server() -> None:
     watched = Watched(repository=1)
     for seq, digest in enumerate([b"1", b"2", b"1"], 1):
         watched.send(seq, digest)
@@ -134,8 +162,24 @@ def test_the_server_remembers_so_many_bytes_and_tells_who_asks_for_more() -> Non
     for seq, digest in enumerate([b"1", b"2", b"3"], 1):
         watched.send(seq, digest)
     assert (len(root.repository), root.repository.bytes) == (2, 2002)
-    outs = [*root.receive("b", Fetch((b"1",)))]
-    assert (outs, lost) == ([("b", Content(b"1", b""))], ["b"])
+    answer = [("b", Content(b"1", b""))]
+    assert ([*root.receive("b", Fetch((b"1",)))], lost) == (answer, []), "it may have asked for another"
+    assert ([*root.receive("b", Fetch((b"1",), is_final=True))], lost) == (answer, ["b"])
+
+
+def test_who_needs_what_the_server_has_forgotten_starts_over_and_nobody_else() -> None:
+    lost: list[str] = []
+    watched = Watched(repository=1, forgotten=lost.append)
+    for seq, digest in enumerate([b"1", b"2"], 1):
+        watched.send(seq, digest)
+    watched.inject(3, b"1")
+    root = watched.network.root
+    assert isinstance(root, PayloadRoot)
+    root.repository.most_bytes = 0
+    root.repository.put(b"4", b"")
+    watched.network.settle()
+    assert lost == ["b"]
+    assert watched.asked() == ["a", "server", "server"]
 
 
 def test_hits_and_misses_are_counted() -> None:
