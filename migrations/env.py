@@ -7,6 +7,7 @@ line, a new one to PROSEM_DATABASE.
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 from alembic import context
 from sqlalchemy import Connection, create_engine, pool, text
@@ -19,8 +20,8 @@ LOCK_TIMEOUT_S = (
 
 
 def run(connection: Connection) -> None:
-    """Bring the database up to date, or change nothing."""
-    with connection.begin():
+    """Bring the database up to date, or change nothing; a transaction that is open already is the caller's to end."""
+    with nullcontext() if connection.in_transaction() else connection.begin():
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         connection.execute(
             text(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'")

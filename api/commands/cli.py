@@ -140,6 +140,41 @@ def doctor(settings: Settings) -> None:
     raise typer.Exit(run(settings))
 
 
+Database = Annotated[
+    str, typer.Option(help="postgresql://… (default: the PostgreSQL of --data-dir)", envvar="PROSEM_DATABASE")
+]
+DataDir = Annotated[str, typer.Option(help="folder of the embedded PostgreSQL", envvar="PROSEM_DATA_DIR")]
+
+
+@app.command()
+def backup(
+    output: Annotated[
+        str, typer.Option(help="file to write (default: prosem-<time>.backup in this folder)")
+    ] = "",
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Save the whole database as of one moment in a file; a server may run meanwhile."""
+    from api.commands.backup import backup as run
+
+    raise typer.Exit(run(database, Settings(data_dir=data_dir).folder, output))
+
+
+@app.command()
+def restore(
+    source: Annotated[str, typer.Argument(help="the file that prosem backup wrote")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="drop what the database holds of prosem first")
+    ] = False,
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Make the database of a backup again, in an empty one; its server begins a new timeline."""
+    from api.commands.backup import restore as run
+
+    raise typer.Exit(run(database, Settings(data_dir=data_dir).folder, source, replace))
+
+
 Url = Annotated[str, typer.Option(help="address of the server", envvar="PROSEM_URL")]
 ApiKey = Annotated[str, typer.Option(help="key, if the server needs one", envvar="PROSEM_API_KEY")]
 
@@ -350,10 +385,6 @@ stats = typer.Typer(
     help="The optimizer's statistics: compute them, list the runs, go back to one.", no_args_is_help=True
 )
 app.add_typer(stats, name="stats")
-Database = Annotated[
-    str, typer.Option(help="postgresql://… (default: the PostgreSQL of --data-dir)", envvar="PROSEM_DATABASE")
-]
-DataDir = Annotated[str, typer.Option(help="folder of the embedded PostgreSQL", envvar="PROSEM_DATA_DIR")]
 
 
 @stats.command("refresh")

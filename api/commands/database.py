@@ -28,8 +28,11 @@ def address(database: str, folder: Path) -> str:
 
 
 @contextmanager
-def database_of(database: str, folder: Path) -> Iterator[str]:
-    """The database's address; the embedded PostgreSQL is started for the moment if no server runs it."""
+def database_of(database: str, folder: Path, *, is_migrated: bool = True) -> Iterator[str]:
+    """The database's address; the embedded PostgreSQL is started for the moment if no server runs it.
+
+    `is_migrated`: to the present schema, if it has to be started.
+    """
     if database:
         yield database
         return
@@ -39,7 +42,8 @@ def database_of(database: str, folder: Path) -> Iterator[str]:
         postgres = EmbeddedPostgres(folder)
         url = postgres.start()
         try:
-            migrate(url)
+            if is_migrated:
+                migrate(url)
             yield url
         finally:
             postgres.stop()

@@ -104,12 +104,17 @@ def open_session(url: str) -> Connection:
     try:
         connection.execute(_SESSION)
         connection.commit()
-        encoding = connection.info.parameter_status("server_encoding")
-        if encoding != "UTF8":
-            raise SetupError(f"the database's encoding is {encoding}; prosem needs one in UTF8")
-        if connection.info.server_version < 140_000:
-            raise SetupError("PostgreSQL 14 or newer is needed")
+        check_server(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def check_server(connection: Connection) -> None:
+    """SetupError if this PostgreSQL cannot hold our schema."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise SetupError(f"the database's encoding is {encoding}; prosem needs one in UTF8")
+    if connection.info.server_version < 140_000:
+        raise SetupError("PostgreSQL 14 or newer is needed")

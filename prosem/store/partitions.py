@@ -36,13 +36,8 @@ class Partitions:
 
     def load(self, connection: Connection) -> None:
         """Read what there is; the connection is left idle."""
-        rows = connection.execute(
-            "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
-            " WHERE inhparent = 'prosem.event_log'::regclass"
-        ).fetchall()
+        self.bounds = read_bounds(connection)
         connection.rollback()
-        names = [name.rsplit("_", 2) for (name,) in rows]
-        self.bounds = sorted((int(start), int(end)) for _, start, end in names)
 
     def needs(self, seq: int) -> bool:
         """Whether it is time to make the next partition."""
@@ -54,16 +49,31 @@ class Partitions:
             connection.execute(sql.SQL("SET LOCAL lock_timeout = {}").format(sql.Literal(wait_ms)))
         start = self.end
         end = start + self.size * max(1, (seq + self.size // 2 - start) // self.size + 1)
-        for parent in PARENTS:
-            names = {"parent": sql.Identifier("prosem", parent), "child": child(parent, start, end)}
-            connection.execute(sql.SQL("CREATE TABLE {child} (LIKE {parent} INCLUDING ALL)").format(**names))
-            connection.execute(
-                sql.SQL(
-                    "ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({start}) TO ({end})"
-                ).format(**names, start=sql.Literal(start), end=sql.Literal(end))
-            )
+        attach(connection, start, end)
         connection.commit()
         self.bounds.append((start, end))
+
+
+def read_bounds(connection: Connection) -> list[tuple[int, int]]:
+    """The bounds of all partitions in the database, oldest first."""
+    rows = connection.execute(
+        "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid"
+        " WHERE inhparent = 'prosem.event_log'::regclass"
+    ).fetchall()
+    names = [name.rsplit("_", 2) for (name,) in rows]
+    return sorted((int(start), int(end)) for _, start, end in names)
+
+
+def attach(connection: Connection, start: int, end: int) -> None:
+    """Make the partitions `[start, end)` of both tables; the caller commits."""
+    for parent in PARENTS:
+        names = {"parent": sql.Identifier("prosem", parent), "child": child(parent, start, end)}
+        connection.execute(sql.SQL("CREATE TABLE {child} (LIKE {parent} INCLUDING ALL)").format(**names))
+        connection.execute(
+            sql.SQL(
+                "ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({start}) TO ({end})"
+            ).format(**names, start=sql.Literal(start), end=sql.Literal(end))
+        )
 
 
 def child(parent: str, start: int, end: int) -> sql.Identifier:

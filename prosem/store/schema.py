@@ -5,10 +5,14 @@ the other.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from prosem.values.errors import SetupError
+
+if TYPE_CHECKING:
+    import sqlalchemy
 
 SCHEMA = "prosem"
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -55,10 +59,7 @@ def check_revision(connection: psycopg.Connection[tuple[str, ...]]) -> None:
 
 def migrate(url: str) -> str | None:
     """Bring the database to HEAD in one transaction; the revision it had before."""
-    from alembic import command  # Alembic and SQLAlchemy take 0.3 s to import, and a server rarely migrates
-    from alembic.config import Config
-    from sqlalchemy import create_engine, pool
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import SQLAlchemyError  # with Alembic 0.3 s to import, and a server rarely migrates
 
     try:
         with psycopg.connect(url) as connection:
@@ -67,15 +68,29 @@ def migrate(url: str) -> str | None:
                 return before
             if before is not None and before not in REVISIONS:
                 check_revision(connection)
-        configuration = Config()
-        configuration.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-        engine = create_engine(alchemy_url(url), poolclass=pool.NullPool)
-        with engine.connect() as target:
-            configuration.attributes["connection"] = target
-            command.upgrade(configuration, "head")
+        with alchemy_connection(url) as target:
+            upgrade(target, HEAD)
     except (psycopg.Error, SQLAlchemyError) as error:
         raise SetupError(f"the database could not be migrated: {error}") from error
     return before
+
+
+def upgrade(target: sqlalchemy.Connection, revision: str) -> None:
+    """Bring the database to a revision: within the transaction that is open, else in one of its own."""
+    from alembic import command
+    from alembic.config import Config
+
+    configuration = Config()
+    configuration.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    configuration.attributes["connection"] = target
+    command.upgrade(configuration, revision)
+
+
+def alchemy_connection(url: str) -> sqlalchemy.Connection:
+    """A connection for `upgrade`; SQLAlchemy is imported only for that."""
+    from sqlalchemy import create_engine, pool
+
+    return create_engine(alchemy_url(url), poolclass=pool.NullPool).connect()
 
 
 def alchemy_url(url: str) -> str:
