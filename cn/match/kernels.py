@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, cast
 from cn.match.box_index import BoxIndex
 from cn.match.point_index import PointIndex
 
-INTERFACE = 3  # of the compiled structures that this version calls
+INTERFACE = 4  # of the compiled structures that this version calls
 STRUCTURES = (
     "A2BTree",
+    "DoubleEpochs",
     "DoubleRadii",
     "FilterPartition",
+    "IntegerEpochs",
     "IntegerRadii",
     "MinKdTree",
     "PointIndex",

@@ -2,8 +2,10 @@
 
 from prosem_kernels._native import (
     A2BTree,
+    DoubleEpochs,
     DoubleRadii,
     FilterPartition,
+    IntegerEpochs,
     IntegerRadii,
     MinKdTree,
     PointIndex,
@@ -12,13 +14,15 @@ from prosem_kernels._native import (
 )
 
 __version__ = "0.1.0"
-INTERFACE = 3  # raised when a call changes; ProSem uses the structures in Python if it expects another one
+INTERFACE = 4  # raised when a call changes; ProSem uses the structures in Python if it expects another one
 
 __all__ = [
     "INTERFACE",
     "A2BTree",
+    "DoubleEpochs",
     "DoubleRadii",
     "FilterPartition",
+    "IntegerEpochs",
     "IntegerRadii",
     "MinKdTree",
     "PointIndex",

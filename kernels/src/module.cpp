@@ -18,6 +18,7 @@ NB_MODULE(_native, module) {
     kernels::bind_point_index(module);
     kernels::bind_a2b_tree(module);
     kernels::bind_box_minima(module);
+    kernels::bind_epochs(module);
     kernels::bind_filters(module);
     kernels::bind_radii(module);
     kernels::bind_range_minima(module);

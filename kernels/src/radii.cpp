@@ -1,24 +1,11 @@
 // The notified values of radii, as the protocol `Radii` of prosem/index/radii/ba_tree_radii.py has them.
-#include <string>
-
 #include "bindings.h"
 #include "radius_cells.h"
-#include "reading.h"
+#include "radius_reading.h"
 
 namespace kernels {
 
 namespace {
-template <class T>
-nb::object number(T value);
-template <>
-nb::object number(int64_t value) {
-    return nb::steal(PyLong_FromLongLong(value));
-}
-template <>
-nb::object number(double value) {
-    return nb::steal(PyFloat_FromDouble(value));
-}
-
 template <class T>
 class BoundCells {
    public:
@@ -57,17 +44,17 @@ class BoundCells {
             nb::object beyond = nb::steal(PyFloat_FromDouble(HUGE_VAL));
             return nb::make_tuple(beyond, beyond);
         }
-        return nb::make_tuple(number(cells_.root(0)), number(cells_.root(1)));
+        return nb::make_tuple(as_number(cells_.root(0)), as_number(cells_.root(1)));
     }
     nb::object iterate() const {
         nb::list all;
         for (const auto& run : cells_.runs())
-            all.append(run_(number(run.low), number(run.high), run.is_several ? several_ : number(run.centre)));
+            all.append(run_(as_number(run.low), as_number(run.high), run.is_several ? several_ : as_number(run.centre)));
         return nb::iter(all);
     }
     nb::object centre(nb::handle radius) const {
         T centre;
-        return cells_.centre(read(radius), centre) ? number(centre) : several_;
+        return cells_.centre(read(radius), centre) ? as_number(centre) : several_;
     }
     void insert(nb::handle radius, nb::handle centre) {
         T where = read(radius), value = read(centre);
@@ -107,12 +94,12 @@ class BoundCells {
         const BoundCells& owner;
         nb::list* parts;
 
-        nb::object classes(T radius) const { return nb::object(owner.held_[number(radius)]); }
+        nb::object classes(T radius) const { return nb::object(owner.held_[as_number(radius)]); }
         bool event(T radius, T d, bool& is_single) {
-            nb::object held = classes(radius), arcs = held.attr("event")(number(d));
+            nb::object held = classes(radius), arcs = held.attr("event")(as_number(d));
             is_single = nb::len(held) == 1;
             if (arcs.is_none()) return true;
-            parts->append(nb::make_tuple(number(radius), arcs));
+            parts->append(nb::make_tuple(as_number(radius), arcs));
             return false;
         }
         void near(T radius, T& right, T& left) const {
@@ -122,45 +109,20 @@ class BoundCells {
         }
     };
 
-    static EndsForm form_of(const std::string& form) {
-        if (form == "change") return EndsForm::CHANGE;
-        if (form == "percent") return EndsForm::PERCENT;
-        if (form == "factor") return EndsForm::FACTOR;
-        throw nb::value_error("a form is change, percent or factor");
-    }
-    [[noreturn]] void raise_unfit() const {
-        PyErr_SetNone(unfit_.ptr());
-        throw nb::python_error();
-    }
-    T read(nb::handle object) const;
+    [[noreturn]] void raise_unfit() const { kernels::raise_unfit(unfit_); }
+    T read(nb::handle object) const { return read_number<T>(object, unfit_); }
     // (first radius, last radius, None) for each. Tuples of numbers cannot be in a cycle: the collector need not see them.
     static nb::object as_ranges(const FiredRanges<T>& fired) {
         nb::object all = nb::steal(PyList_New(static_cast<Py_ssize_t>(fired.lows.size())));
         if (!all.is_valid()) throw nb::python_error();
         for (size_t at = 0; at < fired.lows.size(); ++at) {
-            nb::object range = nb::make_tuple(number(fired.lows[at]), number(fired.highs[at]), nb::none());
+            nb::object range = nb::make_tuple(as_number(fired.lows[at]), as_number(fired.highs[at]), nb::none());
             PyObject_GC_UnTrack(range.ptr());
             PyList_SET_ITEM(all.ptr(), static_cast<Py_ssize_t>(at), range.release().ptr());
         }
         return all;
     }
 };
-
-template <>
-int64_t BoundCells<int64_t>::read(nb::handle object) const {
-    if (!PyLong_Check(object.ptr())) raise_unfit();
-    int beyond = 0;
-    int64_t value = end_of(object.ptr(), beyond);
-    if (beyond || value >= RadiusEnds<int64_t>::SMALL || value <= -RadiusEnds<int64_t>::SMALL) raise_unfit();
-    return value;
-}
-
-template <>
-double BoundCells<double>::read(nb::handle object) const {
-    double value = PyFloat_AsDouble(object.ptr());
-    if (value == -1.0 && PyErr_Occurred()) throw nb::python_error();
-    return value;
-}
 
 template <class T>
 void bind(nb::module_& module, const char* name) {

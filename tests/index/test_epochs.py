@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prosem.index.radii.epochs import Epochs, Piece, more
+from cn.match import kernels
+from cn.model.geometry import Box, Interval
+from prosem.index.radii.ba_tree_scan import UnfitError
+from prosem.index.radii.epochs import Epochs, ItemEpochs, Piece, epochs_of, in_python, more, restored
 from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
 from tests.index.test_b2_tree import FORMS as STRICT
 from tests.index.test_b2_tree import Form, narrow_nodes, random_steps
+from tests.support.makers import COMPILED, is_built
 from tests.types.test_may_must import FORMS as FREE
 
+TOLD = ["runs", pytest.param("compiled", marks=is_built)]
 FORMS = STRICT | {f"may and must, {name}": form for name, form in FREE.items()}
 
 
@@ -23,13 +30,22 @@ def none_yet(form: Form) -> RadiusBlocks:
     return RadiusPairs() if form.ends.loose else RadiusBlocks()
 
 
+def box(low: Any, high: Any, first: int, last: int) -> Box:
+    return Interval(low, high), Interval(first, last)
+
+
+def empty(form: Form, value: Any) -> ItemEpochs:
+    is_whole = not any(isinstance(radius, Fraction) for radius in form.radii)
+    return epochs_of(form.ends, value) if is_whole else Epochs(form.ends, value)
+
+
 class World:
-    """One item; everybody selects it."""
+    """One item; all subscriptions select it."""
 
     def __init__(self, form: Form) -> None:
         self.form, self.value = form, form.values[0]
         self.radii: RadiusBlocks = none_yet(form)
-        self.item = Epochs(form.ends, self.value)
+        self.item = empty(form, self.value)
         self.held: list[list[Any]] = []  # radius, birth, told
         self.birth = 0
 
@@ -39,7 +55,14 @@ class World:
         self.held.append([radius, self.birth, self.value])
 
     def event(self, d: Any) -> list[Piece]:
-        pieces = self.item.event(d, self.birth if self.held else -1, self.radii)
+        birth = self.birth if self.held else -1
+        try:
+            notified = self.item.event(d, birth, self.radii)
+        except UnfitError:
+            assert self.item.value == self.value, "nothing has changed"
+            self.item = in_python(self.item, self.form.ends, self.radii)
+            notified = self.item.event(d, birth, self.radii)
+        pieces = [Piece(*r[:2], *b[:2], before) for before, region in notified for r, b in region]
         moved, self.value, loose = d != self.value, d, self.form.ends.loose
         for subscription in self.held:
             radius, birth, told = subscription
@@ -61,7 +84,8 @@ class World:
             self.radii = none_yet(self.form)
             for radius, _, _ in self.held:
                 self.radii = more(self.radii, radius)
-            self.item = Epochs.from_state(self.form.ends, self.value, self.item.state(), self.radii)
+            item = empty(self.form, self.value)
+            self.item = restored(item, self.form.ends, self.item.state(), self.radii)
 
     def check(self) -> None:
         self.item.check()
@@ -92,28 +116,58 @@ KINDS = ["add", "add", "add", "remove", "event", "event", "event", "event", "rel
 histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max_size=50)
 
 
+@pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
 @settings(max_examples=20, deadline=None)
-def test_a_history(name: str, steps: list[tuple[str, int]]) -> None:
-    with narrow_nodes():
+def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
+    with narrow_nodes(told):
         play(FORMS[name], steps)
 
 
+@pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
-def test_a_walk(name: str) -> None:
-    with narrow_nodes():
+def test_a_walk(name: str, told: str) -> None:
+    with narrow_nodes(told):
         play(FORMS[name], random_steps(1, 300, len(FORMS[name].values)), every=7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
-def test_long_walks(name: str, seed: int) -> None:
-    with narrow_nodes():
+def test_long_walks(name: str, told: str, seed: int) -> None:
+    with narrow_nodes(told):
         play(FORMS[name], random_steps(seed, 1_000, len(FORMS[name].values)), every=23)
 
 
+@pytest.fixture(params=TOLD)
+def maker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: COMPILED if request.param == "compiled" else None)
+
+
+@is_built
+def test_wide_numbers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: COMPILED)
+    form = STRICT["change, wide"]
+    radii = RadiusBlocks([1, 5])
+    item = epochs_of(form.ends, 0)
+    assert type(item) is COMPILED.IntegerEpochs
+    assert item.event(2, 1, radii) == [(0, (box(1, 1, 0, 1),))]
+    copied = deepcopy(item)
+    for d, held in ((2**70, radii), (3, more(radii, 2**70))):
+        with pytest.raises(UnfitError):
+            item.event(d, 2, held)
+    assert item.state() == copied.state()
+    wide = in_python(item, form.ends, radii)
+    assert type(wide) is Epochs
+    assert wide.event(2**70, 2, radii) == [(2, (box(1, 1, 0, 1), box(1, 5, 2, 2))), (0, (box(5, 5, 0, 1),))]
+    assert copied.event(5, 1, radii) == [(2, (box(1, 1, 0, 1),)), (0, (box(5, 5, 0, 1),))]
+    assert item.told(5, 1) == 0
+    assert type(epochs_of(form.ends, 2**70)) is Epochs
+
+
+@pytest.mark.usefixtures("maker")
 def test_epochs_that_were_told_alike_become_one() -> None:
     world = World(STRICT["change"])
     for birth in range(10):
@@ -127,6 +181,7 @@ def test_epochs_that_were_told_alike_become_one() -> None:
     assert world.item.is_plain
 
 
+@pytest.mark.usefixtures("maker")
 def test_who_comes_adds_nothing_to_an_item_that_stays() -> None:
     world = World(STRICT["change"])
     for number in range(1000):

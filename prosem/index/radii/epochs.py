@@ -5,16 +5,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
+from cn.match import kernels
+from cn.model.geometry import Box, Interval, Region
+from prosem.index.radii.ba_tree_ends import SMALL, Ends, Radius, Value
 from prosem.index.radii.ba_tree_loose import LooseRuns
 from prosem.index.radii.ba_tree_radii import Run
 from prosem.index.radii.ba_tree_runs import RadiusRuns
+from prosem.index.radii.ba_tree_scan import UnfitError
 from prosem.index.radii.radius_block import RadiusBlocks
 
 Birth = int  # the number of a moment at which subscriptions came; events lie between them
 State = list[tuple[Birth, list[Run]]]
+
+
+Notified = list[tuple[Value, Region]]  # by what they were told before: boxes of radii and births
 
 
 class Piece(NamedTuple):
@@ -25,6 +31,45 @@ class Piece(NamedTuple):
     first: Birth
     last: Birth
     before: Value
+
+
+class ItemEpochs(Protocol):
+    """The told values of one item: `Epochs` in Python, or the compiled structure while numbers fit 64 bits.
+
+    The compiled one raises UnfitError, and is as it was, at a number that does not: see `in_python`.
+    """
+
+    @property
+    def value(self) -> Value: ...
+    @property
+    def visits(self) -> int: ...
+    @property
+    def stop(self) -> Birth:
+        """The last birth of the last epoch; -1 if there is none."""
+
+    @property
+    def stops(self) -> list[Birth]: ...
+    @property
+    def is_plain(self) -> bool:
+        """Whether all were notified of the current value: then there is nothing to remember."""
+
+    def event(self, d: Value, birth: Birth, radii: RadiusBlocks, /) -> Notified:
+        """The subscriptions notified of `d`. `birth` is the last one so far, `radii` (immutable) all there are by then."""
+
+    def begin(self, birth: Birth, radii: RadiusBlocks, runs: Iterable[Run], /) -> None:
+        """An epoch after all others: its last birth, and what its radii were told."""
+
+    def told(self, radius: Radius, birth: Birth, /) -> Value:
+        """What those of a radius and a birth were told."""
+
+    def all_regions(self) -> Notified:
+        """All epochs, as if all in them were notified."""
+
+    def state(self) -> State:
+        """For each epoch its last birth, and what neighbouring radii were told."""
+
+    def check(self) -> None:
+        """The invariants, in O(N)."""
 
 
 class Epochs:
@@ -42,9 +87,9 @@ class Epochs:
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> item = Epochs(Change(), 100)
     >>> item.event(103, 1, RadiusBlocks([2, 4, 9]))
-    [Piece(low=2, high=2, first=0, last=1, before=100)]
-    >>> item.event(104, 2, RadiusBlocks([2, 4, 9]))
-    [Piece(low=4, high=4, first=0, last=1, before=100)]
+    [(100, ((Interval(low=2, high=2), Interval(low=0, high=1)),))]
+    >>> [before for before, _ in item.event(104, 2, RadiusBlocks([2, 4, 9]))]
+    [100]
     >>> [item.told(radius, birth) for radius, birth in ((2, 1), (4, 1), (9, 1), (4, 2), (4, 3))]
     [103, 104, 100, 103, 104]
     """
@@ -61,12 +106,10 @@ class Epochs:
         self._sum_up()
 
     # -- events ----------------------------------------------------------------------------------------------
-    def event(self, d: Value, birth: Birth, radii: RadiusBlocks) -> list[Piece]:
-        """The subscriptions notified of `d`. `birth` is the last one so far, `radii` (immutable) all there are by then."""
+    def event(self, d: Value, birth: Birth, radii: RadiusBlocks, /) -> Notified:
         before, self.value = self.value, d
-        begun = birth > (self.stops[-1] if self.stops else -1) and len(radii) > 0
-        if begun:
-            self._begin(birth, radii, [Run(radii.first, radii.last, before)])
+        if birth > self.stop and len(radii):
+            self.begin(birth, radii, [Run(radii.first, radii.last, before)])
         rising = d > before
         side, x = (0, d) if rising else (1, -d)
         if not self._runs or d == before or self._near[side] > x:
@@ -82,9 +125,9 @@ class Epochs:
         for at in reversed(fired):
             self._join(at)
         self._sum_up()
-        return pieces
+        return _regions(pieces)
 
-    def _begin(self, birth: Birth, radii: RadiusBlocks, runs: Iterable[Run]) -> None:
+    def begin(self, birth: Birth, radii: RadiusBlocks, runs: Iterable[Run], /) -> None:
         kind = LooseRuns if self._ends.loose else RadiusRuns
         self.stops.append(birth)
         self._runs.append(kind(self._ends, radii, {}, runs))
@@ -99,45 +142,81 @@ class Epochs:
         self._near = [min((runs.root[side] for runs in self._runs), default=0) for side in (0, 1)]
 
     # -- questions -------------------------------------------------------------------------------------------
-    def told(self, radius: Radius, birth: Birth) -> Value:
-        """What those of a radius and a birth were told."""
+    @property
+    def stop(self) -> Birth:
+        return self.stops[-1] if self.stops else -1
+
+    def told(self, radius: Radius, birth: Birth, /) -> Value:
         at = bisect_left(self.stops, birth)
         return self.value if at == len(self.stops) else self._runs[at].centre(radius)
 
-    def all_pieces(self) -> list[Piece]:
-        """All epochs, as if all in them were notified."""
-        return [
+    def all_regions(self) -> Notified:
+        return _regions(
             Piece(low, high, stop + 1, last, centre)
             for stop, last, runs in zip([-1, *self.stops], self.stops, self._runs, strict=False)
             for low, high, centre in _joined(runs)
-        ]
+        )
 
     @property
     def is_plain(self) -> bool:
-        """Whether all were notified of the current value: then there is nothing to remember."""
         return all(run.centre == self.value for runs in self._runs for run in runs)
 
     # -- state -----------------------------------------------------------------------------------------------
     def state(self) -> State:
-        """For each epoch its last birth, and what neighbouring radii were told."""
         return [(stop, list(_joined(runs))) for stop, runs in zip(self.stops, self._runs, strict=True)]
 
-    @classmethod
-    def from_state(cls, ends: Ends, value: Value, state: State, radii: RadiusBlocks) -> Epochs:
-        """What had this state. `radii` may have become more or less: one between two runs joins the first of them."""
-        item = cls(ends, value)
-        for stop, runs in state:
-            item._begin(stop, radii, _fitted(runs, radii))
-        return item
-
     def check(self) -> None:
-        """The invariants, in O(N)."""
         assert all(a < b for a, b in pairwise(self.stops)), "epochs follow one another"
         assert len(self.stops) == len(self._runs), "each epoch was told something"
         for runs in self._runs:
             runs.check()
         roots = [runs.root for runs in self._runs]
         assert self._near == [min((root[side] for root in roots), default=0) for side in (0, 1)]
+
+
+def epochs_of(ends: Ends, value: Value) -> ItemEpochs:
+    """What is told of an item with this value: nothing yet. Compiled if it can be; radii must be whole then, or doubles."""
+    module = kernels.compiled()
+    if module is not None and not ends.loose and ends.scale < SMALL:
+        make: Any = module.IntegerEpochs if ends.exact else module.DoubleEpochs
+        try:
+            item: ItemEpochs = make(ends.name, ends.scale, value, Run, Interval, UnfitError)
+            return item
+        except UnfitError:
+            pass
+    return Epochs(ends, value)
+
+
+def restored(item: ItemEpochs, ends: Ends, state: State, radii: RadiusBlocks) -> ItemEpochs:
+    """The item, nothing of which is known yet, with a state.
+
+    `radii` may have become more or less: one between two runs joins the first of them.
+    """
+    try:
+        for stop, runs in state:
+            item.begin(stop, radii, _fitted(runs, radii))
+    except UnfitError:
+        return restored(Epochs(ends, item.value), ends, state, radii)
+    return item
+
+
+def in_python(item: ItemEpochs, ends: Ends, radii: RadiusBlocks) -> ItemEpochs:
+    """The same, for numbers that do not fit 64 bits."""
+    return restored(Epochs(ends, item.value), ends, item.state(), radii)
+
+
+def _regions(pieces: Iterable[Piece]) -> Notified:
+    """Epochs that follow one another and are notified of the same radii share a box."""
+    groups: dict[Value, list[Box]] = {}
+    places: dict[tuple[Value, Radius, Radius], int] = {}  # of the last box in its group
+    for low, high, first, last, before in pieces:
+        boxes, at = groups.setdefault(before, []), places.get((before, low, high))
+        if at is not None and boxes[at][1].high + 1 == first:
+            boxes[at] = boxes[at][0], Interval(boxes[at][1].low, last)
+        else:
+            places[before, low, high] = len(boxes)
+            boxes.append((Interval(low, high), Interval(first, last)))
+    return [(before, tuple(boxes)) for before, boxes in groups.items()]
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:

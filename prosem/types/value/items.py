@@ -13,6 +13,7 @@ from typing import Any
 from prosem.index.radii.b2_tree import B2Tree
 from prosem.index.radii.ba_tree_ends import Ends, Radius
 from prosem.index.radii.bw_tree import Arcs, Class
+from prosem.index.radii.epochs import Epochs, ItemEpochs, epochs_of
 from prosem.index.radii.labels import ORIGIN, Label
 from prosem.language.syntax import Query
 from prosem.types.base import described_columns
@@ -155,6 +156,10 @@ class Items:
         if self.measure is None:
             return Plain(number)
         return B2Tree.from_state(self.ends, (number, radii or []))
+
+    def epochs(self, number: Any) -> ItemEpochs:
+        """What subscriptions to many items were told of one of them. Fine radii are no integers."""
+        return Epochs(self.ends, number) if self.form.startswith(FINE) else epochs_of(self.ends, number)
 
 
 @dataclass(frozen=True)

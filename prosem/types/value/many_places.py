@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from prosem.index.radii.ba_tree_ends import Radius
 from prosem.index.radii.ba_tree_radii import Run
-from prosem.index.radii.epochs import Birth, Epochs, State
+from prosem.index.radii.epochs import Birth, ItemEpochs, State
 from prosem.index.radii.single_ends import SingleEnds
 from prosem.types.value.items import Items
 from prosem.values.wire import decode, encode
@@ -50,7 +50,7 @@ def by_key(topic: bytes) -> list[tuple[bool, Any]]:
     return [(code is None, code) for code in decode(topic)]
 
 
-def written(kind: Items, topic: bytes, item: Epochs | None, single: SingleEnds | None) -> bytes:
+def written(kind: Items, topic: bytes, item: ItemEpochs | None, single: SingleEnds | None) -> bytes:
     """What is kept of an item, as JSON: its key's codes; for each epoch the last birth and what its radii were told; and
     the subscriptions that were told values of their own."""
     epochs = [

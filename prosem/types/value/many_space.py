@@ -6,18 +6,19 @@ present value, the item remembers it for this subscription alone (`single`), and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, cast
 
-from cn.model.geometry import EVERYTHING, Box, Interval, Region
-from prosem.index.radii.epochs import Birth, Epochs, Piece
+from cn.model.geometry import EVERYTHING, Interval, Region
+from prosem.index.radii.ba_tree_scan import UnfitError
+from prosem.index.radii.epochs import Birth, ItemEpochs, Notified, in_python, restored
 from prosem.types.base import Bound, Draft, Rows
 from prosem.types.value.items import Items, on_a_copy
 from prosem.types.value.many_places import ALL, SINGLE, Place, Selected, by_key, read, written
 from prosem.types.value.many_points import ManyPoints
 from prosem.types.value.single import SingleTold
-from prosem.values.model import Delta, JsonObject
+from prosem.values.model import Delta, JsonObject, Key
 from prosem.values.wire import encode, is_same
 
 WHOLE_PLANE: Region = ((EVERYTHING, EVERYTHING),)
@@ -30,9 +31,10 @@ class NotifiedItems(NamedTuple):
     before.
     """
 
+    key: Key
     topic: bytes
     value: Any
-    before: list[tuple[Any, Region]]
+    before: Notified
     single: list[tuple[int, Any]]
     apart: frozenset[int] = frozenset()
 
@@ -52,7 +54,7 @@ class ManySpace(ManyPoints):
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
         super().__init__(items, space_id)
         self._rows = rows
-        self._items: dict[bytes, Epochs] = {}
+        self._items: dict[bytes, ItemEpochs] = {}
         self._single = SingleTold(items)
         self._changed: dict[bytes, None] = {}
         self._kept: set[bytes] = set()  # the items of which something is stored
@@ -159,8 +161,8 @@ class ManySpace(ManyPoints):
                     self._single.add(topic, sid, kind.radius(self._places[sid].code), value)
             if not state:
                 continue
-            item = Epochs.from_state(kind.ends, number, state, self._radii)
-            self._births = max(self._births, item.stops[-1])
+            item = restored(kind.epochs(number), kind.ends, state, self._radii)
+            self._births = max(self._births, item.stop)
             if item.is_plain:  # those that knew more are deleted
                 self._changed[topic] = None
             else:
@@ -178,10 +180,9 @@ class ManySpace(ManyPoints):
         before, single, apart = self._regular(topic, old, new), *self._fire_single(topic, new)
         if not before and not single:
             return None
-        told = [(number, tuple(boxes)) for number, boxes in before]
-        return NotifiedItems(topic, value, told, single, apart)
+        return NotifiedItems(delta.key, topic, value, before, single, apart)
 
-    def _regular(self, topic: bytes, old: Any, new: Any) -> list[tuple[Any, Sequence[Box]]]:
+    def _regular(self, topic: bytes, old: Any, new: Any) -> Notified:
         """The affected subscriptions by what they were told before, if the item has nothing else to remember of them.
 
         What has no distances may have no hash either: a jsonb object.
@@ -190,8 +191,7 @@ class ManySpace(ManyPoints):
             return []
         if old is None or self._kind.measure is None:
             return [(old, WHOLE_PLANE)]
-        boxes = self._vanish(topic, old) if new is None else self._boxes(self._fire(topic, old, new))
-        return list(boxes.items())
+        return self._vanish(topic, old) if new is None else self._regions(self._fire(topic, old, new))
 
     def _fire_single(self, topic: bytes, new: Any) -> tuple[list[tuple[int, Any]], frozenset[int]]:
         """Those of an item's single subscriptions that are notified, with what they were told before; and all of them.
@@ -211,46 +211,47 @@ class ManySpace(ManyPoints):
                 self._single.leave(topic, sid)
         return fired, apart
 
-    def _fire(self, topic: bytes, old: Any, new: Any) -> list[Piece]:
-        item = self._items.get(topic)
+    def _fire(self, topic: bytes, old: Any, new: Any) -> Notified:
+        item, last = self._items.get(topic), self._last
         if item is None:
-            item = self._items[topic] = Epochs(self._kind.ends, old)
-        visits, stop = item.visits, item.stops[-1:]
-        birth = max(self._last.get(found, 0) for found in (ALL, SINGLE, topic))
-        pieces = item.event(new, birth, self._radii)
+            item = self._items[topic] = self._kind.epochs(old)
+        visits, stop = item.visits, item.stop
+        birth = max(last.get(ALL, 0), last.get(SINGLE, 0), last.get(topic, 0))
+        try:
+            notified = item.event(new, birth, self._radii)
+        except UnfitError:
+            item = self._items[topic] = in_python(item, self._kind.ends, self._radii)
+            visits, notified = 0, item.event(new, birth, self._radii)
         self._visits += item.visits - visits
         is_plain = item.is_plain
-        if pieces or is_plain or stop != item.stops[-1:]:
+        if notified or is_plain or stop != item.stop:
             self._changed[topic] = None
         if is_plain:
             del self._items[topic]
-        return pieces
+        return notified
 
-    def _vanish(self, topic: bytes, old: Any) -> dict[Any, list[Box]]:
+    def _vanish(self, topic: bytes, old: Any) -> Notified:
         """A row is deleted: all are notified, whatever they were notified of before."""
         item = self._items.pop(topic, None)
         if item is None:
-            return {old: list(WHOLE_PLANE)}
+            return [(old, WHOLE_PLANE)]
         self._changed[topic] = None
-        boxes = self._boxes(item.all_pieces())
-        boxes.setdefault(old, []).append((EVERYTHING, Interval(item.stops[-1] + 1, None)))
-        return boxes
+        regions = dict(self._regions(item.all_regions()))
+        regions[old] = *regions.get(old, ()), (EVERYTHING, Interval(item.stop + 1, None))
+        return list(regions.items())
 
-    def _boxes(self, pieces: Iterable[Piece]) -> dict[Any, list[Box]]:
-        """By what was told before; epochs that follow one another and are told of the same radii share a box."""
+    def _regions(self, notified: Notified) -> Notified:
+        """With the codes of radii."""
         code = self._kind.code
-        spans: dict[tuple[Any, Any, Any], list[tuple[Birth, Birth]]] = {}
-        for low, high, first, last, before in pieces:
-            births = spans.setdefault((before, low, high), [])
-            if births and births[-1][1] + 1 == first:
-                births[-1] = births[-1][0], last
-            else:
-                births.append((first, last))
-        boxes: dict[Any, list[Box]] = {}
-        for (before, low, high), births in spans.items():
-            radii = Interval(code(low), code(high))
-            boxes.setdefault(before, []).extend((radii, Interval(*span)) for span in births)
-        return boxes
+        if code is int:
+            return notified
+        return [
+            (
+                before,
+                tuple([(Interval(code(radii.low), code(radii.high)), births) for radii, births in region]),
+            )
+            for before, region in notified
+        ]
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[NotifiedItems | None]:
@@ -270,9 +271,9 @@ class ManySpace(ManyPoints):
         return super().affected(description) + len(description.single)
 
     def messages(self, description: NotifiedItems, plan: str) -> list[Draft]:
-        topic, value, before, single, apart = description
+        values, topic, value, before, single, apart = description
         kind = self._kind
-        key = encode(dict(zip(kind.table.primary_key, kind.key(topic), strict=True)))
+        key = encode(dict(zip(kind.table.primary_key, values, strict=True)))
         now, drafts = encode(value), []
         topics = [topic, *([SINGLE] if SINGLE in self._count else ())]
         if plan == "enumerate":
@@ -305,4 +306,4 @@ class ManySpace(ManyPoints):
             assert self._is_selected(topic), "no item without a subscription"
             assert item.value == self._kind.number(self._rows[self._kind.key(topic)]), "its value is known"
             assert not item.is_plain, "there is something to remember"
-            assert item.stops[-1] <= self._births, "births are numbered on"
+            assert item.stop <= self._births, "births are numbered on"

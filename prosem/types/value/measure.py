@@ -50,6 +50,11 @@ class Measure:
         """Whether radii are 64-bit integers; two bigints may be farther apart, so theirs are texts."""
         return self.kind.int64 and self.kind.name != "bigint"
 
+    @cached_property
+    def is_identity(self) -> bool:
+        """Whether every value is its own number."""
+        return self.kind.name in ("integer", "bigint", "double precision")
+
     @property
     def unit(self) -> timedelta | None:
         """What counts as one, if values are moments and radii are durations."""
@@ -62,7 +67,7 @@ class Measure:
         >>> Measure(column_type("numeric(6,2)")).number(Decimal("1.50"))
         150
         """
-        if self.is_double:
+        if self.is_identity:
             return value
         if self.kind.digits:
             return int(Fraction(value) * 10**self.kind.scale)
@@ -70,7 +75,7 @@ class Measure:
 
     def value(self, number: Any) -> Value:
         """The value that a number stands for."""
-        if self.is_double:
+        if self.is_identity:
             return number
         if self.kind.digits:
             as_decimal = reduced if is_unconstrained(self.kind) else decimal_of
