@@ -12,7 +12,7 @@ LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --n
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test check format stress bench acceptance lock clean
+.PHONY: install kernels tools demo serve test images check format stress bench acceptance lock clean
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
@@ -48,6 +48,9 @@ tools: $(DEV)            ## what the tests need beside Python: a browser, Node.j
 
 test: tools kernels check        ## style, types, layers, and everything that must hold, on real parts
 	$(PYTEST)
+
+images: tools            ## the documentation's screenshots, taken by the tests of the console
+	$(BIN)/python -m pytest --images tests/api/test_console.py tests/api/test_console_views.py tests/api/test_console_pages.py
 
 check: $(DEV)            ## style, types and layers
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

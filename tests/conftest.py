@@ -47,6 +47,9 @@ def anyio_backend() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="also run the long checks")
+    parser.addoption(
+        "--images", action="store_true", help="write the documentation's screenshots to docs/images"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,7 +46,7 @@ SHOWN: list[tuple[Any, ...]] = [
     ("SELECT price FROM stocks WHERE symbol = 'VS'", None, {"percent": 3}),
     ("SELECT * FROM stocks JOIN reviews USING (symbol) WHERE stars = 5 AND price > 150", None),
 ]  # fmt: skip
-CROWD = 1000  # subscriptions without a watcher: they cost an event nothing
+CROWD = 1000  # subscriptions of each query, without a stream
 
 
 @dataclass
@@ -135,15 +136,14 @@ async def _market(url: str, seconds: float | None, rate: float, console: Console
 
 
 async def _crowd(client: AsyncClient, market: Market) -> None:
-    lows = market.some(CROWD)
-    rows = [
-        {"id": f"crowd-{number}", "params": {"lo": low, "hi": low + 15}} for number, low in enumerate(lows)
-    ]
-    try:
-        await client.subscribe_many("SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi", rows)
-    except ProsemError as error:
-        if error.status != 409:  # else they are there since an earlier demo
-            raise
+    """Subscriptions of the queries that the console's first page shows, each with parameters of its own."""
+    for name, (sql, params) in CROWDS.items():
+        rows = [{"id": f"crowd-{name}-{number}", "params": params(market)} for number in range(CROWD)]
+        try:
+            await client.subscribe_many(sql, rows)
+        except ProsemError as error:
+            if error.status != 409:  # else they are there since an earlier demo
+                raise
 
 
 class Market:
@@ -163,8 +163,15 @@ class Market:
                 "price": f"{chance.lognormvariate(4, 0.7):.2f}",
             }
 
-    def some(self, count: int) -> list[int]:
-        return [self._chance.randint(0, 85) for _ in range(count)]
+    def risk(self, least: int = 0, most: int = 85) -> int:
+        return self._chance.randint(least, most)
+
+    def sector(self) -> str:
+        return self._chance.choice(SECTORS)
+
+    def ranges(self) -> dict[str, Any]:
+        low = self.risk()
+        return {"lo": low, "hi": low + self.risk(3, 40)}
 
     def review(self, number: int) -> dict[str, Any]:
         """A rating of a stock, the first or another one."""
@@ -190,6 +197,23 @@ class Market:
         row["price"] = f"{min(900.0, max(1.0, float(row['price']) * factor)):.2f}"
         self.events += 1
         return {"op": "update", "key": {"symbol": symbol}, "set": {"per": row["per"], "price": row["price"]}}
+
+
+CROWDS: dict[str, tuple[str, Callable[[Market], dict[str, Any]]]] = {
+    "cheapest": ("SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi", Market.ranges),
+    "average": (
+        "SELECT AVG(price) FROM stocks WHERE sector = :sector AND risk < :most",
+        lambda market: {"sector": market.sector(), "most": market.risk(10, 100)},
+    ),
+    "dearest": (
+        "SELECT symbol, price FROM stocks WHERE risk BETWEEN :lo AND :hi ORDER BY price DESC LIMIT 5",
+        Market.ranges,
+    ),
+    "sectors": (
+        "SELECT sector, COUNT(*) AS n, MIN(per) AS low FROM stocks WHERE risk BETWEEN :lo AND :hi GROUP BY sector",
+        Market.ranges,
+    ),
+}
 
 
 async def _move(client: AsyncClient, market: Market, rate: float) -> None:

@@ -3,25 +3,31 @@
 import { announce, bytes, count, field, fill, h, rough } from "./dom.js";
 import { apiKey, on, useKey } from "./session.js";
 import { run } from "./sampler.js";
+import * as accessKeys from "./keys.js";
 import * as geometry from "./geometry.js";
 import * as live from "./live.js";
 import * as market from "./market.js";
 import * as network from "./network.js";
 import * as optimizer from "./optimizer.js";
+import * as start from "./start.js";
 import * as tables from "./tables.js";
 import * as views from "./views.js";
+import * as webhooks from "./webhooks.js";
 import { toggleTheme } from "./theme.js";
 
 const PARTS = [
+  ["start", "Start", start],
   ["live", "Live", live],
   ["tables", "Tables", tables],
   ["views", "Views", views],
   ["geometry", "Geometry", geometry],
   ["network", "Network", network],
   ["optimizer", "Optimizer", optimizer],
+  ["webhooks", "Webhooks", webhooks],
+  ["keys", "Keys", accessKeys],
 ];
 const KEYS = [
-  ["1 … 6", "go to a part"],
+  ["1 … 9", "go to a part"],
   ["n", "write a subscription"],
   ["Ctrl Enter", "start it"],
   ["m", "let the demo market move, or stop it"],
@@ -34,7 +40,7 @@ const main = document.getElementById("main");
 let leave = null;
 
 function show() {
-  const name = location.hash.slice(1) || "live";
+  const name = location.hash.slice(1) || "start";
   const found = PARTS.find(([known]) => known === name);
   if (!found) return; // a link within the page
   leave?.();

@@ -11,7 +11,14 @@ export function text(value) {
 
 /** A double that was: six digits are enough. */
 export const brief = (value) =>
-  typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(6))) : text(value);
+  typeof value === "number" && !Number.isInteger(value) ? String(Number(value.toPrecision(6))) : shortened(value);
+
+/** A number with many digits, shortened for a large figure; all of them are in the tooltip. */
+export function shortened(value) {
+  const full = text(value);
+  const isLong = full.length > 11 && /^-?\d+\.\d+$/.test(full);
+  return isLong ? String(Number(Number(full).toPrecision(8))) : full;
+}
 
 /** A cell; `mark` is a class, such as "changed". */
 export const cell = (value, mark) =>

@@ -1,12 +1,12 @@
-/** The first part: write subscriptions, and watch their answers change. */
+/** Write subscriptions, and watch their answers change. */
 
-import { announce, count, field, fill, h, problem } from "./dom.js";
-import { client, on, relations, unwatch, watchExisting, watched } from "./session.js";
-import { composer, readValue } from "./compose.js";
+import { announce, fill, h, problem } from "./dom.js";
+import { client, on, relations, watchExisting, watched } from "./session.js";
+import { cardOf } from "./cards.js";
+import { composer } from "./compose.js";
 import { quoted } from "./cells.js";
 import { encode } from "./client/index.js";
 import * as market from "./market.js";
-import { render, summary } from "./results.js";
 
 /** Queries by what they need: a table t with a key, numbers x and y, a column g to group by. */
 const EXAMPLES = [
@@ -44,7 +44,7 @@ export function show(main) {
     if (tables === null) return;
     isEmpty = tables.length === 0;
     form.hidden = isEmpty;
-    fill(head, isEmpty ? first(refresh) : offers(tables, use));
+    fill(head, isEmpty ? empty() : offers(tables, use));
     arrange();
   }
 
@@ -64,7 +64,6 @@ export function show(main) {
     none.hidden = watched.length > 0 || isEmpty;
   }
 
-  const refresh = () => welcome();
   const relabel = () => {
     const button = document.getElementById("move");
     if (button) button.textContent = moveLabel();
@@ -80,59 +79,21 @@ export function show(main) {
   const ends = [
     on("watched", arrange),
     on("told", (item) => made.get(item)?.update()),
+    on("sample", () => made.forEach((card) => card.tick())),
     on("tables", welcome),
     on("market", relabel),
   ];
   return () => ends.forEach((end) => end());
 }
 
-/** What is shown while there are no tables. */
-function first(refresh) {
-  const outcome = h("div");
-  const button = h("button", { class: "primary", id: "load-demo" }, "Load the demo market");
-  button.addEventListener("click", async () => {
-    button.disabled = true;
-    try {
-      await market.load();
-      refresh();
-    } catch (error) {
-      button.disabled = false;
-      fill(outcome, problem(error));
-    }
-  });
-  return h(
-    "section",
-    { class: "welcome" },
-    h("h1", null, "Answers that stay right."),
-    h(
-      "p",
-      { class: "lead" },
-      "Subscribe to a SQL query, and be told every change of its answer, exactly once and in order. This server has no tables yet.",
-    ),
-    h(
-      "ol",
-      { class: "steps" },
-      h(
-        "li",
-        null,
-        h("b", null, "A table. "),
-        h("a", { href: "#tables" }, "Create one"),
-        ", or load the demo: 300 stocks whose prices move, and a crowd of 200 subscriptions.",
-      ),
-      h("li", null, h("b", null, "A subscription. "), "Write it in SQL; the console shows what it becomes."),
-      h(
-        "li",
-        null,
-        h("b", null, "Events. "),
-        "Publish rows from a form, from a CSV file, or by ",
-        h("code", null, "prosem publish"),
-        ", and watch.",
-      ),
-    ),
-    h("div", { class: "line" }, button, h("a", { href: "/docs" }, "the API")),
-    outcome,
+const empty = () =>
+  h(
+    "p",
+    { class: "notice" },
+    "This server has no tables yet: ",
+    h("a", { href: "#start" }, "load the demo market, or create one"),
+    ".",
   );
-}
 
 const moveLabel = () => (market.isMoving() ? "Stop the market" : "Let the market move");
 
@@ -180,105 +141,6 @@ function fitting({ name, columns, primary_key: key }) {
   const names = Object.entries(given).map(([letter, one]) => [letter, one && quoted(one)]);
   return { ...Object.fromEntries(names), key: key.map(quoted) };
 }
-
-/** One watched subscription. */
-function cardOf(item) {
-  const body = h("div", { class: "body" });
-  const foot = h("span", { class: "faint" });
-  const log = h("ol", { class: "log" });
-  const fault = h("div");
-  const details = h("details", null, h("summary", null, foot), log);
-  const pause = h("button", { type: "button", class: "quiet", onclick: () => setActive(!item.isActive) }, "Suspend");
-
-  async function setActive(active) {
-    try {
-      await (active ? item.subscription.resume() : item.subscription.suspend());
-      item.isActive = active;
-    } catch (error) {
-      fill(fault, problem(error));
-    }
-    update();
-  }
-
-  async function remove(isForGood) {
-    try {
-      await unwatch(item, { remove: isForGood });
-    } catch (error) {
-      announce(error.message);
-    }
-  }
-
-  function update() {
-    element.classList.toggle("suspended", !item.isActive);
-    pause.textContent = item.isActive ? "Suspend" : "Resume";
-    fill(body, render(item));
-    if (item.change) {
-      body.classList.remove("news");
-      void body.offsetWidth; // starts the animation again
-      body.classList.add("news");
-    }
-    foot.textContent = `${count(item.changes)} ${item.changes === 1 ? "change" : "changes"} · seq ${count(item.subscription.seq)}`;
-    fill(
-      log,
-      item.log.map(({ seq, change, at }) =>
-        h("li", null, h("span", { class: "faint" }, `${at.toLocaleTimeString()}  ${seq}`), " ", summary(change)),
-      ),
-    );
-    if (item.error) fill(fault, problem(item.error));
-  }
-
-  const names = Object.keys(item.subscription.params);
-  const inputs = names.map((name) =>
-    h("input", { class: "narrow", name, value: shown(item.subscription.params[name]) }),
-  );
-  const move = async (event) => {
-    event.preventDefault();
-    try {
-      await item.subscription.patch(Object.fromEntries(names.map((name, at) => [name, readValue(inputs[at].value)])));
-      fill(fault);
-    } catch (error) {
-      fill(fault, problem(error));
-    }
-  };
-  const element = h(
-    "article",
-    { class: "card", "data-id": item.subscription.id },
-    h(
-      "pre",
-      { class: "sql" },
-      item.sql,
-      item.notify ? h("span", { class: "faint" }, `  notify ${encode(item.notify)}`) : null,
-      item.per === "transaction" ? h("span", { class: "faint" }, "  per transaction") : null,
-    ),
-    names.length
-      ? h(
-          "form",
-          { class: "params line", onsubmit: move, "aria-label": "parameters" },
-          names.map((name, at) => field(`:${name}`, inputs[at])),
-          h("button", { class: "quiet" }, "Move"),
-        )
-      : null,
-    body,
-    fault,
-    details,
-    h(
-      "footer",
-      { class: "line" },
-      h("span", { class: "faint" }, item.subscription.type),
-      h(
-        "span",
-        { class: "end" },
-        pause,
-        h("button", { type: "button", class: "quiet", onclick: () => remove(false) }, item.durable ? "Hide" : "Stop"),
-        item.durable ? h("button", { type: "button", class: "quiet", onclick: () => remove(true) }, "Delete") : null,
-      ),
-    ),
-  );
-  update();
-  return { element, update };
-}
-
-const shown = (value) => (typeof value === "string" ? value : encode(value));
 
 /** Subscriptions of the server that may be watched too. */
 function existing() {

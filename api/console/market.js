@@ -1,22 +1,13 @@
 /** The demo: a table of stocks, a crowd of subscriptions, and prices that move. All through public routes. */
 
 import { announce } from "./dom.js";
-import { client, emit, maybe, publish, watch, watched } from "./session.js";
+import { client, emit, maybe, publish, watched } from "./session.js";
 
 const SECTORS = ["tech", "bank", "energy", "health"];
 const COLUMNS = { symbol: "text", sector: "text", risk: "integer", per: "double precision", price: "numeric(12,2)" };
 const STOCKS = 300;
-const CROWD = 200;
+const CROWD = 100; // of each query
 const PERIOD_MS = 250;
-const SHOWN = [
-  ["SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi", { lo: 20, hi: 40 }],
-  ["SELECT symbol, price FROM stocks WHERE per < :per AND risk > 80", { per: 7 }],
-  ["SELECT AVG(per) FROM stocks WHERE sector = :sector AND risk < 50", { sector: "health" }],
-  ["SELECT DISTINCT sector FROM stocks WHERE per < :per", { per: 4 }],
-  ["SELECT COUNT(*) FROM stocks WHERE per BETWEEN 8 AND 9", {}],
-  ["SELECT price FROM stocks WHERE symbol = :symbol", { symbol: "AAA" }, { percent: 1 }],
-];
-
 /** Numbers that look random and are the same each time (mulberry32). */
 export function chance(seed) {
   return () => {
@@ -44,13 +35,58 @@ function stocks() {
   }));
 }
 
+/** A range of risk; narrow ones are the most. */
+function ranges() {
+  const lo = Math.floor(90 * random());
+  return { lo, hi: Math.min(100, lo + 3 + Math.floor(40 * random() * random())) };
+}
+
+/** What the first page shows: queries with a title, and the parameters of one of the crowd's subscriptions. */
+export const TOUR = [
+  {
+    name: "cheapest",
+    title: "The lowest ratio in a range of risk",
+    sql: "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi",
+    params: { lo: 20, hi: 40 },
+    others: ranges,
+  },
+  {
+    name: "average",
+    title: "The average of a sector",
+    sql: "SELECT AVG(price) FROM stocks WHERE sector = :sector AND risk < :most",
+    params: { sector: "health", most: 50 },
+    others: () => ({ sector: pick(SECTORS), most: 10 + Math.floor(90 * random()) }),
+  },
+  {
+    name: "dearest",
+    title: "The five highest prices in a range of risk",
+    sql: "SELECT symbol, price FROM stocks WHERE risk BETWEEN :lo AND :hi ORDER BY price DESC LIMIT 5",
+    params: { lo: 50, hi: 70 },
+    others: ranges,
+  },
+  {
+    name: "sectors",
+    title: "Every sector, with its lowest ratio",
+    sql: "SELECT sector, COUNT(*) AS n, MIN(per) AS low FROM stocks WHERE risk BETWEEN :lo AND :hi GROUP BY sector",
+    params: { lo: 10, hi: 60 },
+    others: ranges,
+  },
+];
+
+/** Whether one of these tables is the demo's. */
+export const isDemo = (tables) =>
+  tables.some(
+    ({ name, columns, sql }) =>
+      name === "stocks" && !sql && columns.map((column) => column.name).join() === Object.keys(COLUMNS).join(),
+  );
+
 let rows = null;
 let timer = null;
 let publisher = null;
 
 export const isMoving = () => timer !== null;
 
-/** Make the table, the rows and the crowd (again, if they are there), show some subscriptions, start the market. */
+/** Make the table, the rows and the crowd (again, if they are there), and start the market. */
 export async function load() {
   await client.createTable("stocks", COLUMNS, ["symbol"]);
   rows = stocks();
@@ -59,16 +95,14 @@ export async function load() {
     rows.map((row) => ({ op: "upsert", row })),
   );
   emit("tables");
-  const crowd = Array.from({ length: CROWD }, (_, at) => {
-    const lo = Math.floor(90 * random());
-    return { id: `demo-crowd-${at}`, params: { lo, hi: Math.min(100, lo + 3 + Math.floor(40 * random() * random())) } };
-  });
-  try {
-    await client.subscribeMany("SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi", crowd);
-  } catch (error) {
-    if (error.status !== 409) throw error; // it was loaded before
+  for (const { name, sql, others } of TOUR) {
+    const crowd = Array.from({ length: CROWD }, (_, at) => ({ id: `demo-${name}-${at}`, params: others() }));
+    try {
+      await client.subscribeMany(sql, crowd);
+    } catch (error) {
+      if (error.status !== 409) throw error; // it was loaded before
+    }
   }
-  for (const [sql, params, notify] of [...SHOWN].reverse()) await watch(sql, params, { notify });
   start();
 }
 

@@ -1,8 +1,8 @@
 /** An answer as it is seen, with what the last change did to it marked: + added, − removed, ~ changed, and colour. */
 
-import { before, cell, text } from "./cells.js";
+import { before, cell, shortened, text } from "./cells.js";
 import { identity } from "./client/json.js";
-import { h, s } from "./dom.js";
+import { h } from "./dom.js";
 import { renderGroups, renderRanked, renderRows } from "./result-tables.js";
 
 const MOST_ITEMS = 60;
@@ -19,18 +19,20 @@ export function render(item) {
   return renderValue(item);
 }
 
-function renderValue({ result, previous, change, values }) {
+function renderValue({ result, previous, change }) {
   const was = change ? (change.previous ?? previous?.value) : undefined;
   return h(
     "div",
     { class: "value" },
     h(
       "p",
-      { class: ["figure", change ? "changed" : "", text(result.value).length > 11 ? "long" : ""].join(" ") },
-      result.value === null ? h("span", { class: "null" }, "no row") : text(result.value),
+      {
+        class: ["figure", change ? "changed" : "", shortened(result.value).length > 11 ? "long" : ""].join(" "),
+        title: text(result.value),
+      },
+      result.value === null ? h("span", { class: "null" }, "no row") : shortened(result.value),
       was !== undefined ? before(was, result.value) : null,
     ),
-    sparkline(values),
     result.row
       ? h(
           "p",
@@ -38,27 +40,6 @@ function renderValue({ result, previous, change, values }) {
           Object.entries(result.row).map(([name, value]) => h("span", null, `${name} `, h("b", null, text(value)))),
         )
       : null,
-  );
-}
-
-/** The last values as a line. */
-function sparkline(values) {
-  if (values.length < 2) return null;
-  const [low, high] = [Math.min(...values), Math.max(...values)];
-  const points = values.map((value, at) => {
-    const x = (100 * at) / (values.length - 1);
-    return `${x.toFixed(1)},${(22 - (20 * (value - low)) / (high - low || 1)).toFixed(1)}`;
-  });
-  return s(
-    "svg",
-    {
-      class: "spark",
-      viewBox: "0 0 100 24",
-      preserveAspectRatio: "none",
-      role: "img",
-      "aria-label": `the last ${values.length} values, ${low} to ${high}`,
-    },
-    s("polyline", { points: points.join(" ") }),
   );
 }
 
@@ -90,7 +71,7 @@ function renderColumns({ result, previous, change }) {
         h(
           "dd",
           null,
-          h("span", { class: value === null ? "null" : undefined }, text(value)),
+          h("span", { class: value === null ? "null" : undefined, title: text(value) }, shortened(value)),
           isNew(name) ? before(previous.columns[name], value) : null,
         ),
       ),

@@ -1,6 +1,7 @@
 /** What all parts of the console share: the client, the subscriptions that are watched, and the listeners to them. */
 
 import { Client } from "./client/index.js";
+import { remember } from "./answer-chart.js";
 
 const listeners = new Map();
 
@@ -36,7 +37,6 @@ export function useKey(key) {
 export const watched = [];
 
 const LOG = 30;
-const HISTORY = 80;
 const sent = new Map(); // seqs of events published here, with the time they left
 const seen = new Map(); // seqs of changes, with the time they came: it may be before the answer to the publisher
 const KEPT = 5_000;
@@ -61,8 +61,8 @@ function keep(times, seq, time) {
 /** Subscribe, and show it. */
 export async function watch(sql, params, options = {}) {
   const subscription = await client.subscribe(sql, params, { durable: false, ...options });
-  const { notify, per = "event", durable = false } = options;
-  return show(subscription, { sql, notify, per, durable });
+  const { notify, per = "event", durable = false, title } = options;
+  return show(subscription, { sql, notify, per, durable, title });
 }
 
 /** Show a subscription that exists. */
@@ -84,7 +84,7 @@ function show(subscription, about) {
     isActive: true,
     error: null,
     log: [],
-    values: [],
+    history: [],
   };
   remember(item);
   watched.unshift(item);
@@ -112,13 +112,6 @@ async function follow(item) {
     item.error = error;
     emit("told", item);
   }
-}
-
-function remember(item) {
-  const value = item.result?.value;
-  if (value === undefined || value === null || !Number.isFinite(Number(value))) return;
-  item.values.push(Number(value));
-  if (item.values.length > HISTORY) item.values.shift();
 }
 
 /** Show it no longer; what is durable stays at the server. */

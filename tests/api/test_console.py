@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import pytest
@@ -20,7 +20,8 @@ ARGUMENTS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-PARTS = ("live", "tables", "views", "geometry", "network", "optimizer")
+PARTS = ("start", "live", "tables", "views", "geometry", "network", "optimizer", "webhooks", "keys")
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LOWEST = "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi"
 
 
@@ -76,6 +77,22 @@ def page(browser: BrowserContext, api: Api) -> Iterator[Page]:
     assert faults == []
 
 
+class Picture(Protocol):
+    """Takes a screenshot; with --images it is written to docs/images."""
+
+    def __call__(self, page: Page, name: str, *, whole: bool = True) -> None: ...
+
+
+@pytest.fixture
+def picture(request: pytest.FixtureRequest, tmp_path: Path) -> Picture:
+    folder = IMAGES if request.config.getoption("--images") else tmp_path
+
+    def take(page: Page, name: str, *, whole: bool = True) -> None:
+        page.screenshot(path=folder / f"{name}.png", full_page=whole, animations="disabled")
+
+    return take
+
+
 def test_the_page_of_the_http_interface(page: Page, api: Api) -> None:
     page.goto(f"{api.url}/docs")
     expect(page.get_by_role("heading", name="subscriptions")).to_be_visible()
@@ -122,24 +139,54 @@ def stocks(api: Api) -> Api:
 
 
 # -- the first visit; this test comes first, while the server is empty -----------------------------------------------
-def test_a_first_visitor_loads_the_demo_and_sees_changes(page: Page, api: Api) -> None:
-    visit(page, api)
+def test_a_first_visitor_loads_the_demo_and_sees_it_move(page: Page, api: Api, picture: Picture) -> None:
+    page.goto(api.url)
+    expect(page.locator("nav a[aria-current]")).to_have_text("Start")
     expect(page.locator(".welcome")).to_contain_text("no tables yet")
-    expect(page.locator("form.compose")).to_be_hidden()
     page.get_by_role("button", name="Load the demo market").click()
-    expect(page.locator(".card")).to_have_count(6)
-    expect(page.locator("form.compose")).to_be_visible()
-    expect(page.locator(".figure.changed, tr.updated").first).to_be_visible()
+    cards = page.locator(".card")
+    expect(cards).to_have_count(4)
+    expect(cards.locator(".answer-chart svg[aria-label]")).to_have_count(4)
+    expect(page.locator(".market rect")).to_have_count(300)
+    expect(page.locator(".market .rose, .market .fell").first).to_be_visible()
+    expect(page.locator(".moves td.key").first).to_be_visible()
+    expect(page.locator("#notified")).to_contain_text(re.compile(r"^[\d,]+ events since this page opened"))
+    reason = cards.nth(1).locator(".why")
+    expect(reason).to_contain_text(re.compile(r"Event [\d,]+ became .*no other subscription was looked at"))
+    expect(reason).to_contain_text("of 101)")
+    expect(page.locator(".over-time path.steps-line").last).to_have_attribute("d", re.compile("H.*V"))
+    page.get_by_role("button", name="cheapest").click()
+    expect(page.locator(".try #described-filter")).to_contain_text("lo(risk) = 20, hi(risk) = 40")
+    picture(page, "start")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    picture(page, "start-phone")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(cards).to_have_count(5)
     expect(page.locator("#connection")).to_have_text("connected")
     page.get_by_role("button", name="Stop the market").click()
     expect(page.get_by_role("button", name="Let the market move")).to_be_visible()
     assert api.call("GET", "/v1/status")["tables"] == {"stocks": 300}
+    visit(page, api, "live")
+    expect(cards).to_have_count(5)
     visit(page, api, "tables")
     expect(page.locator('[data-rows="stocks"]')).to_have_text("300")
     page.close()
     for subscription in api.call("GET", "/v1/subscriptions?limit=1000")["subscriptions"]:
         if subscription["durable"]:
             api.delete(subscription["id"])
+
+
+def test_a_server_with_other_tables_opens_on_live(page: Page, api: Api) -> None:
+    tables = {"tables": [{"name": "cars", "columns": [{"name": "k", "type": "text"}], "primary_key": ["k"]}]}
+    page.route("**/v1/tables", lambda route: route.fulfill(json=tables))
+    page.goto(api.url)
+    expect(page.locator("nav a[aria-current]")).to_have_text("Live")
+    page.route("**/v1/tables", lambda route: route.fulfill(json={"tables": []}))
+    visit(page, api, "tables")
+    visit(page, api)
+    expect(page.locator("main .notice")).to_contain_text("no tables yet")
+    expect(page.locator("form.compose")).to_be_hidden()
 
 
 def test_files_are_kept_for_ever_and_the_page_is_not(api: Api) -> None:
@@ -167,7 +214,9 @@ def test_files_are_kept_for_ever_and_the_page_is_not(api: Api) -> None:
 
 
 # -- live ------------------------------------------------------------------------------------------------------------
-def test_a_subscription_is_written_described_started_and_moved(page: Page, stocks: Api) -> None:
+def test_a_subscription_is_written_described_started_and_moved(
+    page: Page, stocks: Api, picture: Picture
+) -> None:
     visit(page, stocks)
     page.get_by_label("Subscription, in SQL").fill(LOWEST + " AND sector = 'tech'")
     expect(page.locator("#described-type")).to_have_text("range-min")
@@ -188,6 +237,7 @@ def test_a_subscription_is_written_described_started_and_moved(page: Page, stock
     )
     expect(card.locator(".figure.changed")).to_contain_text("0.5")
     expect(card.locator(".figure del")).to_have_text(str(lowest).removesuffix(".0"))
+    picture(page, "console")
     card.locator("[name=hi]").fill("25")
     card.get_by_role("button", name="Move").click()
     expect(card.locator(".figure del")).to_have_text("0.5")
@@ -306,7 +356,7 @@ def test_a_dropped_file_is_published(page: Page, api: Api) -> None:
 
 
 # -- geometry --------------------------------------------------------------------------------------------------------
-def test_the_geometry_of_an_event_is_drawn(page: Page, stocks: Api) -> None:
+def test_the_geometry_of_an_event_is_drawn(page: Page, stocks: Api, picture: Picture) -> None:
     asked: list[Json] = []
     page.on(
         "request",
@@ -324,6 +374,7 @@ def test_the_geometry_of_an_event_is_drawn(page: Page, stocks: Api) -> None:
     expect(page.locator(".points .told")).to_have_count(told)
     expect(page.locator(".mar.was rect")).to_be_visible()
     expect(page.locator(".words")).to_contain_text(f"for {told} of {panel['points_in_all']} subscriptions")
+    picture(page, "geometry")
     page.get_by_role("button", name="Make it best").click()
     expect(page.locator(".mar.becomes rect")).to_be_visible()
     expect(page.locator(".region rect")).to_have_count(1)

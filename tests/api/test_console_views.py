@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.api.test_console import api, browser, page, process, visit
+from tests.api.test_console import Picture, api, browser, page, picture, process, visit
 from tests.support.live import Api
 
-__all__ = ["api", "browser", "page", "process"]
+__all__ = ["api", "browser", "page", "picture", "process"]
 
 _numbers = itertools.count(1)
 
@@ -105,7 +105,9 @@ def test_a_view_is_created_its_rows_change_live_and_it_is_dropped(page: Page, sh
     assert shop.api.http.get(f"/v1/views/{shop.placed}").status_code == 404
 
 
-def test_the_graph_shows_what_uses_what_and_a_refused_drop_names_it(page: Page, shop: Shop) -> None:
+def test_the_graph_shows_what_uses_what_and_a_refused_drop_names_it(
+    page: Page, shop: Shop, picture: Picture
+) -> None:
     orders, users, placed, totals = shop.orders, shop.users, shop.placed, shop.totals
     shop.view(placed, shop.definition)
     shop.view(totals, f"SELECT branch, COUNT(*) AS n, SUM(price) AS total FROM {placed} GROUP BY branch")
@@ -125,6 +127,8 @@ def test_the_graph_shows_what_uses_what_and_a_refused_drop_names_it(page: Page, 
     expect(detail.locator("ul.users li")).to_have_text(
         [f"the view {totals}", re.compile(r"^1 subscription of range-min-\w+SELECT MIN\(price\) FROM placed")]
     )
+    expect(detail.locator(".live-rows tbody tr")).to_have_count(6)
+    picture(page, "views")
     detail.get_by_role("button", name="Drop it").click()
     expect(detail.locator(".problem")).to_contain_text(f"used by the view {totals}")
     expect(detail.locator(".live-rows tbody tr")).to_have_count(6)
