@@ -15,7 +15,8 @@ from prosem.engine.measuring import MOST_TRIED, measure
 from prosem.engine.memory import EngineMemory
 from prosem.engine.tables import cut
 from prosem.engine.transaction import Run, transaction
-from prosem.engine.validate import Effect, effect, effects, known_table
+from prosem.engine.typed_events import Effect
+from prosem.engine.validate import effect, effects, known_table
 from prosem.engine.views import Derived
 from prosem.store.log import WriteSet
 from prosem.types.base import Space

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prosem.engine.tables import Tables
-from prosem.engine.validate import Effect, effect, known_table, sized
+from prosem.engine.typed_events import Effect
+from prosem.engine.validate import effect, known_table, sized
 from prosem.values.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.values.model import Key, Row, Table
 

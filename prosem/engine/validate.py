@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -21,6 +21,7 @@ from prosem.engine.table_request import (
     no_column,
     no_parent,
 )
+from prosem.engine.typed_events import Effect, TypedEvents
 from prosem.values.columns import Value, check_text, column_type
 from prosem.values.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.values.model import DEFAULT_TENANT, Column, Key, Row, Table, View
@@ -29,15 +30,6 @@ from prosem.values.request_model import read
 MAX_COLUMNS = 400  # a row of toasted values must fit PostgreSQL's 8 kB page
 MAX_NAME_BYTES = 63
 _MISSING = object()
-
-
-class Effect(NamedTuple):
-    """What an event does: the row of `key` goes from `old` to `new` (None: there was or is none)."""
-
-    op: str
-    key: Key
-    old: Row | None
-    new: Row | None
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
@@ -128,6 +120,10 @@ def effects(
 
     `family` holds the keys of all tables that this one extends or that extend it.
     """
+    if isinstance(events, TypedEvents) and events.table is table and family is None:
+        typed = events.effects(rows)
+        if typed is not None:
+            return typed
     overlay: dict[Key, Row | None] = {}
     found = []
     for number, event in enumerate(events):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,13 +13,14 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 
 from api.http.access import Disconnected, attend, caller_of, received
 from api.http.bodies import body, body_limit, lines
-from api.http.json_slices import decode, decode_large
+from api.http.json_slices import SMALL_BYTES, decode, decode_large
 from api.http.models.events import Events, Transaction
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.server.lifetime import ServerLifetime
 from api.server.running import RunningServer
 from prosem.engine import commands as c
+from prosem.engine.typed_events import typed_events
 from prosem.engine.validate import known_table
 from prosem.values.access import Caller, Role
 from prosem.values.errors import (
@@ -30,7 +31,7 @@ from prosem.values.errors import (
     ProsemError,
     UnknownOutcomeError,
 )
-from prosem.values.model import JsonObject
+from prosem.values.model import JsonObject, View
 
 router = APIRouter(tags=["events"])
 NDJSON_LINES = 1_000
@@ -52,13 +53,13 @@ async def publish(request: Request, table: str) -> Response:
             feed = EventReader(made, caller, table, key, stored[0] if stored else None)
             return await _ndjson(feed, request)
     text = await body(request, body_limit(request))
-    given = await decode_large(text)
+    events = await _table_events(made, caller, table, text)
     async with _alone(made, key):  # not before the body is complete: it may never be
         stored = await _stored(made, key)
         if stored is not None and stored[1]:
             return answer(stored[0])
         idempotency = c.Idempotency(key) if key else None
-        command = c.Publish(table, _events(given), idempotency, scope=caller.scope, size_bytes=len(text))
+        command = c.Publish(table, events, idempotency, scope=caller.scope, size_bytes=len(text))
         made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
@@ -77,6 +78,16 @@ async def transact(request: Request) -> Response:
         command = c.Transact(_events(given), c.Idempotency(key) if key else None, caller.scope, len(text))
         made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
+
+
+async def _table_events(made: RunningServer, caller: Caller, name: str, text: bytes) -> Sequence[Any]:
+    """The events of a body; typed by the table as it is now, unless the body is large or anything is wrong with it."""
+    table = made.view.tables(caller.tenant).get(name)
+    if table is not None and len(text) <= SMALL_BYTES and not isinstance(table, View):
+        typed = typed_events(table, text)
+        if typed is not None:
+            return typed
+    return _events(await decode_large(text))
 
 
 def _events(given: Any) -> list[Any]:
