@@ -1,4 +1,7 @@
-"""A publisher process: batches of 100 random updates, as fast as they are answered or at a steady rate."""
+"""A publisher process: batches of 100 random updates, as fast as they are answered or at a steady rate.
+
+It speaks HTTP over raw connections, so that what is measured is the server and not a client library.
+"""
 
 from __future__ import annotations
 
@@ -6,44 +9,59 @@ import asyncio
 import random
 import sys
 import time
+from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 BATCH = 100
+BODIES = 200
+IN_FLIGHT = 4  # requests of one process
 
 
-async def main(url: str, tuples: int, seconds: float, seed: int, rate: float) -> int:
-    """Events sent; with a `rate` (events per second) over one connection and only such as affect few."""
-    chance, count, deadline = random.Random(seed), 0, time.perf_counter() + seconds
-    lowest = 5_000 if rate else 0
+async def main(url: str, tuples: int, seconds: float, seed: int, rate: float, lowest: int) -> int:
+    """Events sent; `rate`: events per second over one connection; `lowest`: the least y, 5000 affects few."""
+    chance, place = random.Random(seed), urlsplit(url)
     bodies = [
         msgspec.json.encode({"events": [_event(chance, tuples, lowest) for _ in range(BATCH)]})
-        for _ in range(200)
+        for _ in range(BODIES)
     ]
+    requests = [_request(place.netloc, body) for body in bodies]
+    deadline = time.perf_counter() + seconds
 
-    async def one(client: httpx.AsyncClient, at: int) -> None:
-        nonlocal count
-        due = time.perf_counter()
+    async def one(at: int) -> int:
+        reader, writer = await asyncio.open_connection(place.hostname, place.port)
+        count, due = 0, time.perf_counter()
         while time.perf_counter() < deadline:
             at += 1
-            answer = await client.post(
-                "/v1/tables/stocks/events",
-                content=bodies[at % 200],
-                headers={"Content-Type": "application/json"},
-            )
-            if answer.status_code == 503:
+            writer.write(requests[at % BODIES])
+            status = await _status(reader)
+            if status == 503:
                 await asyncio.sleep(0.05)
                 continue
-            answer.raise_for_status()
+            if status != 200:
+                raise RuntimeError(f"the server answered {status}")
             count += BATCH
             if rate:
                 due += BATCH / rate
                 await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        writer.close()
+        return count
 
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client:
-        await asyncio.gather(*(one(client, at * 50) for at in range(1 if rate else 4)))
-    return count
+    connections = 1 if rate else IN_FLIGHT
+    return sum(await asyncio.gather(*(one(at * BODIES // connections) for at in range(connections))))
+
+
+def _request(host: str, body: bytes) -> bytes:
+    head = f"POST /v1/tables/stocks/events HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def _status(reader: asyncio.StreamReader) -> int:
+    """The status of a response, whose body is read over."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    size = head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0]
+    await reader.readexactly(int(size))
+    return int(head.split(b" ", 2)[1])
 
 
 def _event(chance: random.Random, tuples: int, lowest: int) -> dict[str, object]:
@@ -55,5 +73,5 @@ def _event(chance: random.Random, tuples: int, lowest: int) -> dict[str, object]
 
 
 if __name__ == "__main__":
-    where, size, span, number, *steady = sys.argv[1:]
-    print(asyncio.run(main(where, int(size), float(span), int(number), float(steady[0]) if steady else 0.0)))
+    where, size, span, number, steady, least = sys.argv[1:]
+    print(asyncio.run(main(where, int(size), float(span), int(number), float(steady), int(least))))

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from api import VERSION
 from api.http import openapi, problems
 from api.http.access import AuthenticationMiddleware
+from api.http.direct import DirectRoutes
 from api.http.routes import (
     console,
     events,
@@ -37,6 +38,7 @@ def make_app(made: ServerLifetime) -> FastAPI:
     )
     app.state.server = made
     problems.install(app)
+    app.add_middleware(DirectRoutes, publish=events.publish)
     app.add_middleware(AuthenticationMiddleware, keys=made.keys)
     for router in (
         console.make_router(),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from prosem.runtime.lateness import BOUNDS_MS, LoopLateness
 from prosem.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class _Reader:
             "connections refused because the process has too many open files",
             0 if self._limits is None else self._limits.refused,
         )
+        yield _lateness(metrics.loop_lateness)
         yield _counter("prosem_events", "events committed or about to be", metrics.events)
         yield _counter("prosem_commits", "transactions committed", metrics.commits)
         yield _counter(
@@ -168,3 +171,12 @@ def _counter(name: str, help: str, value: float) -> Metric:
 
 def _gauge(name: str, help: str, value: float) -> Metric:
     return GaugeMetricFamily(name, help, value=value)
+
+
+def _lateness(lateness: LoopLateness) -> Metric:
+    """As a histogram in seconds; Prometheus adds the buckets up."""
+    counts = list(accumulate(lateness.counts))
+    bounds = [*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf"]
+    found = HistogramMetricFamily("prosem_loop_late_seconds", "how late the event loop ran a timer")
+    found.add_metric([], list(zip(bounds, counts, strict=True)), lateness.total_s)
+    return found

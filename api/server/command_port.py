@@ -14,6 +14,27 @@ from prosem.values.errors import RecoveringError
 LOST = "the session that owns the database is lost and being opened again"
 
 
+def awaited(answer: Future[Any]) -> asyncio.Future[Any]:
+    """An answer for a coroutine of the loop that answers are given on.
+
+    As asyncio.wrap_future, without a wake-up of the loop for each: answers are set in its own thread.
+    """
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def settle(done: Future[Any]) -> None:
+        if waiter.done():
+            return  # nothing waits for it any more
+        error = done.exception()
+        if error is None:
+            waiter.set_result(done.result())
+        else:
+            waiter.set_exception(error)
+
+    answer.add_done_callback(settle)
+    return waiter
+
+
 class CommandPort:
     """Made before the engine, since the parts that the engine delivers to submit commands themselves.
 
@@ -34,7 +55,7 @@ class CommandPort:
 
     async def call(self, command: c.Command, parent: str = "") -> Any:
         """Carry a command out; returns after its commit."""
-        return await asyncio.wrap_future(self.submit(command, parent))
+        return await awaited(self.submit(command, parent))
 
     def check_owner(self) -> None:
         if self._connected.ready and not self._session.is_proven:

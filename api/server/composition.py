@@ -109,6 +109,8 @@ async def compose(
 
 def _start(made: RunningServer, memory: MemoryBuilder, retiring: Retiring, orphans: Orphans) -> None:
     """Start all threads and tasks."""
+    made.metrics.loop_lateness.start()
+    made.opened.callback(made.metrics.loop_lateness.close)
     made.replayer.start()
     retiring.start()
     made.engine.start()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from prosem.runtime.lateness import LoopLateness
+
 
 class Metrics:
     def __init__(self) -> None:
@@ -15,6 +17,7 @@ class Metrics:
         self.replayed = 0
         self.lagging = 0
         self.rearranged = 0
+        self.loop_lateness = LoopLateness()
         self.restarts: dict[str, int] = defaultdict(int)  # by background task
         self.network_faults: dict[str, int] = defaultdict(int)  # of the way to brokers, by kind
         self.messages: dict[str, int] = defaultdict(int)  # by plan, as the two below

@@ -50,7 +50,8 @@ METRICS = {
     "prosem_ready": "gauge", "prosem_seq": "gauge", "prosem_backlog": "gauge", "prosem_attached": "gauge",
     "prosem_subscriptions": "gauge", "prosem_rows": "gauge", "prosem_process_peak_memory_bytes": "gauge",
     "prosem_process_cpu_seconds": "counter", "prosem_events": "counter", "prosem_commits": "counter",
-    "prosem_commit_seconds": "counter", "prosem_changes": "counter", "prosem_changes_replayed": "counter",
+    "prosem_commit_seconds": "counter", "prosem_loop_late_seconds": "histogram",
+    "prosem_changes": "counter", "prosem_changes_replayed": "counter",
     "prosem_lagging": "counter", "prosem_outbox_messages": "counter", "prosem_plan_cpu_seconds": "counter",
     "prosem_plan_runs": "counter", "prosem_index_visits": "counter",
 }  # fmt: skip

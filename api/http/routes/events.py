@@ -17,6 +17,7 @@ from api.http.json_slices import SMALL_BYTES, decode, decode_large
 from api.http.models.events import Events, Transaction
 from api.http.openapi import documented
 from api.http.responses import answer, server
+from api.server.command_port import awaited
 from api.server.lifetime import ServerLifetime
 from api.server.running import RunningServer
 from prosem.engine import commands as c
@@ -313,7 +314,7 @@ async def _send_answers(socket: WebSocket, answers: asyncio.Queue[tuple[Any, Any
         try:
             if isinstance(outcome, ProsemError):
                 raise outcome
-            frame = {"tag": tag} | await asyncio.wrap_future(outcome)
+            frame = {"tag": tag} | await awaited(outcome)
         except UnknownOutcomeError:
             is_broken = True  # no answer would be true, and those after it would be out of order
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):
