@@ -17,6 +17,7 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
 from prosem.store.retention import Retention
+from tests.support import template
 from tests.support.database import empty_database
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
@@ -25,10 +26,22 @@ from tests.support.waiting import bounded
 LONGEST = {
     "test_statistics",
     "test_acceptance",
+    "test_attach_operation",
+    "test_attach",
+    "test_wheels",
+    "test_brokers",
+    "test_timelines",
+    "test_join_live",
     "test_value_live",
     "test_value_recovery",
-    "test_attach",
-}  # begin first
+    "test_connections",
+    "test_tenants",
+    "test_cli",
+    "test_console",
+    "test_workers",
+    "test_top_k",
+    "test_new_type",
+}  # begin first, so that no worker is left with one of them at the end
 # No test asserts a time; a busy machine must not fail one either.
 for profile, examples in (("short", 50), ("stress", 200)):
     hypothesis.settings.register_profile(
@@ -53,6 +66,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if template.begin():
+        config.add_cleanup(template.end)
     hypothesis.settings.load_profile("stress" if config.getoption("--stress") else "short")
 
 

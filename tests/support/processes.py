@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from api.commands.process import free_port
+from tests.support import template
 from tests.support.waiting import until
 
 BOOT_S = 90.0
@@ -71,6 +72,7 @@ class ServerProcess(CommandProcess):
         self.url = f"http://127.0.0.1:{port}"
         arguments = [self.command, "--port", str(port), *self.options]
         if self.command == "serve" and "--database" not in self.options:
+            template.fill(self.folder / "data")
             arguments += ["--data-dir", str(self.folder / "data")]
         self.launch(self.folder / "server.log", *arguments)
         if wait:
