@@ -1,8 +1,8 @@
 """Routes that are reached without the framework: publishing, whose requests are many and small.
 
 The framework matches some sixty routes, solves dependencies and stacks contexts for each request: that takes about as long
-as the server itself needs for it. A direct route is the same function; it is declared at its router too, for the description of the
-interface, and for servers below a path of another one.
+as the server itself needs for it. A direct route is the same function; it is declared at its router too, for the description
+of the interface, and for servers below a path of another one.
 """
 
 from __future__ import annotations
