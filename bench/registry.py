@@ -14,6 +14,7 @@ from bench import (
     recovery,
     spark,
     stages,
+    takeover,
     templates,
     top_k,
     value_change,
@@ -73,6 +74,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "recovery": (
         recovery.run,
         "rows/s of rebuilding the state from PostgreSQL, and memory after several rebuilds",
+    ),
+    "takeover": (
+        takeover.run,
+        "seconds without service when a standby takes over: after SIGTERM, kill -9, SIGSTOP and a lost network",
     ),
     "spark": (
         spark.run,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator
 
 import httpx
@@ -28,12 +29,13 @@ _HOP = frozenset(
 
 
 class Forwarder:
-    """One server, by connections that are kept open."""
+    """One server, by connections that are kept open; of several addresses (its own, its standby's) one is in use."""
 
     def __init__(self, url: str, key: str = "") -> None:
-        self.url = url.rstrip("/")
+        self._urls = deque(one.strip().rstrip("/") for one in url.split(","))
+        self.url = self._urls[0]
         self.own = {"Authorization": f"Bearer {key}"} if key else {}
-        self.tls = ssl.create_default_context() if self.url.startswith("https:") else None
+        self.tls = ssl.create_default_context() if "https:" in url else None
         self._http = httpx.AsyncClient(
             base_url=self.url,
             timeout=httpx.Timeout(None, connect=3.0),
@@ -41,6 +43,13 @@ class Forwarder:
             trust_env=False,
             verify=self.tls or True,
         )
+
+    def fail_over(self, failed: str) -> None:
+        """Use the next address, if this one is in use."""
+        if len(self._urls) > 1 and self.url == failed:
+            self._urls.rotate(-1)
+            self.url = self._urls[0]
+            self._http.base_url = httpx.URL(self.url)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -54,6 +63,7 @@ class Forwarder:
 
     async def forward(self, request: Request) -> Response:
         """The server's answer to a request, as it comes."""
+        used = self.url
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         outgoing = self._http.build_request(
             request.method,
@@ -64,7 +74,8 @@ class Forwarder:
         try:
             incoming = await self._http.send(outgoing, stream=True)
         except (httpx.ConnectError, httpx.ConnectTimeout):
-            return response(BusyError(f"the server {self.url} does not answer; send again after a second"))
+            self.fail_over(used)
+            return response(BusyError(f"the server {used} does not answer; send again after a second"))
         except httpx.TransportError:
             return BrokenOff()
         made = StreamingResponse(

@@ -96,6 +96,7 @@ class Broker:
                 problem = f"the server or NATS does not answer: {error or type(error).__name__}"
                 log.log(logging.DEBUG if problem == self.problem else logging.WARNING, "%s", problem)
                 self.problem = problem
+                self.forwarder.fail_over(self.forwarder.url)
             except (SetupError, NatsMissingError) as missing:
                 self.failure = str(missing)
                 log.error("cannot start: %s", missing)
@@ -115,7 +116,7 @@ class Broker:
         try:
             given: dict[str, Any] = answer.json()
         except ValueError as error:
-            raise OSError(f"{self.settings.server} answers {answer.status_code} without JSON") from error
+            raise OSError(f"{self.forwarder.url} answers {answer.status_code} without JSON") from error
         if answer.status_code in (409, 422):
             raise SetupError(given["detail"])
         if answer.status_code in (401, 403):
@@ -124,7 +125,7 @@ class Broker:
             raise OSError(given.get("detail", answer.text[:200]))
         if "protocol" not in given:
             raise SetupError(
-                f"the server {self.settings.server} is older than this broker (version {VERSION}): update the server first"
+                f"the server {self.forwarder.url} is older than this broker (version {VERSION}): update the server first"
             )
         if self._engine not in ("", given["stream"]):
             log.warning("the server serves another database than before: streams begin with snapshots")
@@ -154,7 +155,7 @@ class Broker:
         await self._transport.listen(Consumer(session.stream, subject, name, self.feed.receive, failed))
         log.info(
             "joined %s (version %s, protocol %s) as %s below %s",
-            self.settings.server,
+            self.forwarder.url,
             given.get("version"),
             given["protocol"],
             session.node,
@@ -171,8 +172,10 @@ class Broker:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._renewed, session, status, answer)
 
-        path = f"{self.forwarder.url}/v1/network/brokers/{self.name}"
-        renewal = Renewal(path, session.lease_s, lambda: self._report(session), answered, self.forwarder)
+        def address() -> str:
+            return f"{self.forwarder.url}/v1/network/brokers/{self.name}"
+
+        renewal = Renewal(address, session.lease_s, lambda: self._report(session), answered, self.forwarder)
         try:
             while not session.over.is_set():
                 self.feed.tick(time.monotonic())
@@ -194,6 +197,7 @@ class Broker:
                 session.end(hang)
         else:
             self.problem = f"the server does not answer: {answer.get('detail')}"
+            self.forwarder.fail_over(self.forwarder.url)
 
     def _packet_failed(self, session: Session, sender: str, error: Exception) -> None:
         """A part of a packet may have been applied: nothing more is, and the broker starts over."""

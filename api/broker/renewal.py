@@ -17,19 +17,24 @@ class Renewal:
     """Renews the lease of the broker at the server until it is closed.
 
     `report` returns the body, `answered` is called with the status and the answer; both in the thread. The status is 0
-    when the server did not answer, and the answer then says why.
+    when the server did not answer, and the answer then says why. `address` is asked for before each request.
     """
 
     def __init__(
         self,
-        url: str,
+        address: Callable[[], str],
         lease_s: float,
         report: Callable[[], dict[str, Any]],
         answered: Callable[[int, dict[str, Any]], None],
         forwarder: Forwarder,
     ) -> None:
         self._forwarder = forwarder
-        self._url, self._pause_s, self._report, self._answered = url, lease_s / RENEWALS, report, answered
+        self._address, self._pause_s, self._report, self._answered = (
+            address,
+            lease_s / RENEWALS,
+            report,
+            answered,
+        )
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="prosem-lease", daemon=True)
         self._thread.start()
@@ -43,7 +48,7 @@ class Renewal:
         with httpx.Client(trust_env=False, timeout=5.0, headers=key, verify=tls or True) as client:
             while not self._closed.wait(self._pause_s):
                 try:
-                    response = client.put(self._url, json=self._report())
+                    response = client.put(self._address(), json=self._report())
                     status, answer = response.status_code, response.json()
                 except (httpx.HTTPError, ValueError) as error:
                     status, answer = 0, {"detail": str(error) or type(error).__name__}

@@ -22,15 +22,16 @@ def free_port() -> int:
 
 def start_server(port: int, data_dir: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
     """`prosem serve` in a session of its own, so that Ctrl-C in the terminal reaches only us."""
-    return _start(log, "serve", "--port", str(port), "--data-dir", str(data_dir), *options)
+    return start_command(log, "serve", "--port", str(port), "--data-dir", str(data_dir), *options)
 
 
 def start_broker(port: int, server: str, name: str, log: Path) -> subprocess.Popen[bytes]:
     """`prosem broker`, likewise."""
-    return _start(log, "broker", "--port", str(port), "--server", server, "--name", name)
+    return start_command(log, "broker", "--port", str(port), "--server", server, "--name", name)
 
 
-def _start(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def start_command(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Any command of ours, likewise."""
     command = [sys.executable, "-m", "api.commands.cli", *arguments]
     with open(log, "ab") as output:
         return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)

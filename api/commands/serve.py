@@ -65,7 +65,7 @@ def _serve(settings: Settings, workers: Workers | None) -> int:
         made = ServerLifetime(settings, workers.key if workers else "")
         code, is_signalled = _run(made, make_app(made), settings, workers)
         if not made.is_superseded or is_signalled:
-            return 0 if is_signalled and made.is_superseded else code
+            return code
         log.warning("%s; starting again", made.failure)
         del made
         gc.unfreeze()
@@ -107,7 +107,7 @@ def _run(
         workers.start(stop)
     runner.run(sockets)
     is_failed = made.failure or (workers is not None and workers.is_failed)
-    return (1 if is_failed else 0), runner.is_signalled
+    return (1 if is_failed and not runner.is_signalled else 0), runner.is_signalled
 
 
 def check_tls(certificate: str, key: str) -> None:

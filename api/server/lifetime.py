@@ -96,7 +96,11 @@ class ServerLifetime:
         """Why the server does not serve (yet)."""
         if self.failure:
             return self.failure
-        return "the database is being started" if self._running is None else self._running.problem
+        if self._running is not None:
+            return self._running.problem
+        if self.settings.standby:
+            return "this standby waits until no other server owns the database, then starts"
+        return "the database is being started"
 
     def subscriber(self, scope: Scope = WHOLE) -> Subscriber:
         return self.running.subscriber(scope)

@@ -122,7 +122,9 @@ class Settings:
 class BrokerSettings:
     """Each field is an option `--like-this` of `prosem broker` and a variable `PROSEM_LIKE_THIS`."""
 
-    server: str = setting("http://127.0.0.1:8080", "address of the server")  # type: ignore[assignment]
+    server: str = setting(
+        "http://127.0.0.1:8080", "address of the server; with a standby those of both, with a comma"
+    )  # type: ignore[assignment]
     host: str = setting("127.0.0.1", "address to listen on")  # type: ignore[assignment]
     port: int = setting(8081, "port to listen on")  # type: ignore[assignment]
     name: str = setting("", "name in the network, its own for each broker (default: from host and port)")  # type: ignore[assignment]

@@ -14,7 +14,8 @@ const BUILD_MS = 600_000; // a view over a million rows takes about half a minut
 
 export class Client {
   /**
-   * `url` is where the server is; in a browser, where the page came from unless it is named. Calls that may be
+   * `url` is where the server is; in a browser, where the page came from unless it is named. It may be several addresses,
+   * separated by commas: of a server and its standby, or of brokers. Calls that may be
    * repeated are, for up to `reconnectMs` after a lost connection and `busyMs` while the server answers 503 or 429 with
    * Retry-After (nothing was applied); the stream reconnects for as long as the client is open.
    */
@@ -22,7 +23,8 @@ export class Client {
     const { queueLimit = 1024, aliveMs, onState, ...rest } = options;
     this._transport = new Transport(url, rest);
     this._queueLimit = queueLimit;
-    this._stream = new Stream(() => this._transport.openSocket("/v1/stream"), { aliveMs, onState });
+    const backoff = this._transport.backoff();
+    this._stream = new Stream(() => this._transport.openSocket("/v1/stream"), { aliveMs, onState, backoff });
     this._definitions = new Map();
     this._subscriptions = new Set();
     this._publishers = new Set();

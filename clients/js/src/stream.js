@@ -12,11 +12,11 @@ import { encode, parse } from "./json.js";
 import { sleep } from "./transport.js";
 
 export class Stream {
-  constructor(openSocket, { aliveMs = 15_000, onState = () => {} } = {}) {
+  constructor(openSocket, { aliveMs = 15_000, onState = () => {}, backoff = new Backoff() } = {}) {
     this._openSocket = openSocket;
     this._aliveMs = aliveMs;
     this._onState = onState;
-    this._backoff = new Backoff();
+    this._backoff = backoff;
     this._feeds = new Map();
     this._socket = null;
     this._isRunning = false;

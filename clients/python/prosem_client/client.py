@@ -35,8 +35,9 @@ class AsyncClient:
 
     Calls that may be repeated are, for up to `reconnect_s` after a lost connection; a server that answers 503 or 429
     with `Retry-After` (it recovers, or its backlog is full: nothing was applied) is asked again for up to `busy_s` in
-    all. A stream reconnects for as long as the client is open. `queue_limit` bounds the changes kept for a consumer that
-    is slow. No proxy is used unless one is named.
+    all. A stream reconnects for as long as the client is open; a connection that is silent for twice `alive_s` is given up.
+    `url` may be several addresses, separated by commas: of a server and its standby, or of brokers. `queue_limit` bounds
+    the changes kept for a consumer that is slow. No proxy is used unless one is named.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class AsyncClient:
         timeout_s: float = 30.0,
         reconnect_s: float = 10.0,
         busy_s: float = 120.0,
+        alive_s: float = 15.0,
         queue_limit: int = 1024,
         proxy: str | None = None,
         http_transport: httpx.AsyncBaseTransport | None = None,
@@ -59,11 +61,12 @@ class AsyncClient:
             timeout_s=timeout_s,
             reconnect_s=reconnect_s,
             busy_s=busy_s,
+            alive_s=alive_s,
             proxy=proxy,
             http_transport=http_transport,
         )
         self._queue_limit = queue_limit
-        self._stream = Stream(partial(self._transport.open_socket, "/v1/stream"))
+        self._stream = Stream(partial(self._transport.open_socket, "/v1/stream"), self._transport.backoff())
         self._calls = SubscriptionCalls(self._transport)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 

@@ -3,13 +3,15 @@
 A call is repeated while it cannot have been carried out (no connection, or 429 or 503 with Retry-After: nothing of a
 refused request is applied), and after a lost connection if carrying it out twice equals once. `reconnect_s`
 bounds the attempts after lost connections, `busy_s` those after 429 and 503: a server that recovers or has a full backlog
-is waited for. Of several addresses (brokers of one server) the next one is tried when one does not answer.
+is waited for. Of several addresses (a server and its standby, or brokers) the next one is used when one does not answer, or
+answers 503: a standby does, until it has taken over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import ssl
 from collections import deque
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from typing import Any
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import InvalidStatus, WebSocketException
 
 from prosem_client.backoff import Backoff
 from prosem_client.errors import ConnectionLost, ProsemError
@@ -36,6 +38,7 @@ class Transport:
         timeout_s: float = 30.0,
         reconnect_s: float = 10.0,
         busy_s: float = 120.0,
+        alive_s: float = 15.0,
         proxy: str | None = None,
         http_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -46,7 +49,7 @@ class Transport:
                 detail = f"the address of a server is like http://127.0.0.1:8080, with http:// or https://, not {one!r}"
                 raise ProsemError(0, "bad-address", detail)
         self.timeout_s = timeout_s
-        self.reconnect_s, self.busy_s = reconnect_s, busy_s
+        self.reconnect_s, self.busy_s, self.alive_s = reconnect_s, busy_s, alive_s
         self._headers = dict(headers or {})
         if api_key:
             self._headers["Authorization"] = f"Bearer {api_key}"
@@ -59,12 +62,16 @@ class Transport:
             trust_env=False,
             limits=httpx.Limits(keepalive_expiry=2.0),  # well before a server gives an idle connection up
             transport=http_transport,
-            verify=ssl.create_default_context() if self.url.startswith("https:") else True,
+            verify=ssl.create_default_context() if "https:" in url else True,
         )
 
-    def _fail_over(self) -> None:
-        """Use the next address from now on."""
-        if len(self._urls) > 1:
+    def backoff(self) -> Backoff:
+        """Waits between attempts; of several addresses one may serve at any moment, so they are short."""
+        return Backoff() if len(self._urls) == 1 else Backoff(longest_s=1.0)
+
+    def _fail_over(self, failed: str) -> None:
+        """Use the next address from now on, unless another call has seen to that already."""
+        if len(self._urls) > 1 and self.url == failed:
             self._urls.rotate(-1)
             self.url = self._urls[0]
             self._http.base_url = httpx.URL(self.url)
@@ -101,11 +108,12 @@ class Transport:
     ) -> Any:
         """The same for a body that is already text."""
         now = asyncio.get_running_loop().time
-        began = now()
-        backoff = Backoff()
-        was_lost = False
+        began = heard = now()  # `heard`: when an address last answered
+        backoff = self.backoff()
+        lost, was_lost = 0, False
         sent_headers = headers if content is not None else None
         while True:
+            used = self.url
             try:
                 response = await self._http.request(
                     method, path, content=content, headers=sent_headers, timeout=timeout_s or self.timeout_s
@@ -115,36 +123,42 @@ class Transport:
                 problem = _problem(response)
                 if problem is None:
                     return response.json() if response.content else {}
-                wait_s, total_s = _retry_after_s(response), self.busy_s
+                wait_s, until = _retry_after_s(response), began + self.busy_s
+                if response.status_code == 503 and wait_s is not None and len(self._urls) > 1:
+                    self._fail_over(used)
+                    wait_s = min(wait_s, backoff.next_s())
+                heard, lost = now(), 0
             except httpx.TransportError as error:
-                problem = ConnectionLost(f"{method} {self.url}{path} was not answered: {_reason(error)}")
+                problem = ConnectionLost(f"{method} {used}{path} was not answered: {_reason(error)}")
                 never_left = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 was_lost = was_lost or not never_left
-                self._fail_over()
+                lost += 1
+                self._fail_over(used)
                 wait_s = backoff.next_s() if repeatable or never_left else None
-                total_s = self.reconnect_s
-            if wait_s is None or now() + wait_s > began + total_s:
+                until = heard + self.reconnect_s if lost >= len(self._urls) else math.inf  # each is tried
+            if wait_s is None or now() + wait_s > until:
                 raise problem
             await asyncio.sleep(wait_s)
 
     async def open_socket(self, path: str) -> ClientConnection:
         """An open WebSocket. OSError, TimeoutError or a WebSocketException if it cannot be had at present,
         ProsemError if the server does not want this client at all (4xx)."""
+        used = self.url
         try:
             return await connect(
-                "ws" + self.url.removeprefix("http") + path,
+                "ws" + used.removeprefix("http") + path,
                 additional_headers=self._headers,
                 proxy=self._proxy,
                 open_timeout=self.timeout_s,
                 close_timeout=2.0,
+                ping_interval=self.alive_s,
+                ping_timeout=self.alive_s,
                 max_size=None,
                 compression=None,
             )
-        except (OSError, TimeoutError):
-            self._fail_over()
-            raise
-        except InvalidStatus as error:
-            if not 400 <= error.response.status_code < 500:
+        except (OSError, TimeoutError, WebSocketException) as error:
+            if not isinstance(error, InvalidStatus) or not 400 <= error.response.status_code < 500:
+                self._fail_over(used)
                 raise
             refused, body = error.response, (error.response.body or b"").decode(errors="replace")
             try:
