@@ -1,13 +1,18 @@
 """The whole way: REST publish in batches of 100 → PostgreSQL commit → network → WebSocket.
 
 A real `prosem serve` process with 100,000 range-min subscriptions. Publishers and listeners run in processes of their own on
-the same machine and take their share of it. Beside it stand the limits: raw COPY of the same rows into the same
-PostgreSQL, and raw WebSocket frames of the same size from a bare server of the same kind.
+the same machine and take their share of it: eight requests of 100 events in flight. Beside it stand the limits: raw COPY of
+the same rows into the same PostgreSQL, a raw commit, and raw WebSocket frames of the same size from a bare server of the
+same kind. Latency is measured with one process, and with two workers that hold the sockets.
 """
 
 from __future__ import annotations
 
+import http.client
+import json
+import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +24,7 @@ from typing import Any, Protocol
 
 import httpx
 import numpy as np
+import psycopg
 
 from api.commands.database import address
 from api.commands.process import free_port, start_server, wait_ready
@@ -27,7 +33,7 @@ from bench.listener import Listener
 from bench.range_min import DOMAIN, SQL, TABLE
 
 BATCH = 100
-PUBLISHERS = 4
+PUBLISHERS = 2  # processes, with four requests in flight each
 PROBE = 10_000_000  # a row that only one subscription sees
 
 
@@ -38,36 +44,58 @@ def run(quick: bool) -> Report:
     )
     with Served() as served:
         served.fill(tuples, subscriptions)
-        accepted = served.accept(seconds)
+        calm = served.calm_loop(seconds)
+        accepted, cpu = served.accept(seconds)
         with Listener(served.url, served.ids, sockets=4) as listener:
             delivered, received = served.deliver(listener, seconds)
+            idle = served.idle(listener, 100 if quick else 500)
+            before = served.loop_lateness()
             together = served.together(listener, seconds)
             latency = served.latency(listener, seconds, together / 2)
+            lateness = late_ms(served.loop_lateness(), before)
         memory = served.memory_mb()
         limit = {"events_per_s": served.raw_copy(), "changes_per_s": served.raw_socket(seconds)}
+    by_workers = _with_workers(tuples, subscriptions, seconds, together / 2)
     report.figures = {
         "events_per_s": round(accepted),
+        "cpu_us_per_event": cpu,
         "changes_per_s": round(delivered),
         "changes": received,
         "events_per_s_attached": round(together),
+        "idle_ms": idle,
         "latency_ms": latency,
+        "latency_ms_two_workers": by_workers,
+        "loop_late_ms": {"idle": calm, "load": lateness},
         "memory_mb": round(memory),
         "limit": {name: round(value) for name, value in limit.items()},
     }
     copied, framed = limit.values()
-    report.tables = [
-        (
-            f"{subscriptions:,} subscriptions, batches of {BATCH}",
-            [
-                {"figure": "events/s accepted", "measured": round(accepted), "raw": f"{copied:,.0f} (COPY)"},
-                {"figure": "changes/s delivered", "measured": round(delivered), "raw": f"{framed:,.0f} (frames)"},
-                {"figure": "events/s, all attached", "measured": round(together), "raw": "-"},
-                {"figure": "latency p50 ms, half load", "measured": latency["p50"], "raw": "-"},
-                {"figure": "latency p99 ms, half load", "measured": latency["p99"], "raw": "-"},
-            ],
-        )
-    ]  # fmt: skip
+    rows = [
+        ("events/s accepted", round(accepted), f"{copied:,.0f} (COPY)"),
+        ("server, CPU µs per event", cpu["server"], "-"),
+        ("PostgreSQL, CPU µs per event", cpu["postgres"], "-"),
+        ("changes/s delivered", round(delivered), f"{framed:,.0f} (frames)"),
+        ("events/s, all attached", round(together), "-"),
+        ("idle, one event acknowledged, p50 ms", idle["acknowledged"], f"{idle['commit']} (commit)"),
+        ("idle, its change at the socket, p50 ms", idle["change"], "-"),
+        ("latency p50 ms, half load", latency["p50"], "-"),
+        ("latency p99 ms, half load", latency["p99"], "-"),
+        ("the same with two workers, p50 ms", by_workers["p50"], "-"),
+        ("the same with two workers, p99 ms", by_workers["p99"], "-"),
+        ("loop lateness p99.9 ms up to, load", lateness, f"{calm} (idle)"),
+    ]
+    columns = ("figure", "measured", "raw")
+    title = f"{subscriptions:,} subscriptions, batches of {BATCH}"
+    report.tables = [(title, [dict(zip(columns, row, strict=True)) for row in rows])]
     return report
+
+
+def _with_workers(tuples: int, subscriptions: int, seconds: float, rate: float) -> dict[str, float]:
+    with Served("--workers", "2") as served:
+        served.fill(tuples, subscriptions)
+        with Listener(served.url, served.ids, sockets=4) as listener:
+            listener.wait_attached()
+            return served.latency(listener, seconds, rate)
 
 
 class Counting(Protocol):
@@ -134,16 +162,75 @@ class Served:
         self.ids += self._post("/v1/subscriptions/batch", {"sql": SQL, "rows": rows})["ids"]
 
     # -- accepting -----------------------------------------------------------------------------------------------
-    def accept(self, seconds: float) -> float:
-        """Events per second with several publishers at once and no stream."""
+    def accept(self, seconds: float) -> tuple[float, dict[str, float]]:
+        """Events per second with eight requests in flight and no stream, and the CPU time of each in µs."""
         progress("end-to-end: publishing as fast as it goes")
-        command = [sys.executable, "-m", "bench.publisher", self.url, str(self._tuples), str(seconds)]
-        start = time.perf_counter()
-        many = [
-            subprocess.Popen([*command, str(seed)], stdout=subprocess.PIPE) for seed in range(PUBLISHERS // 2)
-        ]
-        counts = [int(one.communicate()[0]) for one in many]
-        return sum(counts) / (time.perf_counter() - start - 0.3)
+        cpu = self._cpu_s()
+        count, took_s = self._publish(seconds, lowest=0)
+        used = {name: after - cpu[name] for name, after in self._cpu_s().items()}
+        return count / took_s, {name: round(1e6 * used_s / max(1, count), 1) for name, used_s in used.items()}
+
+    def _publish(self, seconds: float, lowest: int) -> tuple[int, float]:
+        """How many events all publishers sent together, and how long that took, without the start of their processes."""
+        many = [self._publisher(seconds, seed, 0, lowest) for seed in range(PUBLISHERS)]
+        found = [one.communicate()[0].split() for one in many]
+        return sum(int(count) for count, _ in found), max(float(took_s) for _, took_s in found)
+
+    def _publisher(self, seconds: float, seed: int, rate: float, lowest: int) -> subprocess.Popen[bytes]:
+        given = (self.url, self._tuples, seconds, seed, rate, lowest)
+        return subprocess.Popen(
+            [sys.executable, "-m", "bench.publisher", *map(str, given)], stdout=subprocess.PIPE
+        )
+
+    def _cpu_s(self) -> dict[str, float]:
+        """CPU time so far: of the server's process, and of PostgreSQL's."""
+        found = {"server": cpu_s(self._process.pid), "postgres": 0.0}
+        pid_file = next(self.folder.rglob("postmaster.pid"), None)
+        if pid_file is not None:
+            first = int(pid_file.read_text().split()[0])
+            found["postgres"] = sum(map(cpu_s, (first, *children(first))))
+        return found
+
+    def calm_loop(self, seconds: float) -> float:
+        """The p99.9 of the loop's lateness while nothing is asked of the server."""
+        before = self.loop_lateness()
+        time.sleep(seconds)
+        return late_ms(self.loop_lateness(), before)
+
+    def loop_lateness(self) -> dict[float, float]:
+        """Timers of the server's loop that were at most so many ms late, so far."""
+        pattern = re.compile(r'prosem_loop_late_seconds_bucket\{le="([^"]+)"\} (\S+)')
+        found = pattern.findall(self._http.get("/metrics").text)
+        return {1000 * float(bound): float(count) for bound, count in found}
+
+    def idle(self, listener: Listener, count: int) -> dict[str, float]:
+        """One event at a time: medians in ms of its acknowledgement and its change, beside a raw commit and a GET."""
+        progress("end-to-end: one event at a time")
+        times: dict[str, list[float]] = {"commit": [], "healthz": [], "acknowledged": [], "change": []}
+        link = http.client.HTTPConnection(self.url.removeprefix("http://"))
+
+        def asked(method: str, path: str, body: bytes | None = None) -> bytes:
+            link.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            return link.getresponse().read()
+
+        with psycopg.connect(address("", self.folder / "data"), autocommit=True) as connection:
+            connection.execute("CREATE TABLE raw_commit (seq integer, body text)")
+            for y in range(count):
+                start = time.perf_counter()
+                connection.execute("INSERT INTO raw_commit VALUES (%s, 'x')", [y], prepare=True)
+                times["commit"].append(time.perf_counter() - start)
+                start = time.perf_counter()
+                asked("GET", "/healthz")
+                times["healthz"].append(time.perf_counter() - start)
+                body = json.dumps({"events": [_update(PROBE, y + 1)]}).encode()
+                start, sent = time.perf_counter(), time.time()
+                seq = json.loads(asked("POST", "/v1/tables/stocks/events", body))["first_seq"]
+                times["acknowledged"].append(time.perf_counter() - start)
+                arrived = listener.arrival(seq, 5.0)
+                if arrived is not None:
+                    times["change"].append(arrived - sent)
+        link.close()
+        return {name: round(1000 * float(np.median(some or [np.nan])), 2) for name, some in times.items()}
 
     # -- delivering ----------------------------------------------------------------------------------------------
     def deliver(self, listener: Counting, seconds: float) -> tuple[float, int]:
@@ -168,33 +255,16 @@ class Served:
     def together(self, listener: Listener, seconds: float) -> float:
         """Events a second when all subscriptions are listened to, until every listener has everything."""
         progress("end-to-end: publishing while all listen")
-        chance, count, last = random.Random(9), 0, 0
+        count, took_s = self._publish(seconds, lowest=5_000)
         start = time.perf_counter()
-        while time.perf_counter() - start < seconds / 2:
-            events = [self._ordinary(chance) for _ in range(BATCH)]
-            last = self._post("/v1/tables/stocks/events", {"events": events})["last_seq"]
-            count += BATCH
+        last = self._post("/v1/tables/stocks/events", {"events": [_update(PROBE, 0)]})["last_seq"]
         listener.wait_progress(last)
-        return count / (time.perf_counter() - start)
-
-    def _ordinary(self, chance: random.Random) -> dict[str, Any]:
-        """An event that affects few, as most do."""
-        return _update(chance.randrange(self._tuples), chance.randrange(5000, DOMAIN))
+        return count / (took_s + time.perf_counter() - start)
 
     def latency(self, listener: Listener, seconds: float, rate: float) -> dict[str, float]:
         """From the moment a publisher sends to the moment a listener has the change, at half the accepted load."""
         progress(f"end-to-end: latency at {rate:,.0f} events/s")
-        command = [
-            sys.executable,
-            "-m",
-            "bench.publisher",
-            self.url,
-            str(self._tuples),
-            str(seconds + 2),
-            "11",
-            str(rate),
-        ]
-        background = subprocess.Popen(command, stdout=subprocess.PIPE)
+        background = self._publisher(seconds + 2, 11, rate, lowest=5_000)
         times, y = [], 0
         time.sleep(1.0)
         deadline = time.perf_counter() + seconds
@@ -220,8 +290,6 @@ class Served:
     # -- the limits ----------------------------------------------------------------------------------------------
     def raw_copy(self) -> float:
         """Rows a second of COPY in transactions of 2000, with the same content as the event log."""
-        import psycopg
-
         with psycopg.connect(address("", self.folder / "data")) as connection:
             connection.execute(
                 "CREATE TABLE raw (seq bigint PRIMARY KEY, table_id integer, old text, new text)"
@@ -244,3 +312,23 @@ class Served:
 
 def _update(key: int, y: int) -> dict[str, Any]:
     return {"op": "update", "key": {"k": key}, "set": {"y": y}}
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU time of a process so far; 0 where the system does not tell."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    fields = stat.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[int]:
+    file = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in file.read_text().split()] if file.exists() else []
+
+
+def late_ms(after: dict[float, float], before: dict[float, float], share: float = 0.999) -> float:
+    """The bound of the histogram that so many of the timers between two looks stayed under."""
+    new = {bound: count - before[bound] for bound, count in after.items()}
+    return next(bound for bound, count in new.items() if count >= share * max(new.values()))

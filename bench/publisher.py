@@ -18,15 +18,21 @@ BODIES = 200
 IN_FLIGHT = 4  # requests of one process
 
 
-async def main(url: str, tuples: int, seconds: float, seed: int, rate: float, lowest: int) -> int:
-    """Events sent; `rate`: events per second over one connection; `lowest`: the least y, 5000 affects few."""
+async def main(
+    url: str, tuples: int, seconds: float, seed: int, rate: float, lowest: int
+) -> tuple[int, float]:
+    """Events sent, and in how many seconds.
+
+    `rate`: events per second over one connection; `lowest`: the least y, 5000 affects few.
+    """
     chance, place = random.Random(seed), urlsplit(url)
     bodies = [
         msgspec.json.encode({"events": [_event(chance, tuples, lowest) for _ in range(BATCH)]})
         for _ in range(BODIES)
     ]
     requests = [_request(place.netloc, body) for body in bodies]
-    deadline = time.perf_counter() + seconds
+    start = time.perf_counter()
+    deadline = start + seconds
 
     async def one(at: int) -> int:
         reader, writer = await asyncio.open_connection(place.hostname, place.port)
@@ -48,7 +54,8 @@ async def main(url: str, tuples: int, seconds: float, seed: int, rate: float, lo
         return count
 
     connections = 1 if rate else IN_FLIGHT
-    return sum(await asyncio.gather(*(one(at * BODIES // connections) for at in range(connections))))
+    counts = await asyncio.gather(*(one(at * BODIES // connections) for at in range(connections)))
+    return sum(counts), time.perf_counter() - start
 
 
 def _request(host: str, body: bytes) -> bytes:
@@ -74,4 +81,4 @@ def _event(chance: random.Random, tuples: int, lowest: int) -> dict[str, object]
 
 if __name__ == "__main__":
     where, size, span, number, steady, least = sys.argv[1:]
-    print(asyncio.run(main(where, int(size), float(span), int(number), float(steady), int(least))))
+    print(*asyncio.run(main(where, int(size), float(span), int(number), float(steady), int(least))))
