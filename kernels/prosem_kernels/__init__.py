@@ -7,6 +7,7 @@ from prosem_kernels._native import (
     FilterPartition,
     IntegerEpochs,
     IntegerRadii,
+    IntervalBlocks,
     MinKdTree,
     PointIndex,
     RangeMinima,
@@ -14,7 +15,7 @@ from prosem_kernels._native import (
 )
 
 __version__ = "0.1.0"
-INTERFACE = 4  # raised when a call changes; ProSem uses the structures in Python if it expects another one
+INTERFACE = 5  # raised when a call changes; ProSem uses the structures in Python if it expects another one
 
 __all__ = [
     "INTERFACE",
@@ -24,6 +25,7 @@ __all__ = [
     "FilterPartition",
     "IntegerEpochs",
     "IntegerRadii",
+    "IntervalBlocks",
     "MinKdTree",
     "PointIndex",
     "RangeMinima",

@@ -10,6 +10,7 @@ void bind_a2b_tree(nanobind::module_& module);
 void bind_box_minima(nanobind::module_& module);
 void bind_epochs(nanobind::module_& module);
 void bind_filters(nanobind::module_& module);
+void bind_interval_blocks(nanobind::module_& module);
 void bind_radii(nanobind::module_& module);
 void bind_range_minima(nanobind::module_& module);
 

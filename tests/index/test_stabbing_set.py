@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from cn.match import kernels
 from cn.model.geometry import BOTTOM, TOP
-from prosem.index.joins.interval_blocks import IntervalBlocks
+from prosem.index.joins.interval_blocks import IntervalBlocks, interval_blocks
 from prosem.index.joins.stabbing_set import StabbingSet
+from tests.support.makers import COMPILED, both, is_built
 
 CODE = st.integers(0, 24)
 INTERVAL = st.tuples(CODE, CODE).map(lambda ends: (min(ends), max(ends)))
@@ -27,14 +30,19 @@ def fewest(intervals: list[tuple[int, int]]) -> int:
     return count
 
 
-def small(int64: bool = True) -> StabbingSet:
-    return StabbingSet(int64, intervals=IntervalBlocks(int64, block_size=4))
+in_both = both(IntervalBlocks, "IntervalBlocks")
+
+
+def small(make: Any, int64: bool = True) -> StabbingSet:
+    return StabbingSet(int64, intervals=make(int64, block_size=4))
 
 
 class Changes(RuleBasedStateMachine):
+    make: ClassVar[Any] = IntervalBlocks
+
     def __init__(self) -> None:
         super().__init__()
-        self.index = small()
+        self.index = small(self.make)
         self.held: Counter[tuple[int, int]] = Counter()
 
     @rule(interval=INTERVAL)
@@ -68,18 +76,25 @@ class Changes(RuleBasedStateMachine):
                 assert self.index.any_between(low, high) == inside
 
 
+class CompiledChanges(Changes):
+    make = None if COMPILED is None else COMPILED.IntervalBlocks
+
+
 Changes.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
+CompiledChanges.TestCase.settings = Changes.TestCase.settings
 TestChanges = Changes.TestCase
+TestCompiledChanges = is_built(CompiledChanges.TestCase)
 
 
 ENDS = st.tuples(st.none() | CODE, st.none() | CODE)
 
 
-@given(st.lists(INTERVAL, max_size=60), st.lists(ENDS, max_size=8))
+@in_both
+@given(intervals=st.lists(INTERVAL, max_size=60), asked=st.lists(ENDS, max_size=8))
 def test_the_interval_that_ends_first(
-    intervals: list[tuple[int, int]], asked: list[tuple[int | None, int | None]]
+    make: Any, intervals: list[tuple[int, int]], asked: list[tuple[int | None, int | None]]
 ) -> None:
-    blocks = IntervalBlocks(True, block_size=4)
+    blocks = make(True, block_size=4)
     held = [(low, high, ref) for ref, (low, high) in enumerate(intervals)]
     for one in held[::2]:
         blocks.add(*one)
@@ -103,16 +118,17 @@ def test_the_interval_that_ends_first(
             assert sorted(told) == inside if told is not None else len(inside) > 5 or before - after > 4
 
 
-@given(st.lists(INTERVAL, max_size=60))
-def test_a_batch_has_the_least_number(intervals: list[tuple[int, int]]) -> None:
-    index = small()
+@in_both
+@given(intervals=st.lists(INTERVAL, max_size=60))
+def test_a_batch_has_the_least_number(make: Any, intervals: list[tuple[int, int]]) -> None:
+    index = small(make)
     index.add_many(intervals, range(len(intervals)))
     index.check()
     assert len(index.anchors) == fewest(intervals)
 
 
 def test_codes_that_are_no_integers() -> None:
-    index = small(int64=False)
+    index = small(IntervalBlocks, int64=False)
     index.add_many([("b", "d"), (BOTTOM, "a"), ("c", TOP)], [1, 2, 3])
     index.add("x", "x", 4)
     index.check()
@@ -122,8 +138,9 @@ def test_codes_that_are_no_integers() -> None:
     assert index.anchors == ["a", "x"]
 
 
-def test_what_is_not_there() -> None:
-    index = small()
+@in_both
+def test_what_is_not_there(make: Any) -> None:
+    index = small(make)
     with pytest.raises(KeyError):
         index.remove(1, 2, 7)
     index.add(1, 3, 7)
@@ -133,13 +150,23 @@ def test_what_is_not_there() -> None:
     index.check()
 
 
+@is_built
+def test_codes_of_64_bits_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "compiled", lambda: COMPILED)
+    assert type(interval_blocks(True)) is COMPILED.IntervalBlocks
+    assert type(interval_blocks(False)) is IntervalBlocks
+    monkeypatch.setattr(kernels, "compiled", lambda: None)
+    assert type(interval_blocks(True)) is IntervalBlocks
+
+
+@in_both
 @pytest.mark.parametrize("count", [20_000])
-def test_many(count: int) -> None:
+def test_many(make: Any, count: int) -> None:
     """Blocks of the usual size, a batch, single changes, and everything out again."""
     random = np.random.default_rng(3)
     low = random.integers(0, 100_000, count)
     intervals = np.column_stack([low, low + np.abs(random.normal(6_000, 5_000, count)).astype(np.int64)])
-    index = StabbingSet(int64=True)
+    index = StabbingSet(int64=True, intervals=make(int64=True))
     index.add_many(intervals[: count // 2], range(count // 2))
     for ref, one in enumerate(intervals[count // 2 :].tolist(), count // 2):
         index.add(*one, ref)

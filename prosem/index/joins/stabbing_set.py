@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cn.model.geometry import Code
-from prosem.index.joins.interval_blocks import Ends, IntervalBlocks
+from prosem.index.joins.interval_blocks import Ends, IntervalBlocks, interval_blocks
 
 BULK = 20  # a batch of at least a twentieth of what is there is taken in at once
 
@@ -41,7 +41,7 @@ class StabbingSet:
     __slots__ = ("_highs", "_intervals", "_lows", "anchors")
 
     def __init__(self, int64: bool, *, intervals: IntervalBlocks | None = None) -> None:
-        self._intervals = IntervalBlocks(int64) if intervals is None else intervals
+        self._intervals = interval_blocks(int64) if intervals is None else intervals
         self._lows: list[Code] = []  # of the witnesses, in order
         self._highs: list[Code] = []
         self.anchors: list[Code] = []  # in order
