@@ -6,13 +6,14 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 KERNELS := $(VENV)/.installed-kernels
+SOAK_S ?= 3600
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test images check format stress bench acceptance lock clean
+.PHONY: install kernels tools demo serve test images check format stress soak bench acceptance lock clean
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
@@ -62,6 +63,9 @@ format: $(DEV)
 
 stress: tools kernels            ## the long checks, seeds printed
 	$(PYTEST) --stress
+
+soak: tools kernels              ## faults by seed in the simulation, for SOAK_S seconds
+	$(BIN)/python -m tests.simulation --seconds $(SOAK_S)
 
 bench: $(DEV) kernels            ## every benchmark at full size
 	$(BIN)/prosem bench all

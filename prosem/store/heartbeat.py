@@ -56,7 +56,7 @@ class Heartbeat:
     def _beat_all(self) -> None:
         while not self._closing.is_set():
             try:
-                self._beat()
+                self.beat()
             except Exception as error:
                 log.warning("the heartbeat failed: %s", error)
             self._wait()
@@ -76,7 +76,8 @@ class Heartbeat:
             finally:
                 self._session.turn.release()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """One heartbeat: over the session itself if it is idle, else beside it. A lost session is opened again."""
         session = self._session
         if session.is_superseded or session.is_closed:
             return
