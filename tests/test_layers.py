@@ -31,7 +31,7 @@ ONLY_BENCH_COMMAND = Path("api/commands/cli.py")
 # The rooms of a package, from the top down: a room may import those after it.
 ROOMS = {
     "api": ("commands", "broker", "attach", "poll", "http", "server", "webhooks", "console"),
-    "pipeline": ("statistics",),
+    "pipeline": ("backtest", "statistics"),
     "prosem": (
         "brokers",
         "delivery",

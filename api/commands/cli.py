@@ -199,17 +199,24 @@ def subscribe(
     """Print a query's answer, and then every change of it."""
     from api.commands.terminal import subscribe as run
 
+    raise typer.Exit(run(url, api_key, sql, _params(param), _notify(notify), per, limit, json_lines))
+
+
+def _params(items: list[str]) -> dict[str, object]:
     params = {}
-    for item in param:
+    for item in items:
         name, separator, text = item.partition("=")
         if not separator:
             raise typer.BadParameter(f"{item!r} is not of the form name=value", param_hint="--param")
         params[name] = _value(text)
+    return params
+
+
+def _notify(text: str) -> dict[str, object] | None:
     try:
-        requested = json.loads(notify) if notify else None
+        return json.loads(text) if text else None
     except ValueError as error:
         raise typer.BadParameter(f"not JSON: {error}", param_hint="--notify") from None
-    raise typer.Exit(run(url, api_key, sql, params, requested, per, limit, json_lines))
 
 
 def _value(text: str) -> object:
@@ -430,6 +437,65 @@ def stats_use(
     from api.commands.statistics import use_run
 
     raise typer.Exit(use_run(address(database, Settings(data_dir=data_dir).folder), run))
+
+
+@app.command()
+def backtest(
+    sql: Annotated[
+        str, typer.Argument(help='the query, for example "SELECT price FROM stocks WHERE symbol = :s"')
+    ],
+    param: Annotated[
+        list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")
+    ] = [],  # noqa: B006
+    params: Annotated[
+        str, typer.Option(help="a CSV file with one subscription a line; its head names the parameters")
+    ] = "",
+    notify: Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')] = "",
+    per: Annotated[str, typer.Option(help="event or transaction")] = "event",
+    since: Annotated[
+        str,
+        typer.Option(help="from this moment on (ISO 8601, or a span like 30d; default: all of the archive)"),
+    ] = "",
+    per_day: Annotated[
+        float,
+        typer.Option(help="find the radius or threshold with about so many notifications per day", min=0),
+    ] = 0,
+    tune: Annotated[
+        str, typer.Option(help="the parameter that --per-day finds, where there are several")
+    ] = "",
+    output: Annotated[
+        str, typer.Option(help="folder for the notifications and the counts of subscriptions, as Parquet")
+    ] = "",
+    plot: Annotated[str, typer.Option(help="an image of the counts, for example counts.png")] = "",
+    tenant: Annotated[str, typer.Option(help="whose tables they are")] = "default",
+    master: Annotated[str, typer.Option(help="Spark's master (default: all cores of this machine)")] = "",
+    archive: Annotated[
+        str, typer.Option(help="folder of the Parquet archive (default: archive in the data folder)")
+    ] = "",
+    archive_of: Annotated[str, typer.Option(help="the database, where the archive has several")] = "",
+    data_dir: DataDir = "",
+) -> None:
+    """How often subscriptions would have been notified: the server's own engine over the archive, on Spark."""
+    from api.commands.backtest import Options
+    from api.commands.backtest import backtest as run
+
+    options = Options(
+        sql,
+        archive or str(Settings(data_dir=data_dir).folder / "archive"),
+        archive_of,
+        _params(param),
+        params,
+        _notify(notify),
+        per,
+        tenant,
+        since,
+        per_day,
+        tune,
+        output,
+        plot,
+        master,
+    )
+    raise typer.Exit(run(options))
 
 
 keys = typer.Typer(

@@ -1,8 +1,14 @@
 """The archive: what was read from PostgreSQL, as Parquet, so that it is read once and outlives the retention.
 
-    <folder>/<id of the database>/event_log/<after>-<upto>/         by seq; one segment a run
-                                  plan_measurement/<after>-<upto>/
-                                  subscription/<after>-<upto>/      a copy as of `upto`; only the last is kept
+    <folder>/<id of the database>/event_log/segment=<after>-<upto>/table_id=<id>/day=<date>/   one segment per run
+                                  base/segment=<seq>-<seq>/table_id=<id>/   the rows of each table as of this seq
+                                  plan_measurement/segment=<after>-<upto>/
+                                  definition/segment=<after>-<upto>/        tables and views; only the last copy is kept
+                                  subscription/segment=<after>-<upto>/      likewise
+
+The rows of a table at any seq of an unbroken log follow from one base copy: the log is applied forwards from it, or taken
+back. A base copy is made at the beginning of the log, and again where the server's retention was shorter than the time
+between two runs, so that events are missing.
 
 A segment counts only if Spark has put its `_SUCCESS` into it, which comes last: a run that was killed leaves nothing
 that a later one would read, and its remains are cleared away. Folders are reached by Hadoop's file systems: a path like
@@ -23,7 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_SEGMENT = re.compile(r"(\d+)-(\d+)")
+_SEGMENT = re.compile(r"segment=(\d+)-(\d+)")
+PARTITIONS = {"event_log": ("table_id", "day"), "base": ("table_id",)}  # the folders of a segment
 
 
 def check_folder(folder: str, master: str) -> None:
@@ -79,6 +86,11 @@ class Archive:
         if not is_there:
             raise StatisticsError(f"--archive {self._folder} cannot be used: its folder cannot be made")
 
+    def databases(self) -> list[str]:
+        """The databases that have an archive in the folder."""
+        names = [path.getName() for path in self._children(self._folder)]
+        return sorted(name for name in names if self._exists(f"{self._folder}/{name}/definition"))
+
     def segments(self, name: str) -> list[Segment]:
         """The complete segments of a table, in order; what is incomplete is removed."""
         found = []
@@ -96,9 +108,26 @@ class Archive:
         """The greatest number that has been archived of a table."""
         return max((segment.upto for segment in self.segments(name)), default=0)
 
+    @property
+    def log_start(self) -> int:
+        """The seq after which the log is archived without a gap."""
+        start = self.upto("event_log")
+        for segment in reversed(self.segments("event_log")):
+            if segment.upto < start:
+                break
+            start = segment.after
+        return start
+
+    @property
+    def bases(self) -> list[int]:
+        """The seqs of base copies that the log is archived around, in order."""
+        start = self.log_start
+        return [segment.upto for segment in self.segments("base") if segment.upto >= start]
+
     def append(self, name: str, rows: DataFrame, after: int, upto: int) -> None:
         """Write what is new; it counts from the moment it is complete."""
-        rows.write.mode("overwrite").parquet(f"{self._root}/{name}/{after}-{upto}")
+        made = rows.write.mode("overwrite").partitionBy(*PARTITIONS.get(name, ()))
+        made.parquet(f"{self._root}/{name}/segment={after}-{upto}")
 
     def replace(self, name: str, rows: DataFrame, upto: int) -> None:
         """Write a copy of a table that is no log; older copies go once it is complete."""
@@ -107,12 +136,17 @@ class Archive:
         for segment in older:
             self._remove(segment.path)
 
-    def read(self, name: str, schema: str) -> DataFrame:
-        """All that is archived of a table."""
-        paths = [segment.path for segment in self.segments(name)]
+    def read(self, name: str, schema: str, after: int = 0, upto: int | None = None) -> DataFrame:
+        """All that is archived of a table, in the segments that end between these numbers."""
+        paths = [
+            segment.path
+            for segment in self.segments(name)
+            if after <= segment.upto and (upto is None or segment.upto <= upto)
+        ]
         if not paths:
             return self._spark.createDataFrame([], schema)
-        return self._spark.read.schema(schema).parquet(*paths)
+        read = self._spark.read.schema(schema).option("basePath", f"{self._root}/{name}")
+        return read.parquet(*paths).drop("segment")
 
     # -- Hadoop's file systems ----------------------------------------------------------------------------------
     def _path(self, text: str) -> tuple[Any, Any]:

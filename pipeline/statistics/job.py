@@ -28,7 +28,7 @@ import psycopg
 
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.archive import check_folder, reason
-from pipeline.statistics.catalog import Catalog, family, key_queries, read_catalog
+from pipeline.statistics.catalog import Catalog, family, key_queries, open_catalog, row_queries
 from pipeline.statistics.database import Connection, connect, take_lock
 from pipeline.statistics.figures import Collected, Figures
 from pipeline.statistics.joins import SIDE, Frequencies, JoinStatistics, frequencies
@@ -46,8 +46,9 @@ _MICROSECONDS = "(extract(epoch FROM at) * 1000000)::bigint"
 # name: (schema in Spark, the query of a range, whether it is a log, which only grows)
 TABLES = {
     "event_log": (
-        "seq long, table_id int, op string, old string, new string, at long",
-        f"SELECT seq, table_id, op, old::text, new::text, {_MICROSECONDS} FROM prosem.event_log"
+        "seq long, table_id int, op string, old string, new string, request_end long, at long, day string",
+        "SELECT seq, table_id, op, old::text, new::text, coalesce(request_end, seq),"
+        f" {_MICROSECONDS}, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD') FROM prosem.event_log"
         " WHERE seq > {after} AND seq <= {upto}",
     ),
     "plan_measurement": (
@@ -63,6 +64,8 @@ TABLES = {
         " JOIN prosem.statement ON statement.id = statement_id WHERE sid > {after} AND sid <= {upto}",
     ),
 }  # fmt: skip
+BASE = "table_id int, row string"
+DEFINITION = "kind string, id int, tenant string, name string, definition string"
 
 
 @dataclass(frozen=True)
@@ -120,16 +123,8 @@ class Job:
     counts: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> Outcome:
-        from pipeline.statistics.archive import Archive
-        from pipeline.statistics.source import driver
-
-        self.steps.context = self.session.spark.sparkContext
-        self._driver = self.options.driver or driver()
         started = time.perf_counter()
-        catalog = read_catalog(self.connection)
-        archive = Archive(self.session.spark, self.options.archive, catalog.database)
-        archive.check()
-        self._archive(archive, catalog)
+        archive, catalog = self.update_archive()
         archived = time.perf_counter()
         kept = self._compute(archive, catalog)
         computed = time.perf_counter()
@@ -143,6 +138,19 @@ class Job:
         kept.release()
         return Outcome(run, job, self.counts)
 
+    def update_archive(self) -> tuple[Archive, Catalog]:
+        """Read what is new, and compute nothing: what a backtest needs."""
+        from pipeline.statistics.archive import Archive
+        from pipeline.statistics.source import driver
+
+        self.steps.context = self.session.spark.sparkContext
+        self._driver = self.options.driver or driver()
+        with open_catalog(self.connection) as catalog:
+            archive = Archive(self.session.spark, self.options.archive, catalog.database)
+            archive.check()
+            self._archive(archive, catalog)
+        return archive, catalog
+
     # -- reading ---------------------------------------------------------------------------------------------
     def _archive(self, archive: Archive, catalog: Catalog) -> None:
         """Only what is new of the logs is read; subscriptions are copied as they are."""
@@ -155,11 +163,26 @@ class Job:
         measured = max(archive.upto("plan_measurement"), catalog.first_measurement - 1)
         with self.steps.step("archiving the event log"):
             self._append(archive, "event_log", after, catalog.last_seq)
+        if not archive.bases:
+            with self.steps.step("copying the tables"):
+                archive.append("base", self._rows(catalog), catalog.last_seq, catalog.last_seq)
         with self.steps.step("archiving measurements"):
             self._append(archive, "plan_measurement", measured, catalog.last_measurement)
         with self.steps.step("archiving subscriptions"):
             copy = self._read("subscription", 0, catalog.last_sid)
             archive.replace("subscription", copy, catalog.last_seq)
+        definitions = self.session.spark.createDataFrame(catalog.definitions, DEFINITION)
+        archive.replace("definition", definitions.coalesce(1), catalog.last_seq)
+
+    def _rows(self, catalog: Catalog) -> DataFrame:
+        """The rows of all tables as of the catalog's snapshot."""
+        from pipeline.statistics.source import frame
+
+        queries = row_queries(self.connection, catalog)
+        spark, url, snapshot = self.session.spark, self.options.database, catalog.snapshot
+        if not queries:
+            return spark.createDataFrame([], BASE)
+        return frame(spark, url, queries, BASE, self._driver, snapshot)
 
     def _append(self, archive: Archive, name: str, after: int, upto: int) -> None:
         if upto > after:

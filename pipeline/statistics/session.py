@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("pipeline/statistics", "prosem/language", "prosem/values")
+SHIPPED = ("pipeline", "prosem", "optimizer", "cn")
 CONFIGURATION = {
     "spark.app.name": "prosem stats refresh",
     "spark.ui.enabled": "false",
@@ -115,12 +115,10 @@ def _configuration(master: str, folder: Path) -> dict[str, str]:
 
 
 def _shipped(folder: Path) -> Path:
-    """What executors import as an archive: they need no installation of ours, only the extra's packages and sqlglot."""
+    """What executors import as an archive: they need no installation of ours, only the packages that it depends on."""
     target = folder / "prosem_statistics.zip"
-    with zipfile.ZipFile(target, "w") as archive:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in SHIPPED:
-            for path in [ROOT / package.partition("/")[0] / "__init__.py", *(ROOT / package).glob("*.py")]:
-                name = str(path.relative_to(ROOT))
-                if name not in archive.namelist():
-                    archive.write(path, name)
+            for path in sorted((ROOT / package).rglob("*.py")):
+                archive.write(path, str(path.relative_to(ROOT)))
     return target

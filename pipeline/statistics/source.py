@@ -33,7 +33,7 @@ def driver() -> str:
 
 
 class PostgresSource(DataSource):
-    """Options: `url`, `queries` (a JSON list, one a partition), `driver`."""
+    """Options: `url`, `queries` (a JSON list, one a partition), `driver`, `snapshot` (of PostgreSQL; empty: none)."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,7 +45,7 @@ class PostgresSource(DataSource):
 
 class PostgresReader(DataSourceReader):
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
-        self.url, self.driver = options["url"], options["driver"]
+        self.url, self.driver, self.snapshot = options["url"], options["driver"], options["snapshot"]
         self.queries: list[str] = json.loads(options["queries"])
         self.fields = [(field.name, field.dataType.typeName()) for field in schema.fields]
 
@@ -55,13 +55,21 @@ class PostgresReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         schema = pa.schema([(name, _ARROW[kind]) for name, kind in self.fields])
         batches = {"adbc": _by_adbc, "copy": _by_copy}[self.driver]
-        yield from batches(self.url, cast(str, partition.value), schema)
+        yield from batches(self.url, cast(str, partition.value), schema, self.snapshot)
 
 
-def frame(spark: SparkSession, url: str, queries: list[str], schema: str, driver_name: str = "") -> DataFrame:
+def frame(
+    spark: SparkSession,
+    url: str,
+    queries: list[str],
+    schema: str,
+    driver_name: str = "",
+    snapshot: str = "",
+) -> DataFrame:
     """The rows of the queries, each read in a partition of its own. Spark hides an option called url in its plans."""
     spark.dataSource.register(PostgresSource)
     options = {"url": url, "queries": json.dumps(queries), "driver": driver_name or driver()}
+    options["snapshot"] = snapshot
     return spark.read.format("prosem-postgres").options(**options).schema(schema).load()
 
 
@@ -77,20 +85,23 @@ def ranges(after: int, upto: int, parts: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(ends)) or [(after, upto)]
 
 
-def _by_adbc(url: str, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _by_adbc(url: str, query: str, schema: pa.Schema, snapshot: str) -> Iterator[pa.RecordBatch]:
     from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
 
     with dbapi.connect(url) as connection, connection.cursor() as cursor:
-        cursor.execute(query)
+        for statement in (*_entering(snapshot), query):
+            cursor.execute(statement)
         for batch in cursor.fetch_record_batch():
             for start in range(0, batch.num_rows, ROWS_A_BATCH):
                 yield batch.slice(start, ROWS_A_BATCH).rename_columns(schema.names).cast(schema)
 
 
-def _by_copy(url: str, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _by_copy(url: str, query: str, schema: pa.Schema, snapshot: str) -> Iterator[pa.RecordBatch]:
     from pyarrow import csv
 
     with psycopg.connect(url, client_encoding="utf8") as connection, connection.cursor() as cursor:
+        for statement in _entering(snapshot):
+            cursor.execute(statement.encode())
         text = f"COPY ({query}) TO STDOUT (FORMAT csv)"
         with cursor.copy(text.encode()) as copy:
             stream = io.BufferedReader(_Stream(iter(copy)), 1 << 20)
@@ -109,6 +120,17 @@ def _by_copy(url: str, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch
                     quoted_strings_can_be_null=False,
                 ),
             )
+
+
+def _entering(snapshot: str) -> tuple[str, ...]:
+    """The first statements of a transaction that reads in another one's snapshot, with moments in UTC."""
+    if not snapshot:
+        return ()
+    return (
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        f"SET TRANSACTION SNAPSHOT '{snapshot}'",
+        "SET LOCAL timezone = 'UTC'",
+    )
 
 
 class _Stream(io.RawIOBase):

@@ -94,12 +94,12 @@ class Publishing:
         return self._memory.chooser
 
     def publish(self, command: c.Publish) -> JsonObject:
-        return self._apply(runs_of(self._memory, command), command.idempotency)
+        return self.apply(runs_of(self._memory, command), command.idempotency)
 
     def transact(self, command: c.Transact) -> JsonObject:
-        return self._apply(runs_of(self._memory, command), command.idempotency)
+        return self.apply(runs_of(self._memory, command), command.idempotency)
 
-    def _apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None) -> JsonObject:
+    def apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None = None) -> JsonObject:
         """Events that were found valid, in their order; all of one request."""
         derived = iter(self._derive(runs))
         first, last = self._memory.seq + 1, self._memory.seq + sum(len(run.effects) for run in runs)

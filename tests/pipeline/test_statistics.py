@@ -1,11 +1,11 @@
 """The statistics job on a real Spark session, over what a real server has stored; every figure against brute force.
 
-One session and one database for the file; the runs build on each other. The session needs Java: without any, the fixture
-fails and says what to install.
+One database for the file; the runs build on each other.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -22,7 +22,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from bench import spark
+from bench import spark as bench
 from bench.common import Curve, Report
 from bench.plots import draw
 from pipeline.statistics.archive import Archive
@@ -31,7 +31,7 @@ from pipeline.statistics.job import TABLES, Job, Options, Outcome
 from pipeline.statistics.joins import semijoin_cost
 from pipeline.statistics.progress import Steps
 from pipeline.statistics.runs import list_runs, use_run
-from pipeline.statistics.session import Session, open_session
+from pipeline.statistics.session import Session
 from pipeline.statistics.source import frame
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
@@ -149,15 +149,14 @@ def fill(url: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(postgres: EmbeddedPostgres) -> Iterator[World]:
+def world(postgres: EmbeddedPostgres, spark: Session) -> Iterator[World]:
     url = empty_database(postgres)
     schema.migrate(url)
     fill(url)
     folder = open_folder("prosem-statistics-")
-    with open_session("local[2]") as session:
-        made = World(url, session, folder)
-        made.grow(BULK, NOW - timedelta(days=10))
-        yield made
+    made = World(url, spark, folder)
+    made.grow(BULK, NOW - timedelta(days=10))
+    yield made
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -282,8 +281,8 @@ def test_the_training_set_holds_the_means_of_what_was_measured(world: World, fir
 def test_it_reads_in_parts_and_archives_them(world: World, first: Outcome) -> None:
     assert all(parts >= 2 for parts in first.rows["partitions"].values()), first.rows
     (segment,) = (world.folder / "archive").glob("*/event_log/*")
-    assert segment.name == f"0-{first.rows['upto']}"
-    files = list(segment.glob("part-*.parquet"))
+    assert segment.name == f"segment=0-{first.rows['upto']}"
+    files = list(segment.rglob("part-*.parquet"))
     assert len(files) >= 2, "each part is written by itself"
     rows = (
         world.session.spark.read.parquet(str(segment)).selectExpr("count(*)", "count(distinct seq)").collect()
@@ -317,7 +316,8 @@ def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World,
         told = [int(note.payload) for note in listener.notifies(timeout=5, stop_after=1)]
     assert told == [second.run]
     segments = sorted(path.name for path in (world.folder / "archive").glob("*/event_log/*"))
-    assert segments == sorted([f"0-{first.rows['upto']}", f"{first.rows['upto']}-{second.rows['upto']}"])
+    upto = [0, first.rows["upto"], second.rows["upto"]]
+    assert segments == sorted(f"segment={after}-{end}" for after, end in itertools.pairwise(upto))
     assert "plan_measurement" not in second.rows["partitions"], (
         "nothing new was measured, and nothing is read"
     )
@@ -418,10 +418,10 @@ def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) 
 
 @pytest.mark.slow
 def test_what_a_killed_run_left_half_archived_is_not_read(world: World, first: Outcome) -> None:
-    rows = world.session.spark.range(3)
+    rows = world.session.spark.range(3).selectExpr("id", "1 AS table_id", "'2026-01-31' AS day")
     archive = Archive(world.session.spark, str(world.folder / "half"), "database")
     archive.append("event_log", rows, 0, 50)
-    half = world.folder / "half" / "database" / "event_log" / "50-70"
+    half = world.folder / "half" / "database" / "event_log" / "segment=50-70"
     half.mkdir()
     (half / "part-00000.parquet").write_bytes(b"half a file")
     assert archive.upto("event_log") == 50
@@ -435,7 +435,7 @@ def test_an_archive_ahead_of_its_database_is_refused(world: World, first: Outcom
     from pipeline.statistics import StatisticsError
 
     (name,) = (path.name for path in (world.folder / "archive").iterdir())
-    ahead = world.folder / "ahead" / name / "event_log" / "0-99999999"
+    ahead = world.folder / "ahead" / name / "event_log" / "segment=0-99999999"
     ahead.mkdir(parents=True)
     (ahead / "_SUCCESS").write_bytes(b"")
     with pytest.raises(StatisticsError, match="restored from a backup: give another folder"):
@@ -444,8 +444,8 @@ def test_an_archive_ahead_of_its_database_is_refused(world: World, first: Outcom
 
 @pytest.mark.slow
 def test_the_bench_in_miniature(world: World, tmp_path: Path) -> None:
-    with spark.log_database(50) as (url, folder):
-        figures = spark.measure(world.session, url, folder, (300, 3_000))
+    with bench.log_database(50) as (url, folder):
+        figures = bench.measure(world.session, url, folder, (300, 3_000))
     few, many = figures["by_rows"]
     assert (few["rows"], many["rows"]) == (300, 3_000)
     assert many["collected_rows"] == few["collected_rows"]

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pipeline.statistics.catalog import family, read_catalog
+from pipeline.statistics.catalog import family, open_catalog
 from pipeline.statistics.database import connect
 from pipeline.statistics.joins import Edge, Side
 from prosem.store import schema
@@ -53,8 +53,8 @@ def test_tables_of_one_name_belong_to_their_tenants(url: str) -> None:
                 " VALUES (%s, %s, 'join', %s, %s, '{stocks,reviews}', %s, %s)",
                 [number, f"g{number}", f"g{number}", number, JOIN, tenant],
             )
-    with connect(url) as connection:
-        catalog = read_catalog(connection)
+    with connect(url) as connection, open_catalog(connection) as catalog:
+        pass
     assert {group: [table.id for table in some] for group, some in catalog.groups.items()} == {
         1: [1, 4],
         2: [2, 3],

@@ -1,0 +1,173 @@
+"""Backtests on a real Spark session over the archive of a real server's database."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+from rich.console import Console
+
+pytest.importorskip("pyspark")
+
+from api.commands.backtest import Options, run
+from pipeline.backtest.job import Backtest, Period
+from pipeline.statistics import StatisticsError
+from pipeline.statistics.database import connect, take_lock
+from pipeline.statistics.job import Job
+from pipeline.statistics.job import Options as JobOptions
+from pipeline.statistics.progress import Steps
+from pipeline.statistics.session import Session
+from prosem.store import schema
+from prosem.store.embedded import EmbeddedPostgres
+from tests.support.backtested import CASES, Recorded, ordered, prepare, publish, record, requests
+from tests.support.database import empty_database
+from tests.support.live import Api
+from tests.support.processes import ServerProcess, open_folder
+
+SOME = (
+    "minimum by symbol",
+    "value by may and must",
+    "join",
+    "view per transaction",
+)  # one of each way to be split
+DAY_S = 86_400
+
+
+class World(NamedTuple):
+    """Two archives of one log: `early` has a base copy from before the subscriptions, `late` one from the end."""
+
+    session: Session
+    folder: Path
+    recorded: Recorded
+
+    def backtest(self, archive: str = "early") -> Backtest:
+        return Backtest(self.session, str(self.folder / archive))
+
+    def period(self) -> Period:
+        return replace(self.backtest().period(None), start=self.recorded.start)
+
+
+def refresh(session: Session, url: str, archive: Path) -> None:
+    with connect(url) as connection:
+        take_lock(connection)
+        Job(
+            session, JobOptions(url, str(archive), quiet=True), Steps(quiet=True), connection
+        ).update_archive()
+
+
+@pytest.fixture(scope="module")
+def world(postgres: EmbeddedPostgres, spark: Session) -> Iterator[World]:
+    url = empty_database(postgres)
+    schema.migrate(url)
+    server = ServerProcess("--database", url)
+    folder = open_folder("prosem-backtest-")
+    made = requests(random.Random(7), 120)
+    try:
+        with Api(server.start()) as api:
+            prepare(api)
+            publish(api, made[:30])
+            refresh(spark, url, folder / "early")
+            publish(api, made[30:50])
+            recorded = record(api, server, made[50:], CASES)
+    finally:
+        server.remove()
+    with psycopg.connect(url) as connection:  # as if each event were ten minutes after the one before
+        connection.execute(
+            "UPDATE prosem.event_log SET at = '2026-03-01T00:00:00Z'::timestamptz"
+            " + coalesce(request_end, seq) * interval '10 minutes'"
+        )
+    for archive in ("early", "late"):
+        refresh(spark, url, folder / archive)
+    yield World(spark, folder, recorded)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def notified(world: World, name: str, archive: str) -> list[tuple[int, int, Any]]:
+    case, backtest = CASES[name], world.backtest(archive)
+    question = backtest.ask(case.sql, case.notify, case.per)
+    found = backtest.run(question, case.population, world.period()).collect()
+    return [(row["subscription"], row["seq"], json.loads(row["change"])) for row in found]
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+def test_a_backtest_on_spark_notifies_as_the_server_did(world: World, name: str) -> None:
+    assert ordered(notified(world, name, "early")) == ordered(world.recorded.notified[name])
+    if name in SOME[::2]:
+        assert ordered(notified(world, name, "late")) == ordered(world.recorded.notified[name])
+
+
+def test_the_command_reports_how_often_and_when(world: World, tmp_path: Path) -> None:
+    case = CASES["filter by symbol"]
+    file = tmp_path / "symbols.csv"
+    file.write_text("s\n" + "".join('"' + one["s"].replace('"', '""') + '"\n' for one in case.population))
+    end = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=10 * world.recorded.start, seconds=1)
+    said = io.StringIO()
+    options = Options(
+        case.sql,
+        str(world.folder / "late"),
+        file=str(file),
+        since=end.isoformat(),
+        output=str(tmp_path / "out"),
+        plot=str(tmp_path / "plot.png"),
+    )
+    run(options, world.session, Steps(quiet=True), Console(file=said, width=160))
+    expected = world.recorded.notified["filter by symbol"]
+    told = Counter(number for number, _, _ in expected)
+    assert f"{len(expected):,} notifications" in said.getvalue()
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+    read = world.session.spark.read
+    rows = read.parquet(str(tmp_path / "out" / "subscriptions")).collect()
+    assert {row["subscription"]: row["notifications"] for row in rows} == {
+        number: told[number] for number in range(len(case.population))
+    }
+    assert [json.loads(row["params"]) for row in sorted(rows)] == list(case.population)
+    out = read.parquet(str(tmp_path / "out" / "notifications"))
+    whole = [(row["subscription"], row["seq"], json.loads(row["change"])) for row in out.collect()]
+    assert ordered(whole) == ordered(expected)
+    days = Counter(f"2026-03-{1 + 600 * seq // DAY_S:02}" for _, seq, _ in expected)
+    lines = {
+        line.split()[0]: line.split()[1] for line in said.getvalue().splitlines() if line.startswith("2026-")
+    }
+    assert lines == {day: str(count) for day, count in days.items()}
+
+
+def test_a_radius_is_suggested_by_which_it_would_have_been_so_many(world: World) -> None:
+    from pipeline.backtest.tuning import suggest, tunable, tuned
+
+    backtest = world.backtest()
+    question = backtest.ask("SELECT y FROM t WHERE k = :a", tunable({"change": 1}))
+    assert tuned(question) == "radius"
+    period, population = world.period(), [CASES["value"].population[0], {"a": 7}]
+    every = Counter(number for number, *_ in world.recorded.notified["value"])
+    wanted = every[0] / 2 / period.days
+    found = suggest(backtest, question, population, period, "radius", wanted)
+    again = backtest.run(question, [one.params | {"radius": one.value} for one in found], period).collect()
+    told = Counter(row["subscription"] for row in again)
+    assert [one.per_day * period.days for one in found] == pytest.approx([told[0], told[1]])
+    assert 0 < told[0] < every[0], "a radius leaves some out"
+    assert abs(told[0] - every[0] / 2) <= 2, "the nearest candidate is near"
+
+
+def test_what_cannot_be_asked_is_refused_in_the_servers_words(world: World, tmp_path: Path) -> None:
+    backtest = world.backtest()
+    with pytest.raises(StatisticsError, match="nowhere"):
+        backtest.ask("SELECT * FROM nowhere")
+    question = backtest.ask("SELECT MIN(y) FROM t WHERE x BETWEEN :a AND :b")
+    with pytest.raises(StatisticsError, match="subscription 2: the parameter :b is missing"):
+        backtest.run(question, [{"a": 1, "b": 2}, {"a": 1}], world.period())
+    with pytest.raises(StatisticsError, match="holds no event of this period"):
+        backtest.period(datetime(2030, 1, 1, tzinfo=UTC))
+    with pytest.raises(StatisticsError, match="is empty"):
+        Backtest(world.session, str(tmp_path))
