@@ -13,7 +13,7 @@ LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --n
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test images check format stress soak bench acceptance lock clean
+.PHONY: install kernels tools demo serve test images first-answer check format stress soak bench acceptance lock clean
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
@@ -52,6 +52,9 @@ test: tools kernels check        ## style, types, layers, and everything that mu
 
 images: tools            ## the documentation's screenshots, taken by the tests of the console
 	$(BIN)/python -m pytest --images tests/api/test_console.py tests/api/test_console_views.py tests/api/test_console_pages.py
+
+first-answer: tools      ## the time from git clone to an answer that changes in the browser
+	$(BIN)/python -m tests.first_answer
 
 check: $(DEV)            ## style, types and layers
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -160,7 +160,11 @@ def test_documented_options_and_variables_exist() -> None:
         for option in re.findall(r"`(--[a-z-]+)", text):
             assert option in options, f"{page}: {option}"
     known = (*fields(Settings), *fields(BrokerSettings))
-    variables = {f"PROSEM_{field.name.upper()}" for field in known} | {"PROSEM_URL", "PROSEM_SOURCE"}
+    variables = {f"PROSEM_{field.name.upper()}" for field in known} | {
+        "PROSEM_URL",
+        "PROSEM_SOURCE",
+        "PROSEM_SETTINGS",
+    }
     texts = PAGES | {
         path.name: path.read_text()
         for path in (ROOT / "docker").rglob("*")
@@ -188,7 +192,7 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_the_readme_shows_a_live_result_at_once() -> None:
     lines = PAGES["README.md"].splitlines()[:25]
     assert any("make demo" in line for line in lines)
-    assert any(re.match(r"seq \d+ change \{", line) for line in lines)
+    assert any(re.match(r'\{"id": .*"seq": \d+, "change": \{', line) for line in lines)
 
 
 def test_the_readme_links_every_page() -> None:

@@ -20,7 +20,6 @@ app = typer.Typer(
     help="Live SQL subscriptions by the million: every subscriber gets exactly the changes of its own answer.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
@@ -30,8 +29,24 @@ def _show_version(requested: bool) -> None:
         raise typer.Exit
 
 
+def _load_settings(path: str) -> None:
+    if path:
+        from api.commands.settings_file import load
+
+        load(Path(path))
+
+
 @app.callback()
 def options(
+    settings: Annotated[
+        str,
+        typer.Option(
+            help="a file of settings, as prosem init writes it",
+            envvar="PROSEM_SETTINGS",
+            callback=_load_settings,
+            is_eager=True,
+        ),
+    ] = "",
     version: Annotated[
         bool,
         typer.Option("--version", help="show the version and exit", callback=_show_version, is_eager=True),
@@ -67,6 +82,16 @@ def with_settings(run: Callable[..., Any]) -> Callable[..., Any]:
     command.__name__, command.__doc__ = run.__name__, run.__doc__
     command.__annotations__ = {p.name: p.annotation for p in command.__signature__.parameters.values()}  # type: ignore[attr-defined]
     return command
+
+
+@app.command("init")
+def init_command(
+    path: Annotated[str, typer.Argument(help="the file to write")] = "prosem.env",
+) -> None:
+    """Write a file with every setting, its meaning and its default, for prosem --settings."""
+    from api.commands.settings_file import init
+
+    raise typer.Exit(init(Path(path)))
 
 
 @app.command("serve")
@@ -192,11 +217,13 @@ def subscribe(
         str, typer.Option(help="event, or transaction: at most one change per request of a publisher")
     ] = "event",
     limit: Annotated[int, typer.Option(help="end after so many changes (0: at Ctrl-C)")] = 0,
-    json_lines: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="one JSON object per line also on a terminal")
+    ] = False,
     url: Url = "http://127.0.0.1:8080",
     api_key: ApiKey = "",
 ) -> None:
-    """Print a query's answer, and then every change of it."""
+    """Show a query's answer and every change of it: a table on a terminal, otherwise one JSON object per line."""
     from api.commands.terminal import subscribe as run
 
     raise typer.Exit(run(url, api_key, sql, _params(param), _notify(notify), per, limit, json_lines))

@@ -67,15 +67,16 @@ def demo(settings: Settings, seconds: float | None, rate: float) -> int:
     folder = settings.folder / "demo"
     folder.mkdir(parents=True, exist_ok=True)
     url = f"http://127.0.0.1:{settings.port}"
-    console.print(f"Starting a server with its own PostgreSQL in [cyan]{folder}[/cyan] …")
+    _say(console, f"Console: [link]{url}/[/link] (in a few seconds)")
+    _say(console, f"Starting a server with its own PostgreSQL in [cyan]{folder}[/cyan] …")
     process = start_server(settings.port, folder, folder / "server.log")
     try:
         if not wait_ready(url, process):
-            console.print(f"[red]The server did not start.[/red] Its log: {folder / 'server.log'}")
+            _say(console, f"[red]The server did not start.[/red] Its log: {folder / 'server.log'}")
             return 1
-        console.print(f"Ready. Console: [link]{url}/[/link]   API documentation: [link]{url}/docs[/link]")
+        _say(console, f"Ready. API documentation: [link]{url}/docs[/link]")
         example = "SELECT MIN(per) FROM stocks WHERE risk < 50"
-        console.print(f'Try in another terminal: [green]prosem subscribe --url {url} "{example}"[/green]')
+        _say(console, f'In another terminal: [green]prosem subscribe --url {url} "{example}"[/green]')
         asyncio.run(_market(url, seconds, rate, console))
     except KeyboardInterrupt:
         pass
@@ -84,6 +85,11 @@ def demo(settings: Settings, seconds: float | None, rate: float) -> int:
         process.send_signal(signal.SIGTERM)
         process.wait(40)
     return 0
+
+
+def _say(console: Console, text: str) -> None:
+    """A line that is not wrapped: an address can be copied, also from a file."""
+    console.print(text, soft_wrap=True, highlight=False)
 
 
 def _is_free(port: int) -> bool:
@@ -117,10 +123,11 @@ async def _market(url: str, seconds: float | None, rate: float, console: Console
         moving = asyncio.create_task(_move(client, market, rate))
         try:
             if console.is_terminal:
-                with Live(console=console, refresh_per_second=8) as live:
+                with Live(console=console, auto_refresh=False) as live:
                     while not stop.is_set() and (seconds is None or time.monotonic() - started < seconds):
-                        live.update(_picture(lines, market.events, time.monotonic() - started))
-                        await asyncio.sleep(0.12)
+                        picture = _picture(lines, market.events, time.monotonic() - started, console.height)
+                        live.update(picture, refresh=True)
+                        await asyncio.sleep(0.25)
             else:
                 try:
                     async with asyncio.timeout(seconds):
@@ -239,7 +246,7 @@ async def _watch(
             line.changes += 1
             line.at = time.monotonic()
             if not console.is_terminal and line.changes <= 3:
-                console.print(f"seq {change.seq}: {line.sql}\n    → {line.answer}", highlight=False)
+                _say(console, f"seq {change.seq}: {line.sql}\n    → {line.answer}")
 
 
 def _shown(sql: str, params: dict[str, Any] | None, notify: dict[str, Any] | None = None) -> str:
@@ -260,14 +267,17 @@ def _answer(change: Change) -> str:
     return f"{result.get('value')}" + (f"  ({row['symbol']})" if row else "")
 
 
-def _picture(lines: list[Line], events: int, seconds: float) -> Table:
+def _picture(lines: list[Line], events: int, seconds: float, height: int | None = None) -> Table:
+    """A subscription has the same number of lines all the time, and no more of them are drawn than a terminal of this
+    height shows: the table stays where it is.
+    """
     table = Table(
         title=f"{events:,} events in {seconds:.0f} s — Ctrl-C ends it", title_justify="left", expand=True
     )
-    table.add_column("subscription", ratio=3)
-    table.add_column("answer now", ratio=2)
+    table.add_column("subscription", ratio=3, overflow="fold")
+    table.add_column("answer now", ratio=2, no_wrap=True, overflow="ellipsis")
     table.add_column("changes", justify="right")
-    for line in lines:
+    for line in lines if height is None else lines[: max(1, (height - 6) // 2)]:
         is_fresh = time.monotonic() - line.at < 0.6 and line.changes
         table.add_row(
             line.sql, Text(line.answer, style="bold black on green" if is_fresh else ""), str(line.changes)

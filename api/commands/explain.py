@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 from rich.console import Console
-from rich.table import Table
+
+from api.commands.plain_table import plain_table
+from api.commands.terminal import NO_KEY, NOT_THERE
 
 _errors = Console(stderr=True)
 _COLUMNS = {
@@ -48,13 +50,13 @@ def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_j
             verify=ssl.create_default_context(),
         )
     except httpx.HTTPError as error:
-        _errors.print(
-            f"[red]{url} cannot be reached: {error}[/red]; is prosem serve running?", highlight=False
-        )
+        _errors.print(f"[red]{url} cannot be reached: {error}[/red]\n{NOT_THERE}", highlight=False)
         return 1
     report: dict[str, Any] = answer.json()
     if not answer.is_success:
         _errors.print(f"[red]{report.get('detail', answer.text)}[/red]", highlight=False)
+        if answer.status_code == 401:
+            _errors.print(NO_KEY, highlight=False)
         return 1
     if as_json:
         print(json.dumps(report, ensure_ascii=False))
@@ -64,15 +66,13 @@ def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_j
 
 
 def show(console: Console, report: dict[str, Any], analyze: bool) -> None:
-    """One table a group; with `analyze` measurements are shown below each estimate."""
+    """One table per group; with `analyze` measurements are shown below each estimate."""
     if not report["groups"]:
         console.print("the event concerns no subscription")
     for group in report["groups"]:
         title = f"{group['group']} ({group['type']}), estimated from {_SOURCES[group['source']]}"
-        table = Table(title=title, title_justify="left")
-        table.add_column("plan")
-        for name in _COLUMNS.values():
-            table.add_column(name, justify="right")
+        console.print(title, highlight=False)
+        table = plain_table("plan", *_COLUMNS.values(), numbers=[*_COLUMNS.values()], whole=["plan"])
         for row in group["plans"]:
             style = "bold green" if row["chosen"] else None
             cells = [_cell(row[name]) for name in _COLUMNS]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from api.commands.plain_table import plain_table
 from api.server.key_requests import read_key_request
 from prosem.store.keys import create_key, load_keys, revoke_key
 from prosem.values.errors import InputError
@@ -53,25 +53,29 @@ def show(url: str, as_json: bool) -> int:
     if as_json:
         print(json.dumps([key.shown() for key in found], default=str))
         return 0
-    table = Table("key", "name", "tenant", "roles", "rows", "limits", "created", "revoked")
+    table = plain_table("key", "name", "tenant", "roles", "created", "revoked", whole=["created", "revoked"])
+    restrictions = []
     for key in found:
         shown = key.shown()
-        rows = "; ".join(
-            f"{name}: " + " AND ".join(_condition(column, values) for column, values in predicate.items())
-            for name, predicate in shown["rows"].items()
-        )
-        limits = ", ".join(f"{name}={number}" for name, number in shown["limits"].items())
         table.add_row(
             str(shown["key"]),
             shown["name"],
             shown["tenant"],
             ", ".join(shown["roles"]),
-            rows,
-            limits,
-            f"{key.created:%Y-%m-%d %H:%M}",
-            f"{key.revoked:%Y-%m-%d %H:%M}" if key.revoked else "",
+            f"{key.created:%Y-%m-%d}",
+            f"{key.revoked:%Y-%m-%d}" if key.revoked else "",
         )
-    Console().print(table)
+        rows = [
+            f"{name}: " + " AND ".join(_condition(column, values) for column, values in predicate.items())
+            for name, predicate in shown["rows"].items()
+        ]
+        limits = [f"{name}={number}" for name, number in shown["limits"].items()]
+        if rows or limits:
+            restrictions.append(f"key {shown['key']} is restricted to {'; '.join([*rows, *limits])}")
+    console = Console()
+    console.print(table)
+    for line in restrictions:
+        console.print(line, highlight=False, markup=False)
     return 0
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.table import Table
 
+from api.commands.plain_table import plain_table
 from pipeline.statistics import StatisticsError
 from prosem.values.errors import SetupError
 
@@ -40,9 +40,8 @@ def show_runs(url: str) -> int:
     if not found:
         console.print("there are no runs yet: prosem stats refresh makes one")
         return 0
-    table = Table("run", "", "created", "since", box=None, padding=(0, 1, 0, 0))
-    for name in ("events", "subscriptions", "training"):
-        table.add_column(name, justify="right")
+    counted = ("events", "subscriptions", "training")
+    table = plain_table("run", "", "created", "since", *counted, numbers=counted, whole=("created", "since"))
     for run in found:
         counts = [f"{run.rows.get(name, 0):,}" for name in ("event_log", "subscription", "training")]
         since = f"{run.since:%Y-%m-%d %H:%M}" if run.since else "the start"

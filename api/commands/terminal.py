@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from api.commands.live_table import LiveTable
 
 NOT_THERE = "Is the server running? `prosem serve` starts one; --url or PROSEM_URL names another."
+NO_KEY = "--api-key or PROSEM_API_KEY gives a key; `prosem keys create` makes one."
 _errors = Console(stderr=True)
 
 
@@ -31,7 +32,7 @@ def subscribe(
     as_json: bool,
 ) -> int:
     """Show the answer and then every change until Ctrl-C (or `limit` changes): a table that is drawn anew on a terminal,
-    lines elsewhere.
+    JSON lines elsewhere.
     """
     try:
         client = AsyncClient(url, api_key=api_key)
@@ -60,7 +61,7 @@ async def _follow(
         with LiveTable(console, sql) if is_drawn else nullcontext() as table:
             async for change in made:
                 if table is None:
-                    _print(console, change, as_json)
+                    _print(change)
                 else:
                     table.show(change)
                 count += not change.snapshot
@@ -68,18 +69,9 @@ async def _follow(
                     return
 
 
-def _print(console: Console, change: Change, as_json: bool) -> None:
-    if as_json:
-        shown = {"snapshot": change.result} if change.snapshot else {"change": change.change}
-        print(json.dumps({"id": change.id, "seq": change.seq} | shown, ensure_ascii=False), flush=True)
-    elif change.snapshot:
-        console.print(
-            f"[dim]seq {change.seq}[/dim] [bold]answer[/bold] {json.dumps(change.result, ensure_ascii=False)}"
-        )
-    else:
-        console.print(
-            f"[dim]seq {change.seq}[/dim] [green]change[/green] {json.dumps(change.change, ensure_ascii=False)}"
-        )
+def _print(change: Change) -> None:
+    shown = {"snapshot": change.result} if change.snapshot else {"change": change.change}
+    print(json.dumps({"id": change.id, "seq": change.seq} | shown, ensure_ascii=False), flush=True)
 
 
 def publish(url: str, api_key: str, table: str, source: str) -> int:
@@ -131,4 +123,6 @@ def complain(error: ProsemError) -> int:
         _errors.print(error.highlight, highlight=False, markup=False)
     if isinstance(error, ConnectionLost):
         _errors.print(NOT_THERE, highlight=False)
+    elif error.status == 401:
+        _errors.print(NO_KEY, highlight=False)
     return 1

@@ -8,8 +8,8 @@ from typing import Any
 
 from prosem_client import Client, ProsemError
 from rich.console import Console
-from rich.table import Table
 
+from api.commands.plain_table import plain_table
 from api.commands.terminal import complain
 
 
@@ -33,7 +33,7 @@ def _listed(views: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(views, ensure_ascii=False))
         return
-    table = Table("view", "rows", "uses", "used by")
+    table = plain_table("view", "rows", "uses", "used by", numbers=["rows"], whole=["rows"])
     for view in views:
         used = view["used_by"]
         by = [*used["views"], *([f"{used['subscriptions']} subscriptions"] if used["subscriptions"] else [])]
@@ -51,7 +51,7 @@ def _shown(view: dict[str, Any], as_json: bool) -> None:
         return
     console = Console()
     console.print(view["sql"], highlight=False, markup=False)
-    table = Table("column", "type", "nullable", "key")
+    table = plain_table("column", "type", "nullable", "key")
     for column in view["columns"]:
         is_key = "yes" if column["name"] in view["primary_key"] else ""
         table.add_row(column["name"], column["type"], "yes" if column["nullable"] else "", is_key)

@@ -122,7 +122,7 @@ def test_subscribe_prints_the_answer_and_its_changes(api: Api, table: str) -> No
     publisher.start()
     try:
         sql = f"SELECT MIN(y) FROM {table} WHERE x BETWEEN :lo AND :hi"
-        done = run("subscribe", sql, "-p", "lo=0", "-p", "hi=9", "--limit", "3", "--json", "--url", api.url)
+        done = run("subscribe", sql, "-p", "lo=0", "-p", "hi=9", "--limit", "3", "--url", api.url)
     finally:
         stop.set()
         publisher.join()
@@ -150,12 +150,56 @@ def test_subscribe_errors_are_readable(api: Api, table: str) -> None:
         assert "Traceback" not in done.stderr
 
 
+# -- what is written for people ------------------------------------------------------------------------------
+def test_tables_fit_80_columns_and_cut_no_word(api: Api, table: str, tmp_path: Path) -> None:
+    api.publish(table, [insert(k=k, x=k, y=k) for k in range(30)])
+    for most in (5, 10, 20):
+        api.subscribe(f"SELECT MIN(y) FROM {table} WHERE x < :most", {"most": most})
+    view = f"an_overview_of_the_rows_of_{table}"
+    api.call(
+        "POST", "/v1/views", json={"name": view, "sql": f"SELECT x, COUNT(*) AS n FROM {table} GROUP BY x"}
+    )
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps(update(1, y=-1000)))
+    for arguments, words in (
+        (("explain", table, str(event), "--analyze"), ("→ reformulate", "enumerate", "measured", "response")),
+        (("view", "list"), (view, table, "used by")),
+        (("view", "show", view), ("bigint", "nullable")),
+    ):
+        done = run(*arguments, "--url", api.url, COLUMNS="80")
+        assert done.returncode == 0, done.stderr
+        assert "…" not in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 80
+        assert all(word in done.stdout for word in words), done.stdout
+
+
+def test_a_settings_file_is_written_and_read(tmp_path: Path) -> None:
+    path = tmp_path / "prosem.env"
+    assert run("init", str(path)).returncode == 0
+    text = path.read_text()
+    assert "# port to listen on\n# PROSEM_PORT=8080\n" in text
+    again = run("init", str(path))
+    assert again.returncode == 1
+    assert "exists" in again.stderr
+    path.write_text(text.replace("# PROSEM_PORT=8080", "PROSEM_PORT=99999"))
+    refused = run("--settings", str(path), "serve", "--data-dir", str(tmp_path / "data"))
+    assert "up to 65535" in refused.stderr
+    taken = run("--settings", str(path), "serve", "--port", "99998", "--data-dir", str(tmp_path / "data"))
+    assert "not 99998" in taken.stderr, "an option takes precedence"
+
+
+def test_shell_completion_is_offered() -> None:
+    assert "complete -o default -F" in run("--show-completion", "bash").stdout
+
+
 # -- demo --------------------------------------------------------------------------------------------------
 def test_the_demo_runs_and_ends() -> None:
     folder = open_folder("prosem-demo-test-")
     try:
         done = run("demo", "--seconds", "5", "--data-dir", str(folder))
         assert done.returncode == 0, done.stdout + done.stderr
+        first, *_ = done.stdout.splitlines()
+        assert re.fullmatch(r"Console: http://127.0.0.1:\d+/ \(in a few seconds\)", first)
         assert "Ready." in done.stdout
         assert re.search(r"^seq \d+: SELECT ", done.stdout, re.M), "no change was shown"
         events = re.search(r"([\d,]+) events in \d+ s", done.stdout)
@@ -183,7 +227,7 @@ def test_typical_mistakes_are_one_sentence(server: str, tmp_path: Path) -> None:
         (("broker", "--port", taken), "is in use"),
         (("subscribe", "SELECT * FROM t", *nobody), "`prosem serve` starts one"),
         (("publish", "t", str(event), *nobody), "`prosem serve` starts one"),
-        (("explain", "t", str(event), *nobody), "is prosem serve running?"),
+        (("explain", "t", str(event), *nobody), "`prosem serve` starts one"),
         (("subscribe", "SELECT * FROM t", "--url", "127.0.0.1:8080"), "with http:// or https://"),
         (("publish", "t", str(event), "--url", "127.0.0.1:8080"), "with http:// or https://"),
         (("subscribe", "SELECT * FROM nowhere_at_all", "--url", server), "there is no table nowhere_at_all"),
@@ -193,4 +237,12 @@ def test_typical_mistakes_are_one_sentence(server: str, tmp_path: Path) -> None:
         assert said in done.stderr, done.stderr
         assert "Traceback" not in done.stderr
     assert not (tmp_path / "cluster").exists(), "nothing was started"
+    (tmp_path / "bad.env").write_text("PORT=1\n")
+    for name, said in (
+        ("bad.env", "line 1: expected PROSEM_NAME=value"),
+        ("none.env", "prosem init none.env"),
+    ):
+        done = run("--settings", str(tmp_path / name), "doctor")
+        assert done.returncode == 1
+        assert said in done.stderr
     assert run("--version").stdout.startswith("prosem ")
