@@ -34,6 +34,7 @@ PAGES = sorted(
         "api/console/*.html",
         "clients/js/src/*.js",
         "clients/js/src/*.ts",
+        "clients/react/src/*.*s",
     )
     for path in ROOT.glob(pattern)
 )

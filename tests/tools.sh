@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the tests need beside Python packages: a browser for the console, Node.js for the JavaScript client.
+# What the tests need beside Python packages: a browser for the console, Node.js for the JavaScript client, React for the React client.
 # Takes what is there; otherwise Debian's packages (as root, or with sudo that asks nothing), otherwise Playwright's own browser.
 set -eu
 python=${1:?usage: tests/tools.sh PYTHON}
@@ -26,4 +26,11 @@ fi
 if ! has node; then
     echo "installing Node.js for the tests of the JavaScript client"
     install nodejs || { echo "no Node.js: install version 20 or newer, then run this again" >&2; exit 1; }
+fi
+react=$(dirname "$0")/../clients/react
+if ! [ -d "$react/node_modules/react-dom" ]; then
+    has npm || install npm || true
+    echo "installing React for the tests of the React client"
+    npm ci --prefix "$react" --no-audit --no-fund --loglevel=error ||
+        echo "React cannot be installed: the tests of the React client are skipped" >&2
 fi
