@@ -28,10 +28,14 @@ from tests.simulation.plan import POISON, Plan
 
 @dataclass(frozen=True)
 class Defect:
-    """`concerns` says which plans can show it at all."""
+    """`concerns` says which plans can show it at all, `shown_by` is a part of what the judge then says."""
 
     patch: Callable[[], contextlib.AbstractContextManager[None]]
     concerns: Callable[[Plan], bool]
+    shown_by: tuple[str, ...]
+
+    def is_shown(self, problems: list[str]) -> bool:
+        return any(part in problem for problem in problems for part in self.shown_by)
 
 
 def _has(*kinds: str) -> Callable[[Plan], bool]:
@@ -125,14 +129,24 @@ def _a_number_counts_before_its_packet_is_applied() -> Iterator[None]:
 
 
 DEFECTS = {
-    "1 a refused request fails others": Defect(_every_refusal_is_a_failure, _is_poisoned),
-    "3 a commit fails during shutdown": Defect(_a_shutdown_goes_on_after_a_failure, _has("close_failing")),
-    "6 a server without its session answers": Defect(_no_heartbeat, _is_cut_for_long),
-    "7 a lost answer is told as not committed": Defect(
-        _a_lost_answer_means_not_committed, _has("fail_commit")
+    "1 a refused request fails others": Defect(
+        _every_refusal_is_a_failure, _is_poisoned, ("without a fault",)
     ),
-    "8 consumers are lost for good": Defect(_consumers_are_not_checked, _has("drop_consumers")),
+    "3 a commit fails during shutdown": Defect(
+        _a_shutdown_goes_on_after_a_failure, _has("close_failing"), ("neither an event", "by the log")
+    ),
+    "6 a server without its session answers": Defect(
+        _no_heartbeat, _is_cut_for_long, ("was acknowledged before",)
+    ),
+    "7 a lost answer is told as not committed": Defect(
+        _a_lost_answer_means_not_committed, _has("fail_commit"), ("are stored",)
+    ),
+    "8 consumers are lost for good": Defect(
+        _consumers_are_not_checked, _has("drop_consumers"), ("has come to",)
+    ),
     "9 a packet that fails is dropped": Defect(
-        _a_number_counts_before_its_packet_is_applied, _has("fail_packet")
+        _a_number_counts_before_its_packet_is_applied,
+        _has("fail_packet"),
+        ("without the changes", "folded", "has come to"),
     ),
 }
