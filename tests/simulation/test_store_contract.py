@@ -22,12 +22,13 @@ from prosem.store import recovery
 from prosem.store.heartbeat import Heartbeat
 from prosem.store.log import Writer, WriteSet
 from prosem.store.replay import ReplayStore
+from prosem.store.retention import Retention
 from prosem.values.errors import CommitError, RefusedError, ResourceError, SetupError, UnknownOutcomeError
 from tests.simulation import postgres as stand_in
 from tests.simulation.machine import VirtualLoop, blocking, virtual_time
 from tests.simulation.plan import make_plan
 from tests.simulation.postgres import Data, Database
-from tests.simulation.readers import Readers, Snapshot
+from tests.simulation.readers import Readers, Snapshot, retire
 from tests.simulation.server import simulated_database
 from tests.simulation.world import run
 from tests.support.database import events, table_of
@@ -398,4 +399,32 @@ async def test_both_give_back_the_same(url: str, seed: int, monkeypatch: pytest.
     database = Database(VirtualLoop(), random.Random(1))
     database.data = whole
     assert real == await _replayed(Readers(database), whole)
+    database.loop.close()
+
+
+@pytest.mark.parametrize("seed", [4, 10, 17])
+async def test_both_forget_the_same(url: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = await asyncio.to_thread(_recorded, seed, monkeypatch)
+    writer, whole = Writer.connect(url, partition_size=4), Data()
+    retention = Retention(writer.session)
+    try:
+        for batch in written:
+            writer.write(batch)
+            whole.apply(batch, (1, 1))
+        retained_after = retention.retire(whole.last_seq - 2)
+    finally:
+        retention.close()
+        writer.close()
+    assert retained_after > 0
+    retire(whole, retained_after)
+    with recovery.load(url) as loaded:
+        assert _read(loaded) == _read(Snapshot(whole))
+    store = ReplayStore(lambda: url)
+    try:
+        history = await store.history(whole.subscriptions)
+    finally:
+        await store.close()
+    database = Database(VirtualLoop(), random.Random(1))
+    database.data = whole
+    assert history == await Readers(database).history(whole.subscriptions)
     database.loop.close()
