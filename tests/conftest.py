@@ -25,6 +25,7 @@ from tests.support.waiting import bounded
 
 LONGEST = {
     "test_statistics",
+    "test_backtest",
     "test_acceptance",
     "test_attach_operation",
     "test_attach",

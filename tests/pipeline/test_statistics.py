@@ -385,7 +385,7 @@ def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) 
     """By spark-submit, as it stands; killed while it writes its run, with half of its rows sent."""
     before = world.ask("SELECT id, active FROM prosem.statistics_run ORDER BY id")
     submit = Path(sys.executable).with_name("spark-submit")
-    script = ROOT / "optimizer" / "statistics" / "job.py"
+    script = ROOT / "pipeline" / "statistics" / "job.py"
     command = [str(submit), "--master", "local[2]", "--driver-java-options", SHORT_RUN, str(script)]
     command += ["--archive", str(world.folder / "archive"), "--since", "2d"]
     variables = os.environ | {"PROSEM_DATABASE": world.url, "PYSPARK_PYTHON": sys.executable}
