@@ -172,9 +172,17 @@ class Served:
 
     def _publish(self, seconds: float, lowest: int) -> tuple[int, float]:
         """How many events all publishers sent together, and how long that took, without the start of their processes."""
-        many = [self._publisher(seconds, seed, 0, lowest) for seed in range(PUBLISHERS)]
-        found = [one.communicate()[0].split() for one in many]
+        found = [one.communicate()[0].split() for one in self.publishers(seconds, lowest)]
         return sum(int(count) for count, _ in found), max(float(took_s) for _, took_s in found)
+
+    def publishers(self, seconds: float, lowest: int) -> list[subprocess.Popen[bytes]]:
+        """Processes that publish as fast as they are answered."""
+        return [self._publisher(seconds, seed, 0, lowest) for seed in range(PUBLISHERS)]
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._process.pid
 
     def _publisher(self, seconds: float, seed: int, rate: float, lowest: int) -> subprocess.Popen[bytes]:
         given = (self.url, self._tuples, seconds, seed, rate, lowest)
@@ -184,11 +192,11 @@ class Served:
 
     def _cpu_s(self) -> dict[str, float]:
         """CPU time so far: of the server's process, and of PostgreSQL's."""
-        found = {"server": cpu_s(self._process.pid), "postgres": 0.0}
+        found = {"server": cpu_s(Path(f"/proc/{self.pid}")), "postgres": 0.0}
         pid_file = next(self.folder.rglob("postmaster.pid"), None)
         if pid_file is not None:
             first = int(pid_file.read_text().split()[0])
-            found["postgres"] = sum(map(cpu_s, (first, *children(first))))
+            found["postgres"] = sum(cpu_s(Path(f"/proc/{pid}")) for pid in (first, *children(first)))
         return found
 
     def calm_loop(self, seconds: float) -> float:
@@ -314,9 +322,9 @@ def _update(key: int, y: int) -> dict[str, Any]:
     return {"op": "update", "key": {"k": key}, "set": {"y": y}}
 
 
-def cpu_s(pid: int) -> float:
-    """The CPU time of a process so far; 0 where the system does not tell."""
-    stat = Path(f"/proc/{pid}/stat")
+def cpu_s(process: Path) -> float:
+    """The CPU time of a process or a thread (its folder in /proc) so far; 0 where the system does not tell."""
+    stat = process / "stat"
     if not stat.exists():
         return 0.0
     fields = stat.read_text().rpartition(")")[2].split()
