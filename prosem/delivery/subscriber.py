@@ -168,7 +168,10 @@ class Subscriber:
             self._settle()
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        queued, held = len(self._queue), self._bytes  # the room is at least the capacity, and asked for only then
+        queued, held = (
+            len(self._queue),
+            self._bytes,
+        )  # the room is at least the capacity, and asked for only then
         if queued >= self._capacity and queued >= self._room:
             return False
         if held >= self._capacity_bytes and held >= self._room_bytes:

@@ -69,9 +69,10 @@ class FilterSpace(SteppedSpace):
         if not len(self.filters) or is_same(delta.old, delta.new):
             return None
         vectors = vectors_of(self._table, delta.old, delta.new, self._conditions.keys())
-        found = dict.fromkeys(
-            sid for vector in vectors if vector is not None for sid in self.filters.match(vector)
-        )
+        found: dict[int, None] = {}
+        for vector in vectors:
+            if vector is not None:
+                found |= dict.fromkeys(self.filters.match(vector))
         return Matched(delta, vectors, tuple(found)) if found else None
 
     def messages(self, description: Matched, plan: str) -> list[Draft]:
