@@ -56,10 +56,11 @@ images: tools            ## the documentation's screenshots, taken by the tests 
 first-answer: tools      ## the time from git clone to an answer that changes in the browser
 	$(BIN)/python -m tests.first_answer
 
-check: $(DEV)            ## style, types and layers
+check: $(DEV)            ## style, types, layers, and the audit of dependencies (offline)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layers.py
+	$(BIN)/python -m tests.audit
 
 format: $(DEV)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
 from prosem.store.retention import Retention
-from tests.support import template
+from tests.support import secrets, template
 from tests.support.database import empty_database
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
@@ -93,10 +94,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
+def log_of_tests() -> Iterator[secrets.Listening]:
+    """Every record that is logged in this process."""
+    handler = secrets.Listening()
+    logging.getLogger().addHandler(handler)
+    yield handler
+    logging.getLogger().removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def no_secret_in_logs(log_of_tests: secrets.Listening) -> Iterator[None]:
+    """Logs of processes are looked at when these end (`tests/support/processes.py`)."""
+    log_of_tests.found.clear()
+    yield
+    assert not log_of_tests.found
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:
     folder = open_folder("prosem-test-")
     made = EmbeddedPostgres(folder / "data", settings={"fsync": "off"})
-    made.start()
+    secrets.note(made.start())
     yield made
     made.stop()
     shutil.rmtree(folder, ignore_errors=True)

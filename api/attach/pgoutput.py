@@ -9,6 +9,8 @@ import struct
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from prosem.values.errors import SetupError
+
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -83,7 +85,17 @@ class Alive(NamedTuple):
 
 
 def frame(data: bytes) -> Data | Alive:
-    """One frame of the replication stream."""
+    """One frame of the replication stream; SetupError if it is none that PostgreSQL's manual describes."""
+    try:
+        return _frame(data)
+    except (struct.error, ValueError, ArithmeticError) as error:
+        raise SetupError(
+            f"the source sent a frame of {len(data)} bytes that is none of its replication protocol ({error}): use a direct"
+            " connection to a PostgreSQL 14 or newer"
+        ) from error
+
+
+def _frame(data: bytes) -> Data | Alive:
     if data[:1] == b"w":
         _, end, _ = struct.unpack_from("!QQq", data, 1)
         return Data(message(data[25:]), end)
@@ -189,6 +201,8 @@ class _Reader:
                 found.append(UNCHANGED)
             else:
                 (length,) = self.unpack("!I")
+                if kind != b"t" or len(self._data) < self._at + length:
+                    raise ValueError(f"a value of {length} bytes and kind {kind!r} is not there")
                 found.append(self._data[self._at : self._at + length].decode())
                 self._at += length
         return tuple(found)

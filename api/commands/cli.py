@@ -14,6 +14,7 @@ import typer
 from api import VERSION
 from api.server.settings import BrokerSettings, Settings
 from prosem.values.errors import ProsemError
+from prosem.values.redaction import redacted
 
 app = typer.Typer(
     name="prosem",
@@ -644,7 +645,12 @@ def main() -> None:
     try:
         app()
     except ProsemError as error:
-        typer.secho(error.detail, fg=typer.colors.RED, err=True)
+        typer.secho(redacted(error.detail), fg=typer.colors.RED, err=True)
+        raise SystemExit(1) from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "psycopg":
+            raise
+        typer.secho(redacted(f"the database cannot be used: {error}"), fg=typer.colors.RED, err=True)
         raise SystemExit(1) from None
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from api.server.settings import Settings
 from cn.match import kernels
 from prosem.values.errors import ProsemError
+from prosem.values.redaction import redacted
 
 Finding = tuple[bool, str]
 _PACKAGES = (
@@ -42,7 +43,7 @@ def doctor(settings: Settings) -> int:
             fine, text = False, f"{type(error).__name__}: {error}"
         is_well = is_well and fine
         mark = "[green]ok[/green]   " if fine else "[red]wrong[/red]"
-        console.print(f"{mark} {name}: {text}", highlight=False)
+        console.print(f"{mark} {name}: {redacted(text)}", highlight=False)
     return 0 if is_well else 1
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from prosem.values.errors import SetupError
+from prosem.values.redaction import redacted
 
 FORMATS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -40,7 +41,17 @@ class JsonLines(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _OWN}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return redacted(msgspec.json.encode(line, enc_hook=str).decode())
+
+
+class TextLines(logging.Formatter):
+    """A line for people."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
 
 
 def configure_logging(level: str, form: str) -> None:
@@ -50,12 +61,7 @@ def configure_logging(level: str, form: str) -> None:
         raise SetupError(f"--log-format is {' or '.join(FORMATS)}, not {form!r}")
     handler = logging.StreamHandler()
     handler.addFilter(_plainly_named)
-    if form == "json":
-        handler.setFormatter(JsonLines())
-    else:
-        handler.setFormatter(
-            logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
-        )
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     for chatty in ("uvicorn.access", "alembic", "httpx", "psycopg.pool"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

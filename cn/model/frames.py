@@ -370,6 +370,8 @@ def write_extreme(code: Any) -> msgspec.msgpack.Ext:
 
 
 def read_extreme(number: int, data: memoryview) -> Any:
+    if number not in _EXTREMES:
+        raise ValueError(f"there is no extension type {number} in a frame")
     return _EXTREMES[number]
 
 

@@ -10,8 +10,11 @@ before a database is touched. Text instead of binary COPY: it is the same in all
 
 from __future__ import annotations
 
+import lzma
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -27,6 +30,11 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 _BLOCK_BYTES = 1 << 20
 _MAX_MANIFEST_BYTES = 64 << 20
+# With which the standard library refuses an archive whose bytes are wrong, whichever field they are in.
+_BAD_ARCHIVE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, RuntimeError,
+    LookupError, ArithmeticError, MemoryError,
+)  # fmt: skip
 # Called with the name of what is read or written, and how many bytes more of it are done.
 Progress = Callable[[str, int], object]
 
@@ -136,9 +144,9 @@ class BackupReader:
         """The manifest is checked; `verify` checks the members."""
         try:
             archive = zipfile.ZipFile(path)
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-        except zipfile.BadZipFile:
+        except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        except _BAD_ARCHIVE:
             raise _damaged(path, "is no backup of prosem, or was not written to its end") from None
         with archive:
             yield cls(archive, _manifest(archive, path))
@@ -156,7 +164,7 @@ class BackupReader:
                     digest.update(block)
                     size += len(block)
                     progress(part.name, len(block))
-            except (zipfile.BadZipFile, OSError, EOFError, ValueError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+            except _BAD_ARCHIVE as error:
                 raise _damaged(path, f"cannot be read at {part.name} ({error})") from error
             if (size, digest.hexdigest()) != (part.size_bytes, part.sha256):
                 raise _damaged(path, f"does not have the bytes of {part.name} that were written")
@@ -176,7 +184,7 @@ def _manifest(archive: zipfile.ZipFile, path: Path) -> Manifest:
         with archive.open(MANIFEST) as source:
             data = source.read(_MAX_MANIFEST_BYTES)
         known = msgspec.json.decode(data, type=_Known)
-    except (KeyError, zipfile.BadZipFile, OSError, msgspec.MsgspecError, ValueError) as error:
+    except (*_BAD_ARCHIVE, msgspec.MsgspecError) as error:
         raise _damaged(path, f"has no manifest that can be read ({error})") from error
     if known.format > FORMAT or known.schema not in REVISIONS:
         raise InputError(

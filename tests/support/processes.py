@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from api.commands.process import free_port
-from tests.support import template
+from tests.support import secrets, template
 from tests.support.waiting import until
 
 BOOT_S = 90.0
@@ -30,8 +30,11 @@ class CommandProcess:
     """A command of ours as a user starts it, in a process group of its own; what it says goes to a file."""
 
     process: subprocess.Popen[bytes] | None = None
+    _said: Path | None = None
 
     def launch(self, said: Path, *arguments: str) -> None:
+        secrets.note_options(arguments)
+        self._said = said
         with open(said, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "api.commands.cli", *arguments],
@@ -44,13 +47,25 @@ class CommandProcess:
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self._check_logs()
 
     def stop(self) -> int:
         """End it as Ctrl-C does; its exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(40)
+        code = self.process.wait(40)
+        self._check_logs()
+        return code
+
+    def _check_logs(self) -> None:
+        """What it said, and what its PostgreSQL and NATS said, has no secret in it."""
+        if self._said is None:
+            return
+        password = self._said.parent / "data" / "password"
+        if password.exists():
+            secrets.note(password.read_text().strip())
+        secrets.check_folder(self._said.parent)
 
 
 class ServerProcess(CommandProcess):

@@ -12,6 +12,7 @@ from typing import Any
 
 from prosem_client.webhooks import verify
 
+from tests.support import secrets
 from tests.support.live import WAIT_S, Json, fold
 
 
@@ -36,6 +37,7 @@ class Receiver:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.secret = secret
+        secrets.note(secret)
         self.behave = behave or (lambda number, request: 204)
         self.requests: list[Request] = []
         self.deliveries: dict[str, Json] = {}

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support import secrets
 from tests.support.live import Api, Refused
 from tests.support.processes import ServerProcess
 
@@ -26,6 +27,7 @@ class Keyed(Api):
         limits = httpx.Limits(max_keepalive_connections=0)
         self.http = httpx.Client(base_url=url, timeout=60, trust_env=False, limits=limits)
         self.key = key
+        secrets.note(key)
         if key:
             self.http.headers["Authorization"] = f"Bearer {key}"
 
