@@ -9,13 +9,14 @@ from prosem_kernels._native import (
     IntegerRadii,
     IntervalBlocks,
     MinKdTree,
+    PackedRows,
     PointIndex,
     RangeMinima,
     match_filters,
 )
 
 __version__ = "0.1.0"
-INTERFACE = 5  # raised when a call changes; ProSem uses the structures in Python if it expects another one
+INTERFACE = 6  # raised when a call changes; ProSem uses the structures in Python if it expects another one
 
 __all__ = [
     "INTERFACE",
@@ -27,6 +28,7 @@ __all__ = [
     "IntegerRadii",
     "IntervalBlocks",
     "MinKdTree",
+    "PackedRows",
     "PointIndex",
     "RangeMinima",
     "__version__",

@@ -11,7 +11,7 @@ using Tree = ObjectTree;
 
 nb::object end(const Tree::End& end) { return end.is_there ? as_code(end.x) : nb::none(); }
 nb::object point(const Tree::Point& point) {
-    return nb::make_tuple(as_code(point.x), as_code(point.y), nb::borrow(point.ref));
+    return nb::make_tuple(as_code(point.x), as_code(point.y), KeyRef::object(point.ref));
 }
 
 nb::object points(const std::vector<Tree::Point>& all) {
@@ -55,20 +55,20 @@ void bind_a2b_tree(nb::module_& module) {
              })
         .def("add",
              [](Tree& tree, int64_t x, int64_t y, nb::handle ref) {
-                 if (!tree.add(x, y, ref.ptr())) raise_twice(ref);
+                 if (!tree.add(x, y, KeyRef::of(ref))) raise_twice(ref);
              })
         .def("remove",
              [](Tree& tree, int64_t x, int64_t y, nb::handle ref) {
-                 if (!tree.remove(x, y, ref.ptr())) raise_missing(x, y, ref);
+                 if (!tree.remove(x, y, KeyRef::of(ref))) raise_missing(x, y, ref);
              })
         .def("replace",
              [](Tree& tree, int64_t x, int64_t y, nb::handle ref, int64_t new_y) {
-                 if (!tree.replace(x, y, ref.ptr(), new_y)) raise_missing(x, y, ref);
+                 if (!tree.replace(x, y, KeyRef::of(ref), new_y)) raise_missing(x, y, ref);
              })
         .def("replace_seen",
              [](Tree& tree, int64_t x, int64_t y, nb::handle ref, int64_t new_y) {
                  Tree::Exposure found;
-                 if (!tree.replace_seen(x, y, ref.ptr(), new_y, found)) raise_missing(x, y, ref);
+                 if (!tree.replace_seen(x, y, KeyRef::of(ref), new_y, found)) raise_missing(x, y, ref);
                  return exposure_of(found);
              })
         .def("peak",
@@ -93,7 +93,7 @@ void bind_a2b_tree(nb::module_& module) {
         .def("exposure",
              [](Tree& tree, int64_t x, int64_t y, nb::handle ref, int64_t new_y) {
                  Tree::Exposure found;
-                 tree.exposure(x, y, ref.ptr(), new_y, found);
+                 tree.exposure(x, y, KeyRef::of(ref), new_y, found);
                  return exposure_of(found);
              })
         .def("lowest",

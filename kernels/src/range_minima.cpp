@@ -2,6 +2,7 @@
 //
 // An event is one call: the rule, the tree that takes the row, and the search that leaves out pieces without a
 // subscription. The GIL is held: references are compared as Python objects, and an event takes about a microsecond.
+#include "arrays.h"
 #include "bindings.h"
 #include "point_index.h"
 #include "range_objects.h"
@@ -11,7 +12,7 @@ namespace kernels {
 
 namespace {
 using Tree = ObjectTree;
-using Rule = RangeRule<ObjectRef>;
+using Rule = RangeRule<KeyRef>;
 using Place = std::optional<Rule::Place>;
 
 // Where a row has x and y, and the functions that give their codes (None: integers that are their own codes).
@@ -59,6 +60,26 @@ class RangeMinima {
             build_tree(of(tree), nb::steal(PyObject_GetItem(entries.ptr(), key.ptr())));
             if (of(tree).size()) trees_[key] = tree;
         }
+    }
+    // The same from columns, whose rows have keys of one integer.
+    void build_columns(nb::handle key, ReadColumn xs, ReadColumn ys, ReadColumn refs) {
+        size_t count = xs.size();
+        if (ys.size() != count || refs.size() != count) throw nb::value_error("columns are equally long");
+        if (!count) return;
+        nb::object tree = nb::cast(new Tree(), nb::rv_policy::take_ownership);
+        std::vector<Tree::Point> all(count);
+        nb::list kept;  // keys that are held as objects
+        for (size_t at = 0; at < count; ++at) {
+            int64_t number = refs.data()[at];
+            KeyRef::Value ref = KeyRef::of(number);
+            if (!KeyRef::fits(number)) {
+                kept.append(nb::make_tuple(number));
+                ref = KeyRef::of(kept[kept.size() - 1]);
+            }
+            all[at] = {xs.data()[at], ys.data()[at], ref};
+        }
+        of(tree).build(all);
+        trees_[key] = tree;
     }
     nb::object get(nb::handle key) const {
         PyObject* tree = find(key);
@@ -141,9 +162,10 @@ class RangeMinima {
             trees_[key] = tree;
         }
         const PointTree* points = points_->tree(view(topic));
-        bool is_taken = !points       ? exchange(of(tree), old, now, ref.ptr())
-                        : is_tracked_ ? rule_.track(of(tree), old, now, ref.ptr())
-                                      : rule_.step(of(tree), old, now, ref.ptr());
+        KeyRef::Value held = KeyRef::of(ref);
+        bool is_taken = !points       ? exchange(of(tree), old, now, held)
+                        : is_tracked_ ? rule_.track(of(tree), old, now, held)
+                                      : rule_.step(of(tree), old, now, held);
         if (!of(tree).size()) {
             gone_visits_ += of(tree).visits;
             nb::del(trees_[key]);
@@ -156,7 +178,7 @@ class RangeMinima {
     }
 
     // Where no subscription is, the row is taken and nothing is described. Nothing is changed if that fails.
-    static bool exchange(Tree& tree, Place old, Place now, PyObject* ref) {
+    static bool exchange(Tree& tree, Place old, Place now, KeyRef::Value ref) {
         if (old && !tree.remove(old->x, old->y, ref)) return false;
         if (!now || tree.add(now->x, now->y, ref)) return true;
         if (old) tree.add(old->x, old->y, ref);
@@ -186,7 +208,7 @@ class RangeMinima {
             region.append(nb::make_tuple(as_interval(box.sides[0]), as_interval(box.sides[1])));
         }
         nb::object y = piece.has_y ? as_code(piece.y) : nb::none();
-        nb::object ref = piece.has_y ? nb::borrow(piece.ref) : nb::none();
+        nb::object ref = piece.has_y ? KeyRef::object(piece.ref) : nb::none();
         return named(piece_, nb::make_tuple(nb::tuple(region), y, ref));
     }
 };
@@ -197,6 +219,7 @@ void bind_range_minima(nb::module_& module) {
         .def(nb::init<nb::object, bool, nb::object, nb::object>(), nb::arg("points"), nb::arg("is_tracked"),
              nb::arg("interval"), nb::arg("piece"))
         .def("build", &RangeMinima::build)
+        .def("build_columns", &RangeMinima::build_columns)
         .def("get", &RangeMinima::get)
         .def("lowest", &RangeMinima::lowest)
         .def("step", &RangeMinima::step, nb::arg("key"), nb::arg("topic"), nb::arg("old").none(),

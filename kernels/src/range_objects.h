@@ -6,11 +6,11 @@
 
 namespace kernels {
 
-using ObjectTree = RangeTree<ObjectRef>;
+using ObjectTree = RangeTree<KeyRef>;
 
 inline nb::object as_code(int64_t code) { return nb::steal(PyLong_FromLongLong(code)); }
 inline nb::object as_peak(const ObjectTree::Point& point) {
-    return nb::make_tuple(as_code(point.y), nb::borrow(point.ref));
+    return nb::make_tuple(as_code(point.y), KeyRef::object(point.ref));
 }
 
 [[noreturn]] inline void raise_missing(int64_t x, int64_t y, nb::handle ref) {
@@ -39,7 +39,7 @@ inline void build_tree(ObjectTree& tree, nb::handle entries) {
         Items items{entry};
         if (items.count != 3) throw nb::value_error("an entry is (x, y, ref)");
         kept.append(entry);
-        all.push_back({code_of(items.items[0]), code_of(items.items[1]), items.items[2]});
+        all.push_back({code_of(items.items[0]), code_of(items.items[1]), KeyRef::of(items.items[2])});
     }
     tree.build(all);
 }

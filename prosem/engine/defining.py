@@ -22,7 +22,7 @@ class Defining:
         self._memory, self._subscribing = memory, subscribing
 
     def prepare(self, command: c.PrepareView) -> c.PreparedView:
-        """Check a definition and begin to build it aside. Copies the references to the rows of its inputs: O(rows)."""
+        """Check a definition and begin to build it aside. Copies the rows of its inputs: O(rows) of memory moved."""
         memory, tenant = self._memory, command.scope.tenant
         name, tables = identifier(command.name, "/name"), memory.tables(tenant)
         known = tables.get(name)

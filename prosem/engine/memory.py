@@ -14,14 +14,14 @@ from prosem.engine.commands import Closed
 from prosem.engine.groups import Groups
 from prosem.engine.marks import Marks
 from prosem.engine.subscriptions import SubscriptionRegistry
-from prosem.engine.tables import Tables
+from prosem.engine.tables import Content, Tables
 from prosem.engine.traffic import Traffic
 from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
 from prosem.engine.views import Views
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import MOVED, Bound, Draft, Form, MarkedSpace, Space, Storage
-from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Key, Row, Table
+from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table
 from prosem.values.timeline import Timelines
 from prosem.values.wire import decode_exact, pack
 
@@ -73,7 +73,7 @@ class EngineMemory:
         return self.table_store.of(tenant)
 
     @property
-    def rows(self) -> Mapping[int, dict[Key, Row]]:
+    def rows(self) -> Mapping[int, Content]:
         return self.table_store.rows
 
     @property

@@ -12,6 +12,7 @@ from prosem.language.parse import parse
 from prosem.store.recovery import StoredState, StoredSubscription, StoredView, load
 from prosem.values.errors import ProsemError, SetupError
 from prosem.values.model import Group, PlaceMark, Row, Statement, Table
+from prosem.values.packed_columns import Arrays
 from prosem.views.subscription import named_view
 
 
@@ -24,7 +25,7 @@ class Stored(Protocol):
     groups: list[Group]
     statements: list[Statement]
 
-    def rows(self, *tables: Table) -> Iterator[tuple[Table, Sequence[Row]]]: ...
+    def rows(self, *tables: Table) -> Iterator[tuple[Table, Sequence[Row] | Arrays]]: ...
     def subscriptions(self) -> Iterator[list[StoredSubscription]]: ...
     def last_move(self) -> int: ...
     def marks(self) -> Mapping[int, tuple[int, PlaceMark]]: ...

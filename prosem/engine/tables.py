@@ -1,23 +1,28 @@
 """All tables and their rows in memory. A table is found by its tenant and its name: two tenants may have one of a name.
 
 A table that others extend is seen with their rows too, cut to its own columns: `visible` holds them beside its own
-`rows`. While no table extends it the two are one dictionary.
+`rows`. While no table extends it the two are one. Rows of tables are packed in columns, those of views are tuples by key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from copy import copy
+from typing import cast
 
 from prosem.engine.sizes import SAFE_COLUMNS
 from prosem.values.model import Key, Row, Table, View
+from prosem.values.packed_columns import Arrays
+from prosem.values.packed_rows import TableRows, packed_rows
+
+Content = MutableMapping[Key, Row]  # of a table or a view
 
 
 class Tables:
     def __init__(self) -> None:
         self._by_tenant: dict[str, dict[str, Table]] = {}
-        self.rows: dict[int, dict[Key, Row]] = {}
-        self.visible: dict[int, dict[Key, Row]] = {}
+        self.rows: dict[int, Content] = {}
+        self.visible: dict[int, Content] = {}
         self.wide: set[int] = set()  # the tables whose rows may not fit a page of PostgreSQL
 
     def __iter__(self) -> Iterator[Table]:
@@ -30,14 +35,14 @@ class Tables:
 
     def add(self, table: Table) -> None:
         self._by_tenant.setdefault(table.tenant, {})[table.name] = table
-        self.rows[table.id] = self.visible[table.id] = {}
+        self.rows[table.id] = self.visible[table.id] = packed_rows(table)
         if len(table.columns) > SAFE_COLUMNS:
             self.wide.add(table.id)
         for ancestor in table.ancestors:
             if self.rows[ancestor.id] is self.visible[ancestor.id]:
-                self.rows[ancestor.id] = dict(self.rows[ancestor.id])
+                self.rows[ancestor.id] = copy(self.rows[ancestor.id])
 
-    def add_view(self, view: View, rows: dict[Key, Row]) -> None:
+    def add_view(self, view: View, rows: Content) -> None:
         """A view with its contents; an unnamed one is found by its number only."""
         if not view.is_unnamed:
             self._by_tenant.setdefault(view.tenant, {})[view.name] = view
@@ -57,16 +62,23 @@ class Tables:
         for ancestor in table.ancestors:
             put(self.visible[ancestor.id], key, cut(row, ancestor))
 
-    def load(self, table: Table, rows: Sequence[Row]) -> None:
+    def load(self, table: Table, rows: Sequence[Row] | Arrays) -> None:
         """Set many rows that are new, as a recovery reads them."""
-        keys = list(zip(*(map(itemgetter(at), rows) for at in table.key_positions), strict=True))
-        own = self.rows[table.id]
-        own.update(zip(keys, rows, strict=True))
-        if own is not self.visible[table.id]:
-            self.visible[table.id].update(zip(keys, rows, strict=True))
+        for held, one in self._holders(table):
+            width = len(one.columns)
+            if isinstance(rows, Arrays):
+                held.load_arrays(*rows.first(width))
+            else:
+                held.load(rows if one is table else (row[:width] for row in rows))
+
+    def _holders(self, table: Table) -> Iterator[tuple[TableRows, Table]]:
+        """What holds the rows of a table, each with the table that they are cut to."""
+        own, visible = self.rows[table.id], self.visible[table.id]
+        yield cast(TableRows, own), table
+        if visible is not own:
+            yield cast(TableRows, visible), table
         for ancestor in table.ancestors:
-            width = len(ancestor.columns)
-            self.visible[ancestor.id].update(zip(keys, (row[:width] for row in rows), strict=True))
+            yield cast(TableRows, self.visible[ancestor.id]), ancestor
 
     def family(self, table: Table) -> Mapping[Key, Row] | None:
         """The keys of all tables that this one extends or that extend it; None if there are none."""
@@ -88,7 +100,7 @@ class Tables:
         self.wide.discard(table.id)
 
 
-def put(rows: dict[Key, Row], key: Key, row: Row | None) -> None:
+def put(rows: Content, key: Key, row: Row | None) -> None:
     """Set or take away a row."""
     if row is None:
         rows.pop(key, None)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import NamedTuple
 
-from prosem.engine.tables import Tables, put
-from prosem.types.base import Rows
+from prosem.engine.tables import Content, Tables, put
 from prosem.values.model import Key, Row, Table, View
 from prosem.views.definition import ViewDefinition
 from prosem.views.graph import Effects, ViewGraph
@@ -35,9 +35,9 @@ class ViewBuild:
     `fill` and `catch_up` run in a thread of the caller's; the engine appends to the queue.
     """
 
-    def __init__(self, definition: ViewDefinition, rows_of: Callable[[Table], Rows]) -> None:
+    def __init__(self, definition: ViewDefinition, rows_of: Callable[[Table], Content]) -> None:
         self.definition, self.view = definition, definition.view
-        self._copies = {table.id: dict(rows_of(table)) for table in self.view.inputs}
+        self._copies = {table.id: copy(rows_of(table)) for table in self.view.inputs}
         self.operator = definition.open(lambda table: self._copies[table.id])
         self.rows: dict[Key, Row] = {}
         self.queue: list[Changes] = []
@@ -124,10 +124,10 @@ class Views:
         build.operator.rebind(self._rows_of)
         self._place(build.definition, build.operator, build.rows)
 
-    def _rows_of(self, table: Table) -> dict[Key, Row]:
+    def _rows_of(self, table: Table) -> Content:
         return self._tables.visible[table.id]
 
-    def _place(self, definition: ViewDefinition, operator: ViewOperator, rows: dict[Key, Row]) -> None:
+    def _place(self, definition: ViewDefinition, operator: ViewOperator, rows: Content) -> None:
         self._tables.add_view(definition.view, rows)
         self._graph.add(definition, operator)
 

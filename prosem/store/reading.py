@@ -1,7 +1,9 @@
 """Reads the rows of all tables over several connections that share one snapshot.
 
 Tables are read in ranges of blocks (TID range scans), so that one large table is shared too. PostgreSQL works on the next
-ranges while the rows of one are decoded; decoding itself holds Python's lock, and bounds the rate. Rows come in no order.
+ranges while the rows of one are decoded. A range is one binary array per column, which columns of the engine's memory take
+as they are; values that PostgreSQL stores outside of the table may be too large for an array, so such tables are read row by
+row. Rows come in no order.
 """
 
 from __future__ import annotations
@@ -9,23 +11,40 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from queue import Full, Queue
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import psycopg
 from psycopg import sql
 
 from prosem.store import catalog
+from prosem.values.columns import ColumnType
 from prosem.values.model import Row, Table
+from prosem.values.packed_columns import OBJECT, Arrays, Reader, kind_of
+from prosem.values.wire import decode
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-Chunk = tuple[Table, list[Row]]
-Range = tuple[Table, int, int | None]  # of blocks, from the first to before the last; None: to the end
+Chunk = tuple[Table, list[Row] | Arrays]
+
+
+class Range(NamedTuple):
+    """Blocks of a table, from the first to before the last; None: to the end."""
+
+    table: Table
+    first: int
+    end: int | None
+    in_arrays: bool
+
 
 ROWS_PER_CHUNK = 10_000
 BLOCKS_PER_RANGE = 1_024
+BLOCKS_OF_OBJECTS = 64  # where values may be compressed: PostgreSQL refuses an array of 1 GiB
 READERS = 3
 _WAIT_S = 0.1
+_EPOCHS = {"date": date(2000, 1, 1), "timestamptz": datetime(2000, 1, 1, tzinfo=UTC)}
+_READERS: dict[str, Reader] = {"bytea": bytes, "jsonb": lambda sent: decode(sent[1:])}  # after its version
 
 
 def block_ranges(
@@ -35,13 +54,19 @@ def block_ranges(
     found: list[Range] = []
     for table in tables:
         size = sql.SQL(
-            "SELECT pg_relation_size({}::regclass) / current_setting('block_size')::integer"
+            "SELECT pg_relation_size(oid) / current_setting('block_size')::integer,"
+            " coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0) FROM pg_class WHERE oid = {}::regclass"
         ).format(sql.Literal(catalog.relation(table).as_string(connection)))
         row = connection.execute(size).fetchone()
         assert row is not None
-        firsts = range(0, max(1, int(row[0])), blocks_per_range)
-        found += [(table, first, first + blocks_per_range) for first in firsts[:-1]]
-        found.append((table, firsts[-1], None))
+        blocks, outside_bytes = row
+        in_arrays = not outside_bytes
+        step = blocks_per_range
+        if in_arrays and any(kind_of(column.type)[0] == OBJECT for column in table.columns):
+            step = min(step, BLOCKS_OF_OBJECTS)
+        firsts = range(0, max(1, int(blocks)), step)
+        found += [Range(table, first, first + step, in_arrays) for first in firsts[:-1]]
+        found.append(Range(table, firsts[-1], None, in_arrays))
     return found
 
 
@@ -112,13 +137,43 @@ def _put(
 
 
 def _read(connection: Connection, range: Range) -> Iterator[Chunk]:
-    table, first, end = range
+    table, first, end, in_arrays = range
+    names = catalog.column_names(table)
+    elements = [_element(column.type, name) for column, name in zip(table.columns, names, strict=True)]
+    selected = [sql.SQL("array_agg({})").format(one.expression) for one in elements] if in_arrays else names
     text = sql.SQL("SELECT {} FROM ONLY {} WHERE ctid >= {}").format(
-        sql.SQL(", ").join(catalog.column_names(table)), catalog.relation(table), sql.Literal(f"({first},0)")
+        sql.SQL(", ").join(selected), catalog.relation(table), sql.Literal(f"({first},0)")
     )
     if end is not None:
         text = sql.SQL("{} AND ctid < {}").format(text, sql.Literal(f"({end},0)"))
+    if in_arrays:
+        result = connection.execute(text, binary=True).pgresult
+        assert result is not None
+        columns = [result.get_value(0, at) for at, _ in enumerate(elements)]
+        if None not in columns:  # there are rows
+            readers, shifts = [one.reader for one in elements], [one.shift for one in elements]
+            yield table, Arrays(cast("list[bytes]", columns), readers, shifts)
+        return
     with connection.cursor("prosem_rows") as cursor:
         cursor.execute(text, binary=True)
         while rows := cursor.fetchmany(ROWS_PER_CHUNK):
             yield table, rows
+
+
+class _Element(NamedTuple):
+    """What is read of a column, and how it becomes a value: see `Arrays`."""
+
+    expression: sql.Composable
+    reader: Reader = None
+    shift: int = 0
+
+
+def _element(type: ColumnType, name: sql.Identifier) -> _Element:
+    kind, scale = kind_of(type)
+    if kind == "numeric":
+        return _Element(sql.SQL("({} * {}::numeric)::bigint").format(name, sql.Literal(10**scale)))
+    if type.name.startswith("numeric"):
+        return _Element(sql.SQL("{}::text").format(name), lambda text: Decimal(text.decode()))
+    if type.name in _EPOCHS:
+        return _Element(name, shift=cast(int, type.code(_EPOCHS[type.name])))
+    return _Element(name, _READERS.get(type.name))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+from random import Random
 from typing import Any
 
 import psycopg
@@ -10,7 +13,8 @@ import pytest
 from prosem.store import reading, recovery
 from prosem.store.catalog import relation
 from prosem.store.log import Writer, WriteSet
-from tests.support.database import put, table_of
+from prosem.values.packed_columns import Arrays
+from tests.support.database import put, rows_of, table_of
 
 COUNT = 3_000
 
@@ -45,8 +49,25 @@ def test_every_row_is_read_once_and_of_the_snapshot(url: str, readers: int) -> N
         assert len(reading.block_ranges(loaded._connection, [large, empty], 2)) > 8
         chunks = list(loaded.rows(large, empty, readers=readers))
     assert {table.name for table, _ in chunks} == {"t"}
-    found = sorted(row for _, rows in chunks for row in rows)
+    assert all(isinstance(rows, Arrays) for _, rows in chunks)
+    found = sorted(rows_of(chunks))
     assert found == [(at, "x" * 80) for at in range(COUNT) if at % 7]
+
+
+@pytest.mark.usefixtures("many_ranges")
+def test_a_table_with_values_outside_of_it_is_read_row_by_row(url: str) -> None:
+    writer, table = Writer.connect(url), table_of(["integer", "text", "timestamptz", "numeric(9,2)"])
+    writer.write(WriteSet(created=table))
+    random = Random(1)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = {(n,): (n, random.randbytes(5_000).hex(), at, Decimal("1.50")) for n in range(250)}
+    put(writer, table, dict(rows))
+    writer.close()
+    with recovery.load(url) as loaded:
+        chunks = list(loaded.rows(table))
+    assert len(chunks) > 1
+    assert not any(isinstance(some, Arrays) for _, some in chunks)
+    assert sorted(rows_of(chunks)) == sorted(rows.values())
 
 
 @pytest.mark.usefixtures("many_ranges")
@@ -75,4 +96,4 @@ def test_a_database_without_free_connections_is_read_over_one(
             raise psycopg.OperationalError("sorry, too many clients already")
 
         monkeypatch.setattr(recovery, "_connect", refused)
-        assert sum(len(rows) for _, rows in loaded.rows(large)) == COUNT - len(range(0, COUNT, 7))
+        assert len(rows_of(loaded.rows(large))) == COUNT - len(range(0, COUNT, 7))

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import join, join_many, mixed, optimizer, optimizer_cases, optimizer_overhead, range_min, recovery
+from bench import (
+    join,
+    join_many,
+    mixed,
+    optimizer,
+    optimizer_cases,
+    optimizer_overhead,
+    range_min,
+    recovery,
+    rows,
+)
 from bench.common import Report, fail, machine
 from bench.registry import BENCHES
 from optimizer.choose import Chooser, NamedPlan
@@ -40,6 +50,13 @@ def test_recovery_in_miniature() -> None:
     figures = recovery.measure(3_000, 5, 2)
     assert (figures["rows"], figures["subscriptions"]) == (3_000, 5 * len(recovery.GROUPS))
     assert figures["rows_per_s"] > 0
+
+
+def test_rows_in_miniature() -> None:
+    figures = rows.measure(3_000, 40, 200)
+    assert (figures["rows"], figures["subscriptions"]) == (3_000, 40)
+    assert 12 <= figures["packed_bytes_per_row"] < 60
+    assert figures["us_per_event"] > 0
 
 
 def test_the_scan_is_right() -> None:

@@ -179,6 +179,37 @@ def test_grows_and_shrinks(make: Any, seed: int, fan_out: int) -> None:
     assert tree.mar(5, 5) == (None, None)
 
 
+KEYS = [
+    (0,), (1,), (-1,), (2**62 - 1,), (2**62,), (-(2**62),), (-(2**62) - 1,), (2**63 - 1,), (-(2**63),), (2**70,),
+    (True, 1), (1, 2), ("1",), (1.5,), (None,), ((1,),), 1, 3, "a",
+]  # fmt: skip
+
+
+@judged
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_keys_of_rows_come_back_as_they_were(make: Any, data: st.DataObject) -> None:
+    """Whichever way a tree holds a reference."""
+    entries: list[Entry] = []
+    tree = make(4)
+    for _ in range(data.draw(st.integers(0, 40))):
+        entry = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1)), data.draw(st.sampled_from(KEYS))
+        if entry in entries:
+            entries.remove(entry)
+            tree.remove(*entry)
+        else:
+            entries.append(entry)
+            tree.add(*entry)
+        with pytest.raises(KeyError):
+            tree.remove(entry[0], 5, entry[2])
+    tree.check()
+    assert Counter(tree) == Counter(entries)
+    assert all(type(ref) is type(next(e[2] for e in entries if e[2] == ref)) for _, _, ref in tree)
+    again = make(4).build(list(tree))
+    again.check()
+    assert Counter(again) == Counter(entries)
+
+
 @judged
 # -- the edges ---------------------------------------------------------------------------------------------
 def test_empty(make: Any) -> None:

@@ -21,7 +21,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Counters, Writer, WriteSet
 from prosem.values.errors import CommitError, RefusedError, SetupError, UnknownOutcomeError
 from prosem.values.model import Group, Statement, Table
-from tests.support.database import events, put, table_of
+from tests.support.database import events, put, rows_of, table_of
 
 FAST = {"fsync": "off"}  # here only processes die, never the machine
 
@@ -248,7 +248,7 @@ def test_what_was_committed_survives_a_killed_postgres() -> None:
             server.start()
             with recovery.load(server.url) as loaded:
                 found = loaded.state.last_seq
-                rows = sorted(row for _, chunk in loaded.rows(table) for row in chunk)
+                rows = sorted(rows_of(loaded.rows(table)))
             assert found in (last, last + 1)
             assert rows == [(seq, str(seq)) for seq in range(1, found + 1)]
             with psycopg.connect(server.url) as connection:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterable
 
 import psycopg
 from psycopg import sql
 
+from prosem.engine.tables import Tables
 from prosem.store import recovery
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer, WriteSet
+from prosem.store.reading import Chunk
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Key, Row, Table
 
@@ -33,7 +36,18 @@ def table_of(types: tuple[str, ...] | list[str], number: int = 1, name: str = "t
 def rows_in(url: str, table: Table) -> list[Row]:
     with recovery.load(url) as loaded:
         assert table.definition() in [known.definition() for known in loaded.tables]
-        return [row for _, chunk in loaded.rows(table) for row in chunk]
+        return rows_of(loaded.rows(table))
+
+
+def rows_of(chunks: Iterable[Chunk]) -> list[Row]:
+    """The rows of what was read; each chunk is taken as the engine takes it."""
+    found: list[Row] = []
+    for table, chunk in chunks:
+        tables = Tables()
+        tables.add(table)
+        tables.load(table, chunk)
+        found += tables.rows[table.id].values()
+    return found
 
 
 def put(writer: Writer, table: Table, rows: dict[Key, Row | None], last_seq: int = 0) -> None:

@@ -6,6 +6,7 @@ from datetime import date
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -188,3 +189,29 @@ def test_rows_are_read_in_one_call(is_tracked: bool, is_descending: bool) -> Non
         minima.step_row((9,), None, (1, days[0]))
     with pytest.raises(TypeError):
         minima.step_row((9,), None, [1, days[0], 3])
+
+
+@judged
+@given(
+    rows=st.dictionaries(
+        st.integers(-3, 30) | st.sampled_from([INT64_MIN, INT64_MAX, 2**62, -(2**62) - 1]),
+        st.tuples(st.integers(0, 9), st.integers(0, 4)),
+        max_size=40,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_columns_are_rows(make: Any, rows: dict[int, tuple[int, int]]) -> None:
+    """Built from columns, a tree holds what it would hold of entries, and takes events of these keys."""
+    _, minima = make()
+    columns = zip(*((x, y, key) for key, (x, y) in rows.items()), strict=True)
+    xs, ys, keys = (np.array(column, np.int64) for column in columns) if rows else [np.empty(0, np.int64)] * 3
+    minima.build_columns(b"", xs, ys, keys)
+    minima.check()
+    tree = minima.get(b"")
+    held = [] if tree is None else list(tree)
+    assert sorted(held) == sorted((x, y, (key,)) for key, (x, y) in rows.items())
+    for key, place in rows.items():
+        minima.step(b"", b"", place, None, (key,))
+    assert minima.get(b"") is None
+    with pytest.raises(ValueError, match=r"equally long|broadcast|strict|same"):
+        minima.build_columns(b"x", np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))

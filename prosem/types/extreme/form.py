@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
+import numpy as np
+
 from cn.model.geometry import Region
 from cn.model.message import Message
 from prosem.index.ranges.a2b_tree import A2BTree
@@ -21,14 +23,17 @@ from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace
 from prosem.types.extreme.trees import RangeMinima, compiled_minima, range_minima
-from prosem.types.shared.ranges import Codes, RangeForm, Ranges
+from prosem.types.shared.ranges import Codes as Place
+from prosem.types.shared.ranges import RangeForm, Ranges
 from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
 from prosem.values.columns import ColumnType
 from prosem.values.model import Delta, JsonObject, Key, Row
+from prosem.values.packed_columns import Codes
+from prosem.values.packed_rows import codes_of
 from prosem.values.wire import encode
 
-Placed = tuple[bytes, Codes, Any]  # topic, coordinates, height
+Placed = tuple[bytes, Place, Any]  # topic, coordinates, height
 _Description = list[tuple[bytes, Piece]]
 _StepRow = Callable[[Key, Row | None, Row | None], _Description | None]
 
@@ -115,6 +120,18 @@ class ExtremeForm(RangeForm):
         encode = height(self._kind, self.maximum)
         return [None if row[self.y] is None else encode(row[self.y]) for row in rows]
 
+    def columns(self, rows: Rows) -> tuple[Codes, Codes, Codes] | None:
+        """x, height and key of all rows as columns, where there is no equality and the key is one integer."""
+        shape = self.shape
+        kinds = [shape.table.columns[at].type.name for at in shape.table.key_positions]
+        if shape.equal or len(shape.ranged) > 1 or kinds not in (["integer"], ["bigint"]):
+            return None
+        found = codes_of(rows, [*shape.ranged, self.y, *shape.table.key_positions])
+        if found is None:
+            return None
+        *xs, ys, keys = found
+        return xs[0] if xs else np.zeros_like(ys), ~ys if self.maximum else ys, keys
+
     @property
     def height_is_int64(self) -> bool:
         return self._kind.int64
@@ -136,6 +153,15 @@ class ExtremeSpace(RowLookingSpace):
         self.reads = None if self.is_tracked else form.shape.reads(form.y)
         self._rows: Rows = rows
         self._trees, self._step_row = self._minima()
+        columns = form.columns(rows)
+        if columns is not None:
+            self._trees.build_columns(b"", *columns)
+        else:
+            self._trees.build(self._entries(rows))
+
+    def _entries(self, rows: Rows) -> dict[Hashable, list[tuple[Any, Any, Any]]]:
+        """x, y and key of the rows by topic."""
+        form = self._form
         codes = form.shape.flat_codes(rows.values())
         entries: dict[Hashable, list[tuple[Any, Any, Any]]] = {}
         if codes is not None:
@@ -149,7 +175,7 @@ class ExtremeSpace(RowLookingSpace):
                 if placed is not None:
                     topic, (x,), y = placed
                     entries.setdefault(topic, []).append((x, y, key))
-        self._trees.build(entries)
+        return entries
 
     def _minima(self) -> tuple[RangeMinima, _StepRow | None]:
         """The trees; compiled ones take whole rows where there are no equality values."""
@@ -172,7 +198,7 @@ class ExtremeSpace(RowLookingSpace):
         """The rows with these equality values."""
         return self._trees.get(topic)
 
-    def lowest(self, topic: bytes, place: Codes) -> Key | None:
+    def lowest(self, topic: bytes, place: Place) -> Key | None:
         """The key of a row that attains the extreme in the range; O(log N)."""
         found = self._trees.lowest(topic, self._form.shape.data_box(place))
         return None if found is None else cast(Key, found[1])

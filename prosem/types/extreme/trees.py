@@ -16,6 +16,7 @@ from prosem.index.ranges.a2b_tree import A2BTree, Peak
 from prosem.index.ranges.lower_tier import Ref
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
+from prosem.values.packed_columns import Codes
 
 Spot = tuple[Any, Any]  # x and y
 Rule = Callable[[A2BTree, Spot | None, Spot | None, Ref], list[Piece]]
@@ -29,6 +30,9 @@ class RangeMinima(Protocol):
     def visits(self) -> int: ...
     def build(self, entries: Mapping[Hashable, Sequence[tuple[Any, Any, Ref]]]) -> None:
         """Rows (x, y, reference) by key, each key for the first time; O(N log N)."""
+
+    def build_columns(self, key: Hashable, xs: Codes, ys: Codes, refs: Codes) -> None:
+        """The rows of one key as columns; a reference is the key of a row that is one integer, given as this."""
 
     def get(self, key: Hashable) -> A2BTree | None: ...
     def lowest(self, key: Hashable, box: Box) -> Peak | None:
@@ -70,6 +74,10 @@ class ExtremeTrees:
         for key, some in entries.items():
             if some:
                 self._trees[key] = A2BTree().build(some)
+
+    def build_columns(self, key: Hashable, xs: Codes, ys: Codes, refs: Codes) -> None:
+        if len(xs):
+            self._trees[key] = A2BTree().build_columns(xs, ys, refs)
 
     @property
     def visits(self) -> int:
