@@ -49,13 +49,13 @@ export interface Fold {
 }
 
 /** Exactly one kind, named by its member. */
-export interface Result {
+export interface Result<R extends Row = Row> {
   columns?: Row;
-  groups?: Row[];
+  groups?: R[];
   value?: Value;
   row?: Row | null;
   values?: Value[];
-  rows?: Row[];
+  rows?: R[];
   items?: { key: Row; value: Value }[];
 }
 
@@ -72,12 +72,12 @@ export interface Change {
 }
 
 /** `change` took the answer to `result` at `seq`; a snapshot replaces what was known, and has no change. */
-export interface Told {
+export interface Told<R extends Row = Row> {
   id: string;
   seq: number;
   timeline: string | null;
   change: Change | null;
-  result: Result | null;
+  result: Result<R> | null;
   snapshot: boolean;
 }
 
@@ -152,15 +152,16 @@ export class Client {
   transact(events: TableEvent[], options?: { idempotencyKey?: string }): Promise<Published>;
   publishMany(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
   publisher(options?: { inFlight?: number }): Publisher;
-  subscribe(
+  /** `R` is the type of the rows or groups of its answers. */
+  subscribe<R extends Row = Row>(
     sql: string,
     params?: Params,
     options?: { notify?: Notify; id?: string; durable?: boolean; per?: "event" | "transaction"; snapshot?: boolean },
-  ): Promise<Subscription>;
-  attach(
+  ): Promise<Subscription<R>>;
+  attach<R extends Row = Row>(
     id: string,
     options?: { after?: number; timeline?: string | null; result?: Result | null; snapshot?: boolean },
-  ): Promise<Subscription>;
+  ): Promise<Subscription<R>>;
   subscribeMany(
     sql: string,
     rows: { id?: string; params: Record<string, Sendable> }[],
@@ -177,7 +178,7 @@ export class Client {
   close(): void;
 }
 
-export class Subscription implements AsyncIterableIterator<Told> {
+export class Subscription<R extends Row = Row> implements AsyncIterableIterator<Told<R>> {
   private constructor();
   readonly id: string;
   readonly type: string;
@@ -185,11 +186,13 @@ export class Subscription implements AsyncIterableIterator<Told> {
   readonly fold: Fold;
   readonly seq: number;
   readonly timeline: string | null;
-  readonly result: Result | null;
+  readonly result: Result<R> | null;
   readonly params: Record<string, Sendable>;
   [Symbol.asyncIterator](): this;
-  next(): Promise<IteratorResult<Told, undefined>>;
-  return(value?: any): Promise<IteratorResult<Told, undefined>>;
+  next(): Promise<IteratorResult<Told<R>, undefined>>;
+  /** Call back with every change instead of iterating; the function it returns closes the subscription. */
+  listen(changed: (told: Told<R>) => void, failed?: (error: Error) => void): () => void;
+  return(value?: any): Promise<IteratorResult<Told<R>, undefined>>;
   patch(params: Params): Promise<{ id: string; seq: number; result: Result }>;
   suspend(): Promise<void>;
   resume(): Promise<void>;

@@ -87,6 +87,19 @@ export class Subscription {
     }
   }
 
+  /** Call back with every change instead of iterating; the function it returns closes the subscription. */
+  listen(changed, failed = reportLater) {
+    const follow = async () => {
+      for (;;) {
+        const { value, done } = await this.next();
+        if (done) return;
+        changed(value);
+      }
+    };
+    follow().catch(failed);
+    return () => this.close();
+  }
+
   /** A `for await` that is left early closes the subscription. */
   async return(value) {
     this.close();
@@ -201,4 +214,11 @@ export class Subscription {
     await this._calls.patch(this.id, { active });
     this._isActive = active;
   }
+}
+
+/** An error without a handler is the page's or the process's, as that of any callback. */
+function reportLater(error) {
+  queueMicrotask(() => {
+    throw error;
+  });
 }

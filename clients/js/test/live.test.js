@@ -83,6 +83,31 @@ test("subscribe, be told, move, delete", options, async () => {
   await assert.rejects(client.result(lowest.id), { status: 404 });
 });
 
+test("callbacks instead of a loop", options, async () => {
+  const client = made();
+  const t = await table(client);
+  const rows = await client.subscribe(`SELECT k, x FROM ${t} WHERE x > :x`, { x: 0 });
+  const seen = [];
+  let stop;
+  const two = new Promise((done, failed) => {
+    stop = rows.listen(({ result }) => seen.push(result.rows.length) === 2 && done(), failed);
+  });
+  await client.publish(t, [upsert({ k: 1, x: 1 }), upsert({ k: 2, x: 0 }), upsert({ k: 3, x: 3 })]);
+  await two;
+  assert.deepEqual(seen, [1, 2]);
+  stop();
+  assert.equal((await rows.next()).done, true);
+  const broken = await client.subscribe(`SELECT COUNT(*) FROM ${t}`);
+  const error = new Promise((failed) => {
+    broken.listen(() => {
+      throw new RangeError("of the callback");
+    }, failed);
+  });
+  await client.publish(t, [upsert({ k: 4, x: 4 })]);
+  assert.equal((await error).message, "of the callback");
+  await Promise.all([rows.delete(), broken.delete()]);
+});
+
 test("refusals are errors that say where", options, async () => {
   const client = made();
   const t = await table(client);

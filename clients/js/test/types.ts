@@ -10,6 +10,11 @@ export async function allowed(): Promise<number> {
     const { result, seq }: Told = told;
     console.log(result?.value, seq + 1);
   }
+  const typed = await client.subscribe<{ symbol: string; price: string }>("SELECT symbol, price FROM stocks");
+  const stop = typed.listen(({ result }) => console.log(result?.rows?.[0]?.symbol.length));
+  stop();
+  // @ts-expect-error there is no such column
+  typed.result?.rows?.[0]?.colour;
   at.value = 6;
   await release(at);
   await client.publish("t", [{ op: "upsert", row: { a: new Date(), b: new Uint8Array(), c: 5n } }]);
