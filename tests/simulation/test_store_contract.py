@@ -31,7 +31,7 @@ from tests.simulation.postgres import Data, Database
 from tests.simulation.readers import Readers, Snapshot, retire
 from tests.simulation.server import simulated_database
 from tests.simulation.world import run
-from tests.support.database import events, table_of
+from tests.support.database import events, rows_of, table_of
 
 TABLE = table_of(["integer", "integer"])
 POISON, FULL = 13, 14  # values that a trigger refuses, the second as a full disk
@@ -328,9 +328,7 @@ def _recorded(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[WriteSet]:
 
 def _read(stored: Any) -> dict[str, Any]:
     """What a recovery reads, in an order that compares."""
-    rows: dict[int, list[Any]] = {table.id: [] for table in stored.tables}
-    for table, some in stored.rows(*stored.tables):
-        rows[table.id] += [tuple(row) for row in some]
+    rows = {table.id: [tuple(row) for row in rows_of(stored.rows(table))] for table in stored.tables}
     return {
         "state": stored.state,
         "tables": [table.definition() for table in stored.tables],
