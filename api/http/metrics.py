@@ -53,6 +53,11 @@ class _Reader:
             "times the engine's memory was rebuilt from the database after a failure",
             metrics.rebuilds,
         )
+        yield _counter(
+            "prosem_batches_undone",
+            "times a batch that the database refused was taken back, with what was processed after it",
+            metrics.undone,
+        )
         yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
         yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)
         yield _counter("prosem_changes_replayed", "changes replayed from the outbox", metrics.replayed)

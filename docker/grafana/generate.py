@@ -73,11 +73,12 @@ PANELS: list[tuple[str, str, list[tuple[str, str]]]] = [
         [("rate(prosem_index_visits_total[30s])", "visits")],
     ),
     (
-        "Ready, and rebuilds after a failure",
+        "Ready, rebuilds after a failure, refused batches",
         "short",
         [
             ("prosem_ready", "ready {{instance}}"),
             ("increase(prosem_rebuilds_total[5m])", "rebuilds {{instance}}"),
+            ("increase(prosem_batches_undone_total[5m])", "batches undone {{instance}}"),
         ],
     ),
 ]

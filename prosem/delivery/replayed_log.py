@@ -31,7 +31,6 @@ from prosem.delivery.replay_steps import (
     place_again,
     read_row,
 )
-from prosem.engine.publishing import net
 from prosem.engine.tables import Tables
 from prosem.engine.views import Views
 from prosem.runtime.metrics import Metrics
@@ -40,6 +39,7 @@ from prosem.store.replay import HistoryRow, NotRetainedError, ReplayStore
 from prosem.types.base import SID_MASK, Bound, Form, Space, SpaceContext
 from prosem.values.codes import Boxes
 from prosem.values.model import Delta, Key, Row, RowChange, Table, View
+from prosem.values.undo import net
 from prosem.views.operator import Changes
 from prosem.views.subscription import definition_of
 

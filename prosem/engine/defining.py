@@ -36,6 +36,7 @@ class Defining:
         if known is not None:
             kind = "different view" if isinstance(known, View) else "table"
             raise ConflictError(f"a {kind} {name!r} exists; drop it first, or choose another name", "/name")
+        memory.undo.keep_attribute(memory, "next_table")
         memory.next_table += 1
         return c.PreparedView(definition.view, memory.views.begin(definition))
 

@@ -28,6 +28,7 @@ class Fault(Exception):
 @dataclass(slots=True)
 class Outcome:
     problem: str
+    """while the state is rebuilt, where it must be"""
     again: list[Entry] = field(default_factory=list)
     """carried out again, in their order"""
     culprits: list[tuple[Entry, ProsemError]] = field(default_factory=list)
@@ -46,7 +47,7 @@ def sort_out(failure: BaseException, refused: Sequence[Entry], processed: Sequen
     for entry in again:
         entry.result = None  # it may refer to the state, which must go
     if isinstance(failure, ResourceError):
-        outcome = Outcome("the database cannot write, and the indexes are being rebuilt")
+        outcome = Outcome("the database cannot write, and a command has failed by a fault of the server")
         outcome.failed = [(entry, failure) for entry in again]
         return outcome
     if not isinstance(failure, RefusedError | Fault):
@@ -54,7 +55,7 @@ def sort_out(failure: BaseException, refused: Sequence[Entry], processed: Sequen
         error = CommitError(f"the transaction was not committed ({failure}); send the request again")
         outcome.failed = [(entry, error) for entry in again]
         return outcome
-    outcome = Outcome("a request was refused by the database, and the indexes are being rebuilt")
+    outcome = Outcome("a command has failed by a fault of the server, and the indexes are being rebuilt")
     if isinstance(failure, Fault):
         fault = ProsemError(
             f"internal error: {failure}; nothing was applied, and the server's log has the details"

@@ -17,8 +17,9 @@ from prosem.engine.tables import Tables
 from prosem.engine.views import Views
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Form, ItemStateSpace, Space, SpaceContext
+from prosem.types.base import Bound, Form, ItemStateSpace, RememberingSpace, Space, SpaceContext
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table, View
+from prosem.values.undo import NO_UNDO, UndoLog
 from prosem.values.wire import encode
 from prosem.views.subscription import definition_of, recognise
 
@@ -42,7 +43,10 @@ class Left(NamedTuple):
 
 
 class Groups:
-    """`locate` returns the place of a subscription; `max_boxes` limits the regions of one event; `plan` as set."""
+    """`locate` returns the place of a subscription; `max_boxes` limits the regions of one event; `plan` as set.
+
+    What comes and goes is recorded in `undo`. A space that was closed returns as it was then.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,9 @@ class Groups:
         locate: Callable[[int], Bound],
         max_boxes: int,
         plan: str = "auto",
+        undo: UndoLog = NO_UNDO,
     ) -> None:
+        self._undo = undo
         self._tables, self._views = tables, views
         self._locate, self._max_boxes, self._plan = locate, max_boxes, plan
         self.event_shares: Mapping[int, float] = {}  # of tables, by the statistics in force
@@ -87,15 +93,22 @@ class Groups:
         known = self._statement_of_text.get((tenant, per, sql, encode(notify)))
         statement = known or Statement(self.next_statement, sql, notify, tenant, per)
         if known is None:
+            self._undo.keep_attribute(self, "next_statement")
             self.next_statement += 1
             self.add_statement(statement)
         self._forms[statement.id] = form
         return statement, known is None
 
     def add_statement(self, statement: Statement) -> None:
+        self._keep_statement(statement)
         self.statements[statement.id] = statement
         self._statement_of_text[_text_of(statement)] = statement
         self._uses.setdefault(statement.id, 0)
+
+    def _keep_statement(self, statement: Statement) -> None:
+        for held in (self.statements, self._uses, self._forms):
+            self._undo.keep(held, statement.id)
+        self._undo.keep(self._statement_of_text, _text_of(statement))
 
     def form(self, statement_id: int) -> Form:
         """The form of a statement; parsed again after a start, once."""
@@ -134,11 +147,15 @@ class Groups:
         group = Group(
             self.next_group, self.name(form), form.type, label(form), space, names, sql, notify, tenant, per
         )
+        self._undo.keep_attribute(self, "next_group")
         self.next_group += 1
         self.add_group(group, form)
         return group, True
 
     def add_group(self, group: Group, form: Form) -> None:
+        self._keep_group(group)
+        self._undo.keep(self._space_of_label, space_label(form))
+        self._undo.keep(self._label_of_space, group.space)
         self.by_id[group.id] = self._of_label[group.label] = self._of_name[group.name] = group
         self.sizes.setdefault(group.id, 0)
         self._space_of_label[space_label(form)] = group.space
@@ -146,8 +163,24 @@ class Groups:
         if self._first_of.get(group.space) not in self.by_id:
             self._first_of.pop(group.space, None)
 
+    def _keep_group(self, group: Group) -> None:
+        undo = self._undo
+        undo.keep(self.by_id, group.id)
+        undo.keep(self.sizes, group.id)
+        undo.keep(self._of_label, group.label)
+        undo.keep(self._of_name, group.name)
+        undo.keep(self._first_of, group.space)
+
+    def _keep_counts(self, group: int, statement: int) -> None:
+        space, undo = self.by_id[group].space, self._undo
+        undo.keep(self.sizes, group)
+        undo.keep(self._uses, statement)
+        undo.keep(self._members, space)
+        undo.keep(self._empty_since, space)
+
     def join(self, group: int, statement: int, count: int) -> None:
         """So many subscriptions came."""
+        self._keep_counts(group, statement)
         self.sizes[group] += count
         self._uses[statement] += count
         space = self.by_id[group].space
@@ -156,6 +189,7 @@ class Groups:
 
     def leave(self, group: int, statement: int, seq: int) -> Left:
         """A subscription went; whether its statement and its group went with it."""
+        self._keep_counts(group, statement)
         self.sizes[group] -= 1
         space = self.by_id[group].space
         self._members[space] -= 1
@@ -164,6 +198,7 @@ class Groups:
         self._uses[statement] -= 1
         left = Left(not self._uses[statement], not self.sizes[group])
         if left.statement:
+            self._keep_statement(self.statements[statement])
             gone = self.statements.pop(statement)
             del self._statement_of_text[_text_of(gone)], self._uses[statement]
             self._forms.pop(statement, None)
@@ -174,6 +209,7 @@ class Groups:
     def _remove(self, group: Group) -> None:
         """A group without subscriptions; its space may stay for a while, under the number that it is measured by."""
         first = self.first_of(group.space)
+        self._keep_group(group)
         del self.by_id[group.id], self._of_label[group.label], self._of_name[group.name], self.sizes[group.id]
         if first == group.id and self._members[group.space]:
             del self._first_of[group.space]
@@ -192,6 +228,7 @@ class Groups:
         for one in (*joins, table, *table.ancestors):
             for space in list(self._spaces_of_table.get(one.id, ())):
                 self._close(space)
+        self._undo.keep(self._spaces_of_table, table.id)
         self._spaces_of_table.pop(table.id, None)
         self._routes.pop(table.id, None)
 
@@ -209,7 +246,11 @@ class Groups:
             if len(shares) < len(form.tables):
                 shares = ()
             context = SpaceContext(rows, self._locate, self._max_boxes, self._plan, shares)
+            self._undo.add(self.on_close, group.space)
+            self._keep_space(group.space)
             space = self.spaces[group.space] = form.open_space(group.space, context)
+            if isinstance(space, RememberingSpace):
+                space.undo = self._undo
             if isinstance(space, ItemStateSpace):
                 self.keeping[group.space] = space
             if group.per == "transaction":
@@ -217,9 +258,25 @@ class Groups:
             if form.replay.reads_log:
                 self.from_log.add(group.space)
             for table in form.tables:
-                self._spaces_of_table.setdefault(table.id, []).append(group.space)
-                self._routes.pop(table.id, None)
+                self._list(group.space, table.id)
+                self._undo.add(self._unlist, group.space, table.id)
         return space
+
+    def _keep_space(self, space: int) -> None:
+        undo = self._undo
+        undo.keep(self.spaces, space)
+        undo.keep(self.keeping, space)
+        for flags in (self.per_transaction, self.from_log):
+            undo.add(flags.add if space in flags else flags.discard, space)
+
+    def _list(self, space: int, table: int) -> None:
+        """The table's events concern a space from now on."""
+        self._spaces_of_table.setdefault(table, []).append(space)
+        self._routes.pop(table, None)
+
+    def _unlist(self, space: int, table: int) -> None:
+        self._spaces_of_table[table].remove(space)
+        self._routes.pop(table, None)
 
     def spaces_of(self, table: Table) -> list[Space]:
         """The open spaces that the table's events concern."""
@@ -254,18 +311,22 @@ class Groups:
 
     def _close(self, space: int) -> None:
         """Nothing refers to an empty space any more."""
+        self._keep_space(space)
+        for kept in (self._label_of_space, self._empty_since, self._members, self._first_of):
+            self._undo.keep(kept, space)
         for known in (self.keeping, self._empty_since, self._members, self._first_of):
             known.pop(space, None)
         self.per_transaction.discard(space)
         self.from_log.discard(space)
         known_label = self._label_of_space.pop(space, None)
         if known_label is not None:
+            self._undo.keep(self._space_of_label, known_label)
             del self._space_of_label[known_label]
         if self.spaces.pop(space, None) is not None:
             for table, others in self._spaces_of_table.items():
                 if space in others:
-                    others.remove(space)
-                    self._routes.pop(table, None)
+                    self._unlist(space, table)
+                    self._undo.add(self._list, space, table)
             for view in [one for one in self._views if one.is_unnamed]:
                 if not self._spaces_of_table.get(view.id):
                     self._views.close(view)

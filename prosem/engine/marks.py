@@ -16,6 +16,7 @@ from prosem.engine.commands import Moved
 from prosem.engine.subscriptions import SubscriptionRegistry
 from prosem.types.base import Bound, Form, MarkedSpace, Space
 from prosem.values.model import PlaceMark
+from prosem.values.undo import NO_UNDO, UndoLog
 from prosem.values.wire import encode
 
 MARK_SEQS = 500_000  # a recovery looks back so far; with many marks, until there are four seqs to each
@@ -24,10 +25,13 @@ Unmarked = tuple[Space, list[int], list[Bound]]
 
 
 class Marks:
-    """Owned by the engine thread, beside the registry. `moves` numbers the history, whose seq may stay the same."""
+    """Owned by the engine thread, beside the registry. `moves` numbers the history, whose seq may stay the same.
 
-    def __init__(self, registry: SubscriptionRegistry) -> None:
-        self._registry = registry
+    What was not committed is taken back by `undo`.
+    """
+
+    def __init__(self, registry: SubscriptionRegistry, undo: UndoLog = NO_UNDO) -> None:
+        self._registry, self._undo = registry, undo
         self.moves = 0
         self.seqs = MARK_SEQS
         self._marked: OrderedDict[int, int] = OrderedDict()  # sid → seq of its last mark, oldest first
@@ -47,9 +51,9 @@ class Marks:
         """A subscription was patched, suspended or resumed."""
         is_active = kind != "suspended"
         mark = self._mark(space, sid if is_active else None)
-        self.moves += 1
+        self._count()
         batch.writes.history.append((sid, seq, self.moves, kind, params, state, mark))
-        self._marked.pop(sid, None)
+        self.forget(sid)
         if is_active and isinstance(space, MarkedSpace) and space.looks_back:
             self._marked[sid] = seq
 
@@ -67,6 +71,7 @@ class Marks:
         ]
         if space.looks_back:
             self._marked.update(dict.fromkeys(sids, seq))
+            self._undo.add(self._unmark, sids)
         self.relabelled(batch, seq, set(sids), form, space)
 
     def relabelled(self, batch: Batch, seq: int, known: Set[int], form: Form, space: MarkedSpace) -> None:
@@ -87,16 +92,31 @@ class Marks:
                 return
             self._again(batch, seq, sid, cast(MarkedSpace, space_of(sid)))
 
-    def _again(self, batch: Batch, seq: int, sid: int, space: MarkedSpace) -> None:
+    def _count(self) -> None:
+        self._undo.keep_attribute(self, "moves")
         self.moves += 1
+
+    def _again(self, batch: Batch, seq: int, sid: int, space: MarkedSpace) -> None:
+        self._count()
         entry = (sid, seq, self.moves, "marked", self._registry.params(sid), None)
         batch.writes.history.append((*entry, encode(space.mark(sid))))
+        self.forget(sid)
         self._marked[sid] = seq
-        self._marked.move_to_end(sid)
 
     def forget(self, sid: int) -> None:
-        """A subscription is gone."""
+        """A subscription is gone, or marked anew."""
+        self._undo.add(self._remark, sid, self._marked.pop(sid, None))
+
+    def _unmark(self, sids: Sequence[int]) -> None:
+        for sid in sids:
+            self._marked.pop(sid, None)
+
+    def _remark(self, sid: int, seq: int | None) -> None:
+        """The mark before the last one counts again: no newer than the oldest, so that it is renewed no later."""
         self._marked.pop(sid, None)
+        if seq is not None:
+            self._marked[sid] = min(seq, next(iter(self._marked.values()), seq))
+            self._marked.move_to_end(sid, last=False)
 
     # -- recovery ------------------------------------------------------------------------------------------------
     def expect(self, space: Space, sids: Sequence[int], bounds: Sequence[Bound]) -> None:

@@ -1,6 +1,7 @@
 """What the server holds in memory: tables with their rows, groups with their spaces, subscriptions, and the open batch.
 
-`PostgreSQL` holds the truth: all this is a function of it, and is thrown away when a commit fails.
+`PostgreSQL` holds the truth: all this is a function of it. What a batch that is not committed has changed is taken back by
+the undo log.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from prosem.runtime.metrics import Metrics
 from prosem.types.base import MOVED, Bound, Draft, Form, MarkedSpace, Space, Storage
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table
 from prosem.values.timeline import Timelines
+from prosem.values.undo import UndoLog
 from prosem.values.wire import decode_exact, pack
 
 
@@ -52,13 +54,14 @@ class EngineMemory:
         self.seq = 0
         self.timelines = Timelines()
         self.next_table = 1
-        self.table_store = Tables()
-        self.views = Views(self.table_store)
+        self.undo = UndoLog()
+        self.table_store = Tables(self.undo)
+        self.views = Views(self.table_store, self.undo)
         self.registry = SubscriptionRegistry()
         self.unstreamed = Unstreamed(ephemeral_s, clock.monotonic)
-        self.marks = Marks(self.registry)
+        self.marks = Marks(self.registry, self.undo)
         self.group_store = Groups(
-            self.table_store, self.views, lambda sid: self.place(sid)[2], max_boxes, plan
+            self.table_store, self.views, lambda sid: self.place(sid)[2], max_boxes, plan, self.undo
         )
         self.group_store.on_close = self._closed
         self.batch = Batch()

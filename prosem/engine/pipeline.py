@@ -2,8 +2,9 @@
 
 The engine's steps own the state and work the commands off in one order; the committer's steps write each batch in one
 transaction; batch k + 1 is processed while batch k commits, and nothing leaves before its commit. A batch takes whatever
-has arrived meanwhile (group commit). When a commit fails, the batch, everything processed after it and the state in memory
-are thrown away and the state is rebuilt from PostgreSQL. What becomes of the commands depends on the failure (`failures`).
+has arrived meanwhile (group commit). When PostgreSQL refuses a batch, what it and everything processed after it changed in
+memory is taken back by their undo logs. When the connection broke, or a command failed half-way by a fault of the server,
+the state is thrown away and rebuilt from PostgreSQL. What becomes of the commands depends on the failure (`failures`).
 
 No step starts a thread, sleeps or waits for another step: `engine` calls them from two threads, a test from one.
 """
@@ -72,6 +73,8 @@ class Pipeline:
         self._trial: Trial | None = None  # of the command that the open batch is sealed for
         self._handed: list[Entry] = []  # in the batch that is being committed
         self._refused: list[Entry] = []  # in a batch whose data PostgreSQL refused
+        self._uncommitted: Batch | None = None  # whose commit failed
+        self._is_broken = False  # a command has failed half-way: the state cannot be undone
         self._is_rebuilding = True
         self._has_recovered = False
         self._recover_at, self._recover_wait_s = clock.monotonic(), FIRST_WAIT_S
@@ -210,7 +213,8 @@ class Pipeline:
         except Exception as error:
             log.exception("a command failed in a way it should not: %r", type(entry.command).__name__)
             clear_frames(error.__traceback__)  # their locals refer to the state, which must go
-            self.committer.failure = Fault(entry, repr(error))  # the state may be half changed: rebuild it
+            self._is_broken = True
+            self.committer.failure = Fault(entry, repr(error))
         if entry.command_trace is not None:
             entry.command_trace.processed = self._clock.wall_ns()
 
@@ -261,48 +265,76 @@ class Pipeline:
         """The committer's job."""
         failure = self.committer.commit(batch)
         if failure is None:
+            batch.undo.clear()
             self.committed_seq, self._view = batch.writes.last_seq, view
             self._results.committed(batch, entries)
             with self._change:
                 if self.state is not None and not self._closing:
                     self.ready, self.problem = True, ""  # the watchdog may have found it stuck
-        elif isinstance(failure, RefusedError):
-            self._refused = entries  # which of them it was is found out
         else:
-            self._results.failed(entries, reply_to(failure), batch)
+            self._uncommitted = batch
+            if isinstance(failure, RefusedError):
+                self._refused = entries  # which of them it was is found out
+            else:
+                self._results.failed(entries, reply_to(failure), batch)
         self._handed = []
         return failure
 
     # -- starting over -------------------------------------------------------------------------------------------
     def _start_over(self) -> None:
-        """Throw away what was processed and not committed; the next step builds the state again."""
+        """Take back what was processed and not committed, or have the state built again by the next step."""
         with self._change:
             failure = self.committer.take_failure()
             if failure is None:
                 return
             refused, self._refused = self._refused, []
+            batch, self._uncommitted = self._uncommitted, None
             processed, self._open, self._is_sealed, self._trial = self._open, [], False, None
             outcome = sort_out(failure, refused, processed)
             self._waiting.put_back(outcome.again)
-            self._is_rebuilding = True
-            self._recover_at, self._recover_wait_s = self._clock.monotonic(), FIRST_WAIT_S
-            self.ready = self.ready and outcome.others_wait
-            self.problem = outcome.problem
+            is_undone = isinstance(failure, RefusedError | ResourceError) and not self._is_broken
+            if not is_undone:
+                self._rebuild_next(outcome.problem, outcome.others_wait)
+                if batch is not None:
+                    batch.undo.clear()  # it refers to the state, which must go
         log.error("starting over after a failure: %s", failure)
+        if is_undone:
+            self._take_back(batch)
         for entry, error in outcome.culprits:
             self._suspects.refused_alone(entry.command, error)
         self._results.answer(outcome.answers())
 
+    def _take_back(self, batch: Batch | None) -> None:
+        """The state as of the last commit; it is rebuilt if that fails, which is a fault of ours."""
+        try:
+            self._memory.take_back(batch)
+        except Exception as error:
+            log.exception("a batch could not be undone, and the state is rebuilt")
+            clear_frames(error.__traceback__)
+            with self._change:
+                self._rebuild_next("a batch could not be undone, and the indexes are being rebuilt")
+            return
+        self.metrics.undone += 1
+        self._next_view = self.view
+
+    def _rebuild_next(self, problem: str, others_wait: bool = True) -> None:
+        self._is_rebuilding = True
+        self._recover_at, self._recover_wait_s = self._clock.monotonic(), FIRST_WAIT_S
+        self.ready = self.ready and others_wait
+        self.problem = problem
+
     def _rebuild(self) -> None:
         """The state as PostgreSQL has it; if that fails, it is tried again later."""
         self._view = None
+        if self.state is not None:
+            self.state.undo.cut()  # refers to the state
         self.state = None  # released before the next one is built: there is never memory for two
         try:
             state = self._recover(self.committed_seq)
         except Exception as error:
             self._recover_later(error)
             return
-        self.state = state
+        self.state, self._is_broken = state, False
         self._view = self._next_view = whole_view(state)
         self.metrics.rebuilds += self._has_recovered
         self._has_recovered = True

@@ -19,10 +19,11 @@ from prosem.engine.typed_events import Effect
 from prosem.engine.validate import effect, effects, known_table
 from prosem.engine.views import Derived
 from prosem.store.log import WriteSet
-from prosem.types.base import Space
+from prosem.types.base import RememberingSpace, Space
 from prosem.values.errors import ViewRowError
 from prosem.values.model import Delta, JsonObject, Key, Row, Table, View
-from prosem.values.wire import encode, is_same
+from prosem.values.undo import net, opposite
+from prosem.values.wire import encode
 from prosem.views.graph import changes_of
 
 SAMPLE = 97  # the CPU time of every 97th event counts for all: asking for it is dear on a busy machine
@@ -57,22 +58,8 @@ def trial_of(memory: EngineMemory, command: c.Publish | c.Transact) -> WriteSet:
     return writes
 
 
-def net(deltas: Sequence[Delta], seq: int) -> list[Delta]:
-    """What the deltas of a request amount to, at this seq: at most one for each row, none where nothing changed.
-
-    >>> from typing import Any
-    >>> table: Any = None
-    >>> steps = [Delta(1, table, (7,), None, (7, 1)), Delta(2, table, (8,), (8, 1), (8, 2)),
-    ...     Delta(3, table, (7,), (7, 1), (7, 2)), Delta(4, table, (8,), (8, 2), (8, 1))]
-    >>> [(delta.seq, delta.old, delta.new) for delta in net(steps, 4)]
-    [(4, None, (7, 2))]
-    """
-    found: dict[tuple[Table, Key], Delta] = {}
-    for delta in deltas:
-        at = delta.table, delta.key
-        first = found.get(at)
-        found[at] = delta._replace(seq=seq, old=delta.old if first is None else first.old)
-    return [delta for delta in found.values() if not is_same(delta.old, delta.new)]
+def _first_plan(space: Space, description: Any) -> str:
+    return space.plans[0]
 
 
 def _length(text: bytes | None) -> int:
@@ -101,15 +88,34 @@ class Publishing:
 
     def apply(self, runs: Sequence[Run], idempotency: c.Idempotency | None = None) -> JsonObject:
         """Events that were found valid, in their order; all of one request."""
-        derived = iter(self._derive(runs))
+        derived = self._derive(runs)
         first, last = self._memory.seq + 1, self._memory.seq + sum(len(run.effects) for run in runs)
         deltas: Deltas = {}
         among: dict[int, list[Delta]] = {}  # all, by table
+        all_derived = iter(derived)
         for run in runs:
-            self._apply_run(run, deltas, among, derived, last)
+            self._apply_run(run, deltas, among, all_derived, last)
         self._step(deltas, among)
+        self._memory.undo.add(self._take_back, runs, derived, deltas, first - 1)
         answer = {"first_seq": first, "last_seq": self._memory.seq, "count": self._memory.seq + 1 - first}
         return answer if idempotency is None else self._remember(idempotency, answer)
+
+    def _take_back(self, runs: Sequence[Run], derived: Sequence[Derived], deltas: Deltas, seq: int) -> None:
+        """Undo a request: tables and views event by event, so that views pass through states that there were; then
+        spaces, which take the opposite of the net deltas like any request. Messages of that are thrown away.
+        """
+        views = self._memory.views
+        past = [(run.table, one) for run in runs for one in run.effects]
+        for at in reversed(range(len(past))):
+            table, one = past[at]
+            self._tables.put(table, one.key, one.old)
+            if derived:
+                views.take_back(derived[at])
+        self._memory.seq = seq
+        for space, taken in deltas.values():
+            if not isinstance(space, RememberingSpace):
+                for _ in space.take(opposite(taken), _first_plan):
+                    pass
 
     def _derive(self, runs: Sequence[Run]) -> list[Derived]:
         """Pass the events through the views, if any view depends on one of their tables: the last thing that may fail.
@@ -283,7 +289,7 @@ class Publishing:
         family = self._tables.family(table)
         _, key, old, new = effect(table, self._memory.rows[table.id], command.event, "/event", family)
         groups: list[JsonObject] = []
-        with ExitStack() as rehearsals:
+        with self._memory.undo.paused(), ExitStack() as rehearsals:
             deltas = self._rehearsed(rehearsals, table, key, old, new)
             for at, (space, some) in deltas.items():
                 explained = self._explain_space(rehearsals, space, some, command.analyze)

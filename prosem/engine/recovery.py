@@ -64,6 +64,11 @@ def _fill_view(state: EngineState, stored: StoredView, report: Callable[..., Non
 
 def fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int:
     """Fill an empty state from what is stored; returns the number of subscriptions."""
+    with state.undo.paused():
+        return _fill(state, stored, report)
+
+
+def _fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int:
     state.seq = stored.state.last_seq
     tables, groups, counters = state.table_store, state.group_store, stored.state.counters
     state.next_table = counters.table

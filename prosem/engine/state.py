@@ -22,6 +22,7 @@ from prosem.store.log import Counters
 from prosem.types.base import AdaptiveSpace
 from prosem.values.errors import ConflictError
 from prosem.values.model import JsonObject, Table, View
+from prosem.values.undo import undo
 
 
 class EngineState(EngineMemory):
@@ -64,7 +65,8 @@ class EngineState(EngineMemory):
         return self._handlers[type(command)](command)
 
     def inspect(self, command: c.Inspect) -> Any:
-        return command.look(self)
+        with self.undo.paused():
+            return command.look(self)
 
     def begin(self) -> Batch:
         """Close the current batch and start another."""
@@ -76,6 +78,7 @@ class EngineState(EngineMemory):
             for topic, kept in keeping.changed_items().items():
                 self.batch.writes.items[space, topic] = kept
         done, self.batch = self.batch, Batch()
+        done.undo = self.undo.cut()
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(
             self.next_table,
@@ -86,11 +89,22 @@ class EngineState(EngineMemory):
         self.group_store.tidy(self.seq)
         return done
 
+    def take_back(self, refused: Batch | None) -> None:
+        """Undo the open batch, and the one before it if that was refused: the memory is as of the last commit again."""
+        later, self.batch = self.undo.cut(), Batch()  # what the steps put there is not to be written
+        with self.undo.paused():
+            undo(later)
+            if refused is not None:
+                undo(refused.undo)
+        self.batch = Batch()
+
     def _look(self) -> None:
         """Spaces that count arrange themselves anew where that pays; this is between two events."""
         self._looked = self.seq
         for space in list(self.spaces.values()):
-            if isinstance(space, AdaptiveSpace) and space.rearrange():
+            back = space.rearrange() if isinstance(space, AdaptiveSpace) else None
+            if back is not None:
+                self.undo.add(back)
                 self.metrics.rearranged += 1
                 self.batch.frames.append(c.Rearranged(space.network.id))
 
@@ -98,6 +112,7 @@ class EngineState(EngineMemory):
     def create_table(self, command: c.CreateTable) -> c.Created:
         table, is_new = self.requested(command)
         if is_new:
+            self.undo.keep_attribute(self, "next_table")
             self.next_table += 1
             self.table_store.add(table)
             self.batch.writes.created = table
@@ -140,6 +155,7 @@ class EngineState(EngineMemory):
     def weigh(self, command: c.Weigh) -> JsonObject:
         """Other weights, from the next event on. Those not given stay as they are at this place in the order."""
         merged = Weights.of(self.chooser.weights._asdict() | dict(command.weights))
+        self.undo.add(self.chooser.weigh, self.chooser.weights)
         self.chooser.weigh(merged)
         self.batch.writes.weights = merged._asdict()
         return merged._asdict()

@@ -13,7 +13,16 @@ from prosem.language.notify import radius_names
 from prosem.language.predicates import check_given, restricted
 from prosem.language.syntax import Query
 from prosem.store.recovery import StoredSubscription
-from prosem.types.base import Bound, Draft, Form, MarkedSpace, PackedForm, Space, folding
+from prosem.types.base import (
+    Bound,
+    Draft,
+    Form,
+    MarkedSpace,
+    PackedForm,
+    RememberingSpace,
+    Space,
+    folding,
+)
 from prosem.values.access import WHOLE, Predicates, Scope
 from prosem.values.errors import ConflictError, InputError, LanguageError, LimitError, NotFoundError, pointer
 from prosem.values.model import DEFAULT_TENANT, JsonObject, Table, View
@@ -32,6 +41,7 @@ class Subscribing:
         self._groups = memory.group_store
         self._marks = memory.marks
         self._tables = memory.table_store
+        self._undo = memory.undo
 
     def subscribe(self, command: c.Subscribe) -> JsonObject:
         self._check_count(command)
@@ -66,9 +76,12 @@ class Subscribing:
             )
             writes.subscriptions.append((*values, command.scope.tenant, command.scope.key))
             ids.append(id)
+        self._undo.add(self._registry.withdraw, sids.start)
         if not command.durable:
             self._memory.unstreamed.add(sids)
+            self._undo.add(self._streamed, sids)
         space.add(sids, bounds)
+        self._undo.add(_take_out, space, sids, bounds)
         if isinstance(space, MarkedSpace):
             self._marks.created(self._memory.batch, self._memory.seq, sids, form, space)
         self._groups.join(group.id, statement.id, len(sids))
@@ -78,6 +91,11 @@ class Subscribing:
             return answer | {"ids": ids}
         result = self._memory.snapshot(*self._memory.place(sids[0]))
         return answer | {"id": ids[0], "result": result, "fold": folding(form)}
+
+    def _streamed(self, sids: Sequence[int]) -> None:
+        for sid in sids:
+            if self._memory.unstreamed.discard(sid):
+                self._undo.add(self._memory.unstreamed.add, [sid])  # its time begins anew
 
     def folding(self, id: str, scope: Scope) -> JsonObject:
         """What a client needs to fold the answers of a subscription; nothing of one that is gone."""
@@ -170,10 +188,11 @@ class Subscribing:
         self._memory.batch.weight += len(sids)
 
     def _delete(self, sid: int) -> None:
-        self._memory.unstreamed.discard(sid)
+        self._streamed([sid])
         _, space, bound = self._memory.place(sid)
         if self._registry.frozen(sid) is None:
             space.remove(sid, bound)
+            self._undo.add(_put_back, space, sid, bound)
         statement, group = self._registry.statement(sid), self._registry.group(sid)
         left = self._groups.leave(group, statement, self._memory.seq)
         if left.statement:
@@ -181,7 +200,7 @@ class Subscribing:
         if left.group:
             self._memory.batch.writes.unused_groups.append(group)
         self._marks.forget(sid)
-        self._registry.remove(sid)
+        self._undo.add(self._registry.put_back, self._registry.remove(sid))
         self._memory.batch.writes.deleted.append(sid)
         self._memory.batch.frames.append(c.Gone(sid))
 
@@ -207,7 +226,7 @@ class Subscribing:
             raise NotFoundError(
                 f"there is no subscription {command.id!r} any more: the database was restored"
             )
-        self._memory.unstreamed.discard(sid)  # from now on the edge reports when its last stream is gone
+        self._streamed([sid])  # from now on the edge reports when its last stream is gone
         form, space, bound = self._memory.place(sid)
         frozen = self._registry.frozen(sid)
         oldest = max(self._registry.created(sid), self._memory.retained_after())
@@ -271,6 +290,8 @@ class Subscribing:
                 None,
             )
             self._memory.batch.writes.history.append(created)
+        self._undo.add(self._registry.set_params, sid, self._registry.params(sid))
+        self._undo.add(self._registry.freeze, sid, frozen)
         self._registry.set_params(sid, params)
         change = form.difference(_plain(before), _plain(after)) if active else None
         if was_active and not active:
@@ -278,6 +299,7 @@ class Subscribing:
         elif active:
             self._registry.freeze(sid, None)
         if change is not None:
+            self._undo.keep_attribute(self._memory, "seq")
             self._memory.seq += 1
             self._memory.send(
                 self._memory.seq,
@@ -319,10 +341,13 @@ class Subscribing:
         if before is None:
             assert after is not None
             space.add([sid], [after])
+            self._undo.add(_take_out, space, [sid], [after])
         elif after is None:
             space.remove(sid, before)
+            self._undo.add(_put_back, space, sid, before)
         else:
             space.move(sid, before, after)
+            self._undo.add(_move_back, space, sid, after, before)
         if isinstance(space, MarkedSpace):
             self._marks.relabelled(self._memory.batch, self._memory.seq, {sid}, form, space)
             after = None if after is None else space.locate(sid)
@@ -352,6 +377,23 @@ class Subscribing:
                 self._marks.expect(space, sids, bounds)
             else:
                 space.add(sids, bounds)
+
+
+def _take_out(space: Space, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+    """Undo an `add`; spaces that remember have recorded it themselves, as the two below."""
+    if not isinstance(space, RememberingSpace):
+        for sid, bound in zip(sids, bounds, strict=True):
+            space.remove(sid, bound)
+
+
+def _put_back(space: Space, sid: int, bound: Bound) -> None:
+    if not isinstance(space, RememberingSpace):
+        space.add([sid], [bound])
+
+
+def _move_back(space: Space, sid: int, before: Bound, after: Bound) -> None:
+    if not isinstance(space, RememberingSpace):
+        space.move(sid, before, after)
 
 
 def _plain(answer: JsonObject) -> JsonObject:

@@ -19,12 +19,28 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from itertools import compress
+from typing import NamedTuple
 
 from prosem.values.access import WHOLE, Scope
 
 _GIVEN = re.compile(r"sub-[1-9][0-9]*")
 _ABSENT = -1
 _FEW = 1_024  # slots that are not worth taking out
+
+
+class Removed(NamedTuple):
+    """All that the registry knew of a subscription."""
+
+    sid: int
+    group: int
+    statement: int
+    created: int
+    durable: bool
+    params: bytes | None
+    tenant: int
+    key: int
+    name: str | None
+    frozen: bytes | None
 
 
 class SubscriptionRegistry:
@@ -98,11 +114,22 @@ class SubscriptionRegistry:
             self._frozen[sid] = frozen
         self._count += 1
 
-    def remove(self, sid: int) -> None:
+    def remove(self, sid: int) -> Removed:
+        """A subscription goes; what `put_back` needs."""
         slot = self._slot(sid)
+        removed = Removed(
+            sid, self._group[slot], self._statement[slot], self._created[slot], bool(self._durable[slot]),
+            self._params[slot], self._tenant[slot], self._key[slot], self._name[slot], self._frozen.get(sid),
+        )  # fmt: skip
+        self._give_up(slot)
+        if len(self._sids) > max(_FEW, 2 * self._count):
+            self._compact()
+        return removed
+
+    def _give_up(self, slot: int) -> None:
         self._group[slot] = _ABSENT
         self._params[slot] = None
-        self._frozen.pop(sid, None)
+        self._frozen.pop(self._sids[slot], None)
         name, self._name[slot] = self._name[slot], None
         if name is not None:
             del self._named[self._tenant[slot]][name]
@@ -111,8 +138,39 @@ class SubscriptionRegistry:
         if not self._of_key[key]:
             del self._of_key[key]
         self._count -= 1
-        if len(self._sids) > max(_FEW, 2 * self._count):
-            self._compact()
+
+    def put_back(self, removed: Removed) -> None:
+        """Take back that a subscription was removed. O(slots) if its slot was taken out."""
+        sid, group, statement, created, durable, params, tenant, key, name, frozen = removed
+        slot = bisect_left(self._sids, sid)
+        if slot == len(self._sids) or self._sids[slot] != sid:
+            self._sids.insert(slot, sid)
+            self._group.insert(slot, _ABSENT)
+            self._statement.insert(slot, statement)
+            self._created.insert(slot, created)
+            self._durable.insert(slot, durable)
+            self._tenant.insert(slot, tenant)
+            self._key.insert(slot, key)
+            self._params.insert(slot, None)
+            self._name.insert(slot, None)
+        self._group[slot], self._params[slot], self._name[slot] = group, params, name
+        if name is not None:
+            self._named[tenant][name] = sid
+        if frozen is not None:
+            self._frozen[sid] = frozen
+        self._of_key[key] += 1
+        self._count += 1
+
+    def withdraw(self, first: int) -> None:
+        """Take back that subscriptions were put, from a sid on: these sids are free again."""
+        start = bisect_left(self._sids, first)
+        for slot in range(start, len(self._sids)):
+            self._give_up(slot)
+        for column in (self._sids, self._group, self._statement, self._created, self._durable):
+            del column[start:]
+        for other in (self._tenant, self._key, self._params, self._name):
+            del other[start:]
+        self._next = first
 
     def _compact(self) -> None:
         """Take out the slots that were given up: O(slots), once for as many deletions."""

@@ -1,7 +1,7 @@
 """Requests that PostgreSQL may refuse: tried in the database before memory takes them.
 
-A refusal that validation did not foresee costs a rebuild of the memory. It must not cost a second one, so what is known
-of it is remembered for a while: the tables of a request that was refused in a trial (events of these are tried first
+A refusal that validation did not foresee has its whole batch undone and carried out again, each command alone. So what is
+known of it is remembered for a while: the tables of a request that was refused in a trial (events of these are tried first
 from then on, also other events), and the request itself if only its own batch was refused, where a trial had not
 shown it (the same request is refused at once). Changes of the schema are always tried, and so are events of tables with so
 many columns that a row may not fit a page, which depends on how well PostgreSQL compresses its values (see `sizes.py`).

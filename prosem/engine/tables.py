@@ -14,12 +14,16 @@ from prosem.engine.sizes import SAFE_COLUMNS
 from prosem.values.model import Key, Row, Table, View
 from prosem.values.packed_columns import Arrays
 from prosem.values.packed_rows import TableRows, packed_rows
+from prosem.values.undo import NO_UNDO, UndoLog
 
 Content = MutableMapping[Key, Row]  # of a table or a view
 
 
 class Tables:
-    def __init__(self) -> None:
+    """Tables and views that come and go are recorded in `undo`; rows are not, since their events are."""
+
+    def __init__(self, undo: UndoLog = NO_UNDO) -> None:
+        self._undo = undo
         self._by_tenant: dict[str, dict[str, Table]] = {}
         self.rows: dict[int, Content] = {}
         self.visible: dict[int, Content] = {}
@@ -33,24 +37,40 @@ class Tables:
         """The tables and views of a tenant by their names."""
         return self._by_tenant.get(tenant, {})
 
+    def _name(self, table: Table) -> dict[str, Table]:
+        """Where the name of a table is about to change."""
+        names = self._by_tenant.setdefault(table.tenant, {})
+        self._undo.keep(names, table.name)
+        return names
+
+    def _keep(self, table: Table) -> None:
+        """The rows of a table are about to come or go as a whole."""
+        for held in (self.rows, self.visible):
+            self._undo.keep(held, table.id)
+
     def add(self, table: Table) -> None:
-        self._by_tenant.setdefault(table.tenant, {})[table.name] = table
+        self._name(table)[table.name] = table
+        self._keep(table)
         self.rows[table.id] = self.visible[table.id] = packed_rows(table)
         if len(table.columns) > SAFE_COLUMNS:
             self.wide.add(table.id)
+            self._undo.add(self.wide.discard, table.id)
         for ancestor in table.ancestors:
             if self.rows[ancestor.id] is self.visible[ancestor.id]:
+                self._undo.keep(self.rows, ancestor.id)
                 self.rows[ancestor.id] = copy(self.rows[ancestor.id])
 
     def add_view(self, view: View, rows: Content) -> None:
         """A view with its contents; an unnamed one is found by its number only."""
         if not view.is_unnamed:
-            self._by_tenant.setdefault(view.tenant, {})[view.name] = view
+            self._name(view)[view.name] = view
+        self._keep(view)
         self.rows[view.id] = self.visible[view.id] = rows
 
     def drop_view(self, view: View) -> None:
         if not view.is_unnamed:
-            del self._by_tenant[view.tenant][view.name]
+            del self._name(view)[view.name]
+        self._keep(view)
         del self.rows[view.id], self.visible[view.id]
 
     def put(self, table: Table, key: Key, row: Row | None) -> None:
@@ -94,10 +114,22 @@ class Tables:
         return [other for other in self if any(ancestor in tables for ancestor in other.ancestors)]
 
     def drop(self, table: Table) -> None:
-        for key in list(self.rows[table.id]):
-            self.put(table, key, None)
-        del self._by_tenant[table.tenant][table.name], self.rows[table.id], self.visible[table.id]
-        self.wide.discard(table.id)
+        own = self.rows[table.id]
+        for ancestor in table.ancestors:
+            seen = self.visible[ancestor.id]
+            for key in own:
+                seen.pop(key, None)
+            self._undo.add(self._show, own, ancestor)
+        self._keep(table)
+        del self._name(table)[table.name], self.rows[table.id], self.visible[table.id]
+        if table.id in self.wide:
+            self.wide.discard(table.id)
+            self._undo.add(self.wide.add, table.id)
+
+    def _show(self, rows: Mapping[Key, Row], ancestor: Table) -> None:
+        """Let a table that others extend have their rows again."""
+        for key, row in rows.items():
+            put(self.visible[ancestor.id], key, cut(row, ancestor))
 
 
 def put(rows: Content, key: Key, row: Row | None) -> None:

@@ -34,9 +34,9 @@ class Unstreamed:
         if self._until.pop(sid, None) is not None:
             self.add([sid])
 
-    def discard(self, sid: int) -> None:
-        """A stream is attached to it, or it is deleted."""
-        self._until.pop(sid, None)
+    def discard(self, sid: int) -> bool:
+        """A stream is attached to it, or it is deleted; whether it was here."""
+        return self._until.pop(sid, None) is not None
 
     def due(self, most: int) -> list[int]:
         """Those whose time is over, at most so many.

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from prosem.engine.tables import Content, Tables, put
 from prosem.values.model import Key, Row, Table, View
+from prosem.values.undo import NO_UNDO, UndoLog
 from prosem.views.definition import ViewDefinition
-from prosem.views.graph import Effects, ViewGraph
+from prosem.views.graph import Effects, ViewGraph, inverse
 from prosem.views.operator import Changes, ViewOperator
 
 FEW_QUEUED = 500  # events that may be left when a view takes its place in the order
@@ -47,6 +48,10 @@ class ViewBuild:
     def input_rows(self) -> int:
         return sum(map(len, self._copies.values()))
 
+    def reopen(self) -> None:
+        """Read from the copies again: it was in its place, and that was taken back."""
+        self.operator.rebind(lambda table: self._copies[table.id])
+
     def fill(self, progress: Callable[[int], None] | None = None) -> None:
         """The contents as of the copies; ViewRowError names a row that the view cannot have."""
         self.rows.update(self.operator.build(progress))
@@ -76,8 +81,8 @@ class ViewBuild:
 class Views:
     """The graph of all views with the rows of each. Owned by the engine thread."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, tables: Tables, undo: UndoLog = NO_UNDO) -> None:
+        self._tables, self._undo = tables, undo
         self._graph = ViewGraph()
         self._builds: dict[int, ViewBuild] = {}
 
@@ -109,9 +114,11 @@ class Views:
     def begin(self, definition: ViewDefinition) -> ViewBuild:
         """Build a view aside; from now on changes of its inputs are queued for it."""
         build = self._builds[definition.view.id] = ViewBuild(definition, self._rows_of)
+        self._undo.add(self.abandon, build)
         return build
 
     def abandon(self, build: ViewBuild) -> None:
+        self._undo.keep(self._builds, build.view.id)
         self._builds.pop(build.view.id, None)
 
     def is_building(self, build: ViewBuild) -> bool:
@@ -119,10 +126,15 @@ class Views:
 
     def finish(self, build: ViewBuild) -> None:
         """A view that was built aside takes its place; ViewRowError if what changed meanwhile forbids it."""
-        del self._builds[build.view.id]
+        del self._builds[build.view.id]  # for good if the next line raises: some of the queue is applied then
         build.apply_queue()
+        self._undo.add(self._unfinish, build)
         build.operator.rebind(self._rows_of)
         self._place(build.definition, build.operator, build.rows)
+
+    def _unfinish(self, build: ViewBuild) -> None:
+        self._builds[build.view.id] = build
+        build.reopen()
 
     def _rows_of(self, table: Table) -> Content:
         return self._tables.visible[table.id]
@@ -130,9 +142,11 @@ class Views:
     def _place(self, definition: ViewDefinition, operator: ViewOperator, rows: Content) -> None:
         self._tables.add_view(definition.view, rows)
         self._graph.add(definition, operator)
+        self._undo.add(self._graph.remove, definition.view)
 
     def close(self, view: View) -> None:
-        self._graph.remove(view)
+        node = self._graph.remove(view)
+        self._undo.add(self._graph.add, node.definition, node.operator)
         self._tables.drop_view(view)
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -142,6 +156,10 @@ class Views:
 
     def undo(self, derived: Derived) -> None:
         self._graph.undo(derived.changes, self._put)
+
+    def take_back(self, derived: Derived) -> None:
+        """The last event that counted does not any more."""
+        self.note(Derived(inverse(derived.changes), self._graph.undo(derived.changes, self._put)))
 
     def note(self, derived: Derived) -> None:
         """An event counts: views that are being built take it later."""

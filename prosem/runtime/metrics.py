@@ -13,6 +13,7 @@ class Metrics:
         self.commits = 0
         self.commit_seconds = 0.0
         self.rebuilds = 0  # of the memory, after a failure
+        self.undone = 0  # batches that were refused, with what was processed after them
         self.changes = 0
         self.replayed = 0
         self.lagging = 0

@@ -22,6 +22,7 @@ from prosem.language.syntax import Query
 from prosem.values.codes import Boxes
 from prosem.values.columns import ColumnType
 from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table, View
+from prosem.values.undo import UndoLog
 
 Rows = Mapping[Key, Row]  # the content of one table
 MOVED = (
@@ -375,11 +376,22 @@ class ItemStateSpace(Protocol, metaclass=ByMembers):
 
 
 @runtime_checkable
+class RememberingSpace(Protocol, metaclass=ByMembers):
+    """A space that knows more than rows and points say, as what was notified: opposite deltas would not restore it.
+
+    It records in the undo log how each of its changes is taken back: `add`, `move`, `remove`, `take` and its own. When that
+    is done, the tables hold the rows as of then. All other spaces are given opposite deltas, and points back.
+    """
+
+    undo: UndoLog
+
+
+@runtime_checkable
 class AdaptiveSpace(Protocol, metaclass=ByMembers):
     """A space that may arrange itself anew between two events, when what it counted has changed."""
 
-    def rearrange(self) -> bool:
-        """Do so where it pays; whether edges must be given their states again."""
+    def rearrange(self) -> Callable[[], None] | None:
+        """Do so where it pays, and edges must be given their states again: what takes it back. None: all stays."""
 
 
 def is_composed(form: Form) -> bool:

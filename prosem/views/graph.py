@@ -48,13 +48,14 @@ class ViewGraph:
         self._nodes[definition.view] = Node(definition.view, definition, operator, ids)
         self._reached.clear()
 
-    def remove(self, view: View) -> None:
-        """Forget a view that no other view reads."""
+    def remove(self, view: View) -> Node:
+        """Forget a view that no other view reads; what was known of it."""
         users = self.dependents(view)
         if users:
             raise ValueError(f"{users[0].name} reads {view.name}")
-        del self._nodes[view]
+        node = self._nodes.pop(view)
         self._reached.clear()
+        return node
 
     def dependents(self, table: Table) -> list[View]:
         """The views that have the table or view in their FROM."""
@@ -85,7 +86,7 @@ class ViewGraph:
                     for change in found:
                         put(node.view, change.key, change.new)
         except ViewRowError:
-            opposite = _inverse(known)
+            opposite = inverse(known)
             for node, found in reversed(stepped):
                 node.operator.apply(opposite)
                 for change in found:
@@ -95,7 +96,7 @@ class ViewGraph:
 
     def undo(self, changes: Changes, put: Put) -> Effects:
         """Take back the last event, which made these changes."""
-        return self.propagate(_inverse(changes), put)
+        return self.propagate(inverse(changes), put)
 
     def _reach(self, ids: tuple[int, ...]) -> tuple[Node, ...]:
         """The views that read one of these tables, directly or through other views, in order."""
@@ -120,5 +121,6 @@ def changes_of(table: Table, key: Key, old: Row | None, new: Row | None) -> Chan
     return found
 
 
-def _inverse(changes: Changes) -> Changes:
+def inverse(changes: Changes) -> Changes:
+    """The changes that take these back."""
     return {id: [RowChange(key, new, old) for key, old, new in some] for id, some in changes.items()}

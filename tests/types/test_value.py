@@ -24,13 +24,14 @@ from optimizer.choose import chooser
 from prosem.delivery.edge import Edge, Stream
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
+from prosem.index.radii.bw_tree import classes
 from prosem.language.notify import check_notify, duration
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
 from prosem.store.lookback import Lookback, LookbackPoint
 from prosem.types.base import MarkedSpace
 from prosem.types.value.measure import measure_of
-from prosem.types.value.space import DECISION, ValueSpace, classes
+from prosem.types.value.space import DECISION, ValueSpace
 from prosem.values.access import WHOLE
 from prosem.values.codes import value_of
 from prosem.values.columns import column_type

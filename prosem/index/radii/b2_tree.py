@@ -10,10 +10,11 @@ from prosem.index.radii.ba_tree import RadiusTree
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 from prosem.index.radii.ba_tree_radii import SEVERAL, Fired
 from prosem.index.radii.ba_tree_scan import UnfitError
-from prosem.index.radii.bw_tree import BWTree, Class, Classes
+from prosem.index.radii.bw_tree import BWTree, Class, Classes, classes
 from prosem.index.radii.bw_tree_loose import LooseBWTree
 from prosem.index.radii.bw_tree_scattered import ScatteredClasses
-from prosem.index.radii.labels import ORIGIN, Label
+from prosem.index.radii.labels import ORIGIN, Label, Moved
+from prosem.values.undo import NO_UNDO, UndoLog
 
 Relabelled = list[tuple[Radius, Label, Label]]  # radius, old label, new label; all at once
 State = tuple[Value | None, list[tuple[Radius, list[Class]]]]
@@ -43,8 +44,8 @@ class B2Tree(RadiusTree):
 
     __slots__ = ("_classes",)
 
-    def __init__(self, ends: Ends, value: Value | None = None) -> None:
-        super().__init__(ends, value)
+    def __init__(self, ends: Ends, value: Value | None = None, undo: UndoLog = NO_UNDO) -> None:
+        super().__init__(ends, value, undo)
         self._classes: type[Classes] = BWTree if ends.circular else ScatteredClasses
         if ends.loose:
             self._classes = LooseBWTree
@@ -56,25 +57,37 @@ class B2Tree(RadiusTree):
         The moves happen at once: a new label may be another one's old label.
         """
         self._count += 1
+        self._saved = -1
         if radius not in self._order:
-            self._insert(radius)
+            self._insert(radius, self._at(self.value))
             return ORIGIN, []
         held, centre, d = self._held.get(radius, 1), self._told.centre(radius), self._at(self.value)
         if type(held) is int:
             if centre == d:
                 self._held[radius] = held + 1
                 return ORIGIN, []
-            held = self._held[radius] = self._classes(self.ends, radius, [(centre, [(ORIGIN, held)])])
+            held = self._held[radius] = self._made(radius, [(centre, [(ORIGIN, held)])])
         elif centre is not SEVERAL:
-            held.recentre(centre)
+            self._sync(held, centre)
         label, moved = held.add(d)
         if len(held) > 1:
             self._set_several(radius)
         return label, [(radius, old, new) for old, new in moved]
 
+    def _sync(self, held: Classes, centre: Value) -> None:
+        """Let classes know the one value that they were all told."""
+        with self.undo.paused():
+            held.recentre(centre)
+
+    def _made(self, radius: Radius, some: list[Class]) -> Classes:
+        made = self._classes(self.ends, radius, some)
+        made.undo = self.undo
+        return made
+
     def remove(self, radius: Radius, label: Label) -> None:
         """A subscription less; KeyError if there is none with this radius and label."""
         held = self._find(radius, label)
+        self._saved = -1
         if type(held) is int:
             left = held - 1
             self._held[radius] = left
@@ -89,6 +102,42 @@ class B2Tree(RadiusTree):
         if not left:
             self._delete(radius)
         self._count -= 1
+
+    def put_back(self, radius: Radius, label: Label, told: Value | None) -> None:
+        """Undo a `remove`: a subscription with its label and what it was told. O(labels of the radius)."""
+        self._count += 1
+        self._saved = -1
+        value = self._at(told)
+        if radius not in self._order:
+            self._insert(radius, value)
+            if label != ORIGIN:
+                self._held[radius] = self._made(radius, [(value, [(label, 1)])])
+            return
+        held, centre = self._held.get(radius, 1), self._told.centre(radius)
+        if type(held) is int:
+            if label == ORIGIN and centre == value:
+                self._held[radius] = held + 1
+                return
+            some: list[Class] = [(centre, [(ORIGIN, held)])]
+        else:
+            some = held.dump()
+            if centre is not SEVERAL:
+                some = [(centre, pairs) for _, pairs in some]
+        labels = {one: (value, times) for value, pairs in some for one, times in pairs}
+        times = labels[label][1] if label in labels else 0
+        labels[label] = (value, times + 1)
+        made = self._held[radius] = self._made(radius, classes(labels))
+        if len(made) > 1:
+            self._set_several(radius)
+        else:
+            self._set_centre(radius, value)
+
+    def rename(self, radius: Radius, moved: Moved) -> None:
+        """Undo what an `add` that was undone had moved: old and new label of each."""
+        held, centre = self._held[radius], self._told.centre(radius)
+        if centre is not SEVERAL:
+            self._sync(held, centre)
+        held.rename(moved)
 
     def told(self, radius: Radius, label: Label) -> Value | None:
         """The value last told; KeyError if there is no subscription with this radius and label."""
@@ -111,6 +160,12 @@ class B2Tree(RadiusTree):
             self._told.set_several(radius)
         except UnfitError:
             self._as_runs().set_several(radius)
+
+    def _set_centre(self, radius: Radius, centre: Value) -> None:
+        try:
+            self._told.set_centre(radius, centre)
+        except UnfitError:
+            self._as_runs().set_centre(radius, centre)
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value | None) -> list[Fired]:
@@ -138,22 +193,20 @@ class B2Tree(RadiusTree):
         return self.value, found
 
     @classmethod
-    def from_state(cls, ends: Ends, state: State | Sequence[Any]) -> B2Tree:
+    def from_state(cls, ends: Ends, state: State | Sequence[Any], undo: UndoLog = NO_UNDO) -> B2Tree:
         """The tree that had this state, or one that behaves like it in every way; lists may stand for tuples."""
         value, radii = state
-        tree = cls(ends, value)
+        tree = cls(ends, value, undo)
         found: list[tuple[Radius, Value]] = []
-        for radius, classes in sorted(radii, key=itemgetter(0)):
-            centre = tree._at(classes[0][0]) if len(classes) == 1 else SEVERAL
-            labels = classes[0][1]
+        for radius, some in sorted(radii, key=itemgetter(0)):
+            centre = tree._at(some[0][0]) if len(some) == 1 else SEVERAL
+            labels = some[0][1]
             if centre is SEVERAL or len(labels) > 1 or labels[0][0] != ORIGIN:
-                held = [
-                    (tree._at(told), [(label, times) for label, times in pairs]) for told, pairs in classes
-                ]
-                tree._held[radius] = tree._classes(ends, radius, held)
+                held = [(tree._at(told), [(label, times) for label, times in pairs]) for told, pairs in some]
+                tree._held[radius] = tree._made(radius, held)
             elif labels[0][1] > 1:
                 tree._held[radius] = labels[0][1]
-            tree._count += sum(times for _, pairs in classes for _, times in pairs)
+            tree._count += sum(times for _, pairs in some for _, times in pairs)
             found.append((radius, centre))
         tree._load(found)
         return tree

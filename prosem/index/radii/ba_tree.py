@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any, cast
 
 from cn.match import kernels
@@ -13,6 +14,7 @@ from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays, UnfitError
 from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
+from prosem.values.undo import NO_UNDO, UndoLog
 
 MANY = 1024  # radii from which on arrays may be quicker than a tree
 BLOCK = 128  # radii of a block of the compiled structure
@@ -26,6 +28,9 @@ class RadiusTree:
     subscriptions of a radius where there are more than one, or knows their classes. The told values are in a compiled
     structure while they fit 64 bits; otherwise in a tree of runs, or in arrays while those would have saved more than the
     way there and back.
+
+    What events do to the told values is recorded in `undo`: a tree of runs keeps what it overwrites, the two others are
+    copied by the first event of a batch that fires (O(radii), at the speed of memory). The value is not: it is the row's.
     """
 
     __slots__ = (
@@ -35,15 +40,21 @@ class RadiusTree:
         "_is_compiled",
         "_order",
         "_regret",
+        "_saved",
         "_told",
         "_visits",
         "ends",
+        "undo",
         "value",
     )
 
-    def __init__(self, ends: Ends, value: Value | None = None) -> None:
+    def __init__(self, ends: Ends, value: Value | None = None, undo: UndoLog = NO_UNDO) -> None:
         self.ends = ends
         self.value = value
+        self.undo = undo
+        self._saved = (
+            -1
+        )  # the batch that a copy of `_told` was recorded for, as it is now or was before events
         self._count = 0
         self._visits = 0  # of what was in place of `_told` before
         self._order = self._blocks()
@@ -88,6 +99,7 @@ class RadiusTree:
         if d is None or before is None:
             if d == before or not len(self._order):
                 return [], []
+            self._save()
             self._recentre(self._at(d))
             return [(self._order.first, self._order.last, None)], []
         if d > before:
@@ -95,13 +107,56 @@ class RadiusTree:
                 return [], []
         elif d == before or -d < told.root[1]:
             return [], []
+        pieces = self._begin_firing()
         try:
             fired = told.fire(d, d > before)
         except UnfitError:
             fired = self._as_runs().fire(d, d > before)
+        if pieces is not None:
+            cast(RadiusRuns, told).pieces = None
+            pieces += [Run(radius, radius, SEVERAL) for radius, _ in fired[1]]
         if not self._is_compiled:
             self._weigh()
         return fired
+
+    # -- what is taken back ----------------------------------------------------------------------------------
+    def _begin_firing(self) -> list[Run] | None:
+        """Record how the event is undone; for a tree of runs that is a list of what will have been overwritten."""
+        told = self._told
+        if not self.undo.is_on:
+            return None
+        if not isinstance(told, RadiusRuns):
+            self._save()
+            return None
+        pieces: list[Run] = []
+        told.pieces = pieces
+        self.undo.add(self._unfire, pieces)
+        return pieces
+
+    def _save(self) -> None:
+        """Record the told values as a whole, unless that was done in this batch and only events came since."""
+        told, undo = self._told, self.undo
+        if not undo.is_on or self._saved == undo.number:
+            return
+        if isinstance(told, RadiusRuns):
+            undo.add(self._plant, list(told))
+            return
+        saved = (
+            told.copy() if isinstance(told, RadiusArrays) else deepcopy(told, {id(self._held): self._held})
+        )
+        undo.add(self._restore, saved, self._is_compiled)
+        self._saved = undo.number
+
+    def _restore(self, told: Radii, is_compiled: bool) -> None:
+        self._visits += self._told.visits - told.visits
+        self._told, self._is_compiled, self._saved = told, is_compiled, -1
+
+    def _unfire(self, pieces: list[Run]) -> None:
+        told = cast(RadiusRuns, self._told if isinstance(self._told, RadiusRuns) else self._as_runs())
+        self._restore(self._runs(told.overlaid(pieces)), False)
+
+    def _plant(self, runs: list[Run]) -> None:
+        self._restore(self._runs(runs), False)
 
     def _recentre(self, d: Value) -> None:
         for run in self._told:
@@ -154,7 +209,7 @@ class RadiusTree:
 
     def _swap(self, told: Radii) -> Radii:
         self._visits += self._told.visits
-        self._told = told
+        self._told, self._saved = told, -1
         return told
 
     def _blocks(self, radii: Iterable[Radius] = ()) -> RadiusBlocks:
@@ -169,9 +224,8 @@ class RadiusTree:
         """Where radii stand: anywhere while there is no value."""
         return value if value is not None else 0 if self.ends.exact else 0.0
 
-    def _insert(self, radius: Radius) -> None:
+    def _insert(self, radius: Radius, centre: Value) -> None:
         self._order.add(radius)
-        centre = self._at(self.value)
         try:
             self._told.insert(radius, centre)
         except UnfitError:

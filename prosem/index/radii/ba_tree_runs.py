@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 from prosem.index.radii.ba_tree_nodes import Node, Path, RunNodes
@@ -48,6 +49,27 @@ class RadiusRuns(RunNodes):
     def __iter__(self) -> Iterator[Run]:
         for leaf in self._leaves(self._top, self._levels):
             yield from map(Run, leaf.lows, leaf.highs, leaf.items)
+
+    def overlaid(self, pieces: Iterable[Run]) -> list[Run]:
+        """The runs, where these hold instead; each piece lies within neighbouring runs of one centre."""
+        found: list[Run] = []
+        ahead = sorted(pieces, key=itemgetter(0))
+        at = 0
+        for run in self:
+            low: Radius | None = run.low
+            while at < len(ahead) and ahead[at].low <= run.high:
+                piece = ahead[at]
+                if low is not None and low < piece.low:
+                    found.append(Run(low, self._radii.previous(piece.low), run.centre))
+                high = min(piece.high, run.high)
+                found.append(Run(max(piece.low, run.low), high, piece.centre))
+                low = self._radii.next(high)
+                if piece.high > run.high:
+                    break
+                at += 1
+            if low is not None and low <= run.high:
+                found.append(Run(low, run.high, run.centre))
+        return found
 
     @property
     def last(self) -> Radius:

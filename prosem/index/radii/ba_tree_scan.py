@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,15 @@ class RadiusArrays:
         for run in runs:
             if run.centre is SEVERAL:
                 self.set_several(run.low)
+
+    def copy(self) -> RadiusArrays:
+        """The same in other arrays."""
+        copied = copy(self)
+        copied.root = list(self.root)
+        copied._radii, copied._centres = self._radii.copy(), self._centres.copy()
+        copied._right, copied._minus_left = self._right.copy(), self._minus_left.copy()
+        copied._several = self._several.copy()
+        return copied
 
     def __iter__(self) -> Iterator[Run]:
         cut = (self._centres[1:] != self._centres[:-1]) | self._several[1:] | self._several[:-1]

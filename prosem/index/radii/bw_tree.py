@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 from prosem.index.radii.labels import Label, Labels, Moved
+from prosem.values.undo import NO_UNDO, UndoLog
 
 Arc = tuple[Label, Label]  # a closed interval of labels
 Arcs = tuple[Arc, ...]  # disjoint and ascending; an arc across the seam of the label space is two of them
@@ -18,9 +19,13 @@ Class = tuple[
 
 
 class Classes(Protocol):
-    """The subscriptions of one radius, by what they were told: `BWTree`, or `ScatteredClasses` without theorem 3."""
+    """The subscriptions of one radius, by what they were told: `BWTree`, or `ScatteredClasses` without theorem 3.
+
+    What an event does to them is recorded in `undo`.
+    """
 
     labels: Labels
+    undo: UndoLog
 
     def __init__(self, ends: Ends, radius: Radius, classes: Iterable[Class] = ()) -> None: ...
     def __len__(self) -> int:
@@ -31,6 +36,7 @@ class Classes(Protocol):
     def told(self, label: Label) -> Value: ...
     def event(self, d: Value) -> Arcs | None: ...
     def recentre(self, d: Value) -> None: ...
+    def rename(self, moved: Moved) -> None: ...
     def near(self) -> tuple[Value, Value]: ...
     def dump(self) -> list[Class]: ...
     def check(self) -> None: ...
@@ -55,10 +61,11 @@ class BWTree:
     (True, 99, (), 99)
     """
 
-    __slots__ = ("boundary", "centres", "ends", "labels", "radius", "starts")
+    __slots__ = ("boundary", "centres", "ends", "labels", "radius", "starts", "undo")
 
     def __init__(self, ends: Ends, radius: Radius, classes: Iterable[Class] = ()) -> None:
         self.ends, self.radius = ends, radius
+        self.undo: UndoLog = NO_UNDO
         held = list(classes)  # by centre, each class's labels in circular order
         self.labels = Labels(pair for _, labels in held for pair in labels)
         order = sorted(range(len(held)), key=lambda at: held[at][1][0][0])
@@ -134,6 +141,7 @@ class BWTree:
             return None
         if not fired:
             return ()
+        self._keep()
         arcs = self._arcs(self.starts[first], self.labels.previous(self.starts[(first + fired) % count]))
         self._merge(first, fired, d, rising=first == self.boundary)
         return arcs
@@ -152,7 +160,21 @@ class BWTree:
 
     def recentre(self, d: Value) -> None:
         """All are told `d`; the boundary label is kept."""
+        self._keep()
         self.starts, self.centres, self.boundary = [self.starts[self.boundary]], [d], 0
+
+    def _keep(self) -> None:
+        """What was told is about to change."""
+        if self.undo.is_on:
+            self.undo.add(self._set, self.starts[:], self.centres[:], self.boundary)
+
+    def _set(self, starts: list[Label], centres: list[Value], boundary: int) -> None:
+        self.starts, self.centres, self.boundary = starts, centres, boundary
+
+    def rename(self, moved: Moved) -> None:
+        """Labels that were moved to make room go back, when that is not needed any more."""
+        self.labels.rename(moved)
+        self._relabel(moved)
 
     def _merge(self, first: int, fired: int, d: Value, *, rising: bool) -> None:
         """Make one class at `d` of the fired ones, at the top or at the bottom, with one that is there already."""
@@ -241,6 +263,21 @@ class BWTree:
         low, high = around[0], around[-1]
         assert high <= self.ends.right(low, self.radius) or low == high, "lemma 1, from below"
         assert low >= self.ends.left(high, self.radius) or low == high, "lemma 1, from above"
+
+
+def classes(labels: dict[Label, tuple[Any, int]]) -> list[Class]:
+    """The classes of one radius by what they were told, the labels of each from where its run begins, once around.
+
+    >>> classes({1: (5, 1), 2: (3, 2), 7: (5, 1)})
+    [(3, [(2, 2)]), (5, [(7, 1), (1, 1)])]
+    """
+    order = sorted(labels)
+    runs: dict[Any, list[tuple[Label, int]]] = {}
+    start = next((at for at in range(len(order)) if labels[order[at]][0] != labels[order[at - 1]][0]), 0)
+    for label in order[start:] + order[:start]:
+        value, times = labels[label]
+        runs.setdefault(value, []).append((label, times))
+    return sorted(runs.items(), key=lambda item: item[0]) if len(runs) > 1 else list(runs.items())
 
 
 def _first(count: int, is_past: Callable[[int], bool]) -> int:

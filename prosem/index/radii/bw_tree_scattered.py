@@ -9,6 +9,7 @@ from itertools import pairwise
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 from prosem.index.radii.bw_tree import Arcs, Class
 from prosem.index.radii.labels import Label, Labels, Moved
+from prosem.values.undo import NO_UNDO, UndoLog
 
 
 class ScatteredClasses:
@@ -27,10 +28,11 @@ class ScatteredClasses:
     (True, [150, 120, 150, 140], 3)
     """
 
-    __slots__ = ("_by_left", "_by_right", "_centre", "_runs", "ends", "labels", "radius", "starts")
+    __slots__ = ("_by_left", "_by_right", "_centre", "_runs", "ends", "labels", "radius", "starts", "undo")
 
     def __init__(self, ends: Ends, radius: Radius, classes: Iterable[Class] = ()) -> None:
         self.ends, self.radius = ends, radius
+        self.undo: UndoLog = NO_UNDO
         held = list(classes)
         self.labels = Labels(pair for _, labels in held for pair in labels)
         told = {label: centre for centre, labels in held for label, _ in labels}
@@ -97,6 +99,7 @@ class ScatteredClasses:
         if len(fired) == len(self._runs):
             self.recentre(d)
             return None
+        self._keep()
         runs = sorted(bisect_left(self.starts, start) for centre in fired for start in self._runs[centre])
         spans: list[tuple[int, int]] = []  # places of neighbouring runs, first and last
         for place in runs:
@@ -111,10 +114,28 @@ class ScatteredClasses:
 
     def recentre(self, d: Value) -> None:
         """All are told `d`."""
+        self._keep()
         for held in (self._runs, self._centre, self._by_left, self._by_right):
             held.clear()
         del self.starts[1:]
         self._begin(self.starts[0], d)
+
+    def _keep(self) -> None:
+        """What was told is about to change: O(runs)."""
+        if self.undo.is_on:
+            self.undo.add(self._set, [(start, self._centre[start]) for start in self.starts])
+
+    def _set(self, told: list[tuple[Label, Value]]) -> None:
+        for held in (self._runs, self._centre, self._by_left, self._by_right):
+            held.clear()
+        self.starts = [start for start, _ in told]
+        for start, centre in told:
+            self._begin(start, centre)
+
+    def rename(self, moved: Moved) -> None:
+        """Labels that were moved to make room go back, when that is not needed any more."""
+        self.labels.rename(moved)
+        self._relabel(dict(moved))
 
     def _merge(self, first: int, last: int, d: Value) -> None:
         """Make one run at `d` of neighbouring ones, and of those beside them that were told `d` before."""

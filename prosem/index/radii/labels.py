@@ -153,6 +153,13 @@ class Labels:
             self._order.update(places)
         return label, moved
 
+    def rename(self, moved: Moved) -> None:
+        """Give labels other names, all at once, in the same order: what an `insert` moved goes back."""
+        times = [self._times.pop(was) for was, _ in moved]
+        self._times.update(zip((now for _, now in moved), times, strict=True))
+        ordered = sorted(self._times)
+        self._order = ordered if type(self._order) is list else SortedList(ordered)
+
     # -- places --------------------------------------------------------------------------------------------
     def _rank(self, label: Label) -> int:
         order = self._order

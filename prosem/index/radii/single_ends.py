@@ -57,14 +57,15 @@ class SingleEnds:
             self._left.add((self._ends.left(told, radius), id))
             self._right.add((self._ends.right(told, radius), id))
 
-    def remove(self, id: int) -> None:
-        """One less; KeyError if it is not here."""
+    def remove(self, id: int) -> tuple[Radius, Value | None]:
+        """One less, with its radius and what it was told; KeyError if it is not here."""
         radius, told = self._told.pop(id)
         if told is None:
             self._none.discard(id)
         else:
             self._left.remove((self._ends.left(told, radius), id))
             self._right.remove((self._ends.right(told, radius), id))
+        return radius, told
 
     def event(self, value: Value | None) -> list[tuple[int, Value | None]]:
         """Those that are told the value now (None: there is none any more), each with what it was told before."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,12 +83,14 @@ class JoinSpace(PointSpace):
         if isinstance(self._mode, SemijoinMode):
             self._mode = SemijoinMode(self.model, decomposition, self._locate)
 
-    def rearrange(self) -> bool:
-        """Decompose anew where that pays by now; True if edges must be given what they hold again."""
+    def rearrange(self) -> Callable[[], None] | None:
+        """Decompose anew where that pays by now: edges must be given what they hold again. Returns what takes it back."""
         better = self.adaptation.better(self.decomposition) if self.mode == "semijoin" else None
-        if better is not None:
-            self.redecompose(better)
-        return better is not None
+        if better is None:
+            return None
+        before = self.decomposition
+        self.redecompose(better)
+        return partial(self.redecompose, before)
 
     # -- events --------------------------------------------------------------------------------------------------
     def step(self, delta: Delta) -> Any | None:

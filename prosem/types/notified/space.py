@@ -27,12 +27,14 @@ from prosem.types.base import (
     SteppedSpace,
     placements,
 )
+from prosem.types.notified.condition import Number
 from prosem.types.notified.told import ToldColumns
 from prosem.types.notified.values import NotifiedValues, Told
 from prosem.types.notified.watched import Answer, found
 from prosem.types.shared.ranges import around
 from prosem.types.shared.rewound import RewoundRows
 from prosem.values.model import Delta, PlaceMark
+from prosem.values.undo import NO_UNDO, UndoLog, opposite
 from prosem.values.wire import encode
 
 NOTIFIED = "notified"  # kind of the messages
@@ -45,6 +47,9 @@ class NotifiedSpace(SteppedSpace):
 
     An event costs what it does in the aggregate, a search for the affected points, and O(log N) for each subscription that
     is looked at: those whose MIN or MAX changes, or whose `Slack` is used up.
+
+    Taking an event back restores the rows' trees and the notified values, and looks again at what it had looked at. Slack
+    that it took off others stays off: less than there is notifies no later.
     """
 
     plans: tuple[str, ...] = ("enumerate",)
@@ -52,6 +57,7 @@ class NotifiedSpace(SteppedSpace):
 
     def __init__(self, values: NotifiedValues, space_id: int, context: SpaceContext) -> None:
         self.network = NetworkSpace(space_id, 1, True)
+        self.undo: UndoLog = NO_UNDO
         self._values, self._rows = values, context.rows[0]
         self._columns = ToldColumns()
         located = context._replace(locate=lambda slot: self._columns.bounds[slot])
@@ -71,6 +77,7 @@ class NotifiedSpace(SteppedSpace):
     # -- subscriptions -------------------------------------------------------------------------------------------
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         """They are told the present value."""
+        self.undo.add(self._take_out, sids)
         for slot in self._put(sids, bounds):
             answer = self._watched.answer(self._columns.bounds[slot], self._rows)
             self._columns.told[slot] = Told(answer.value, answer.row)
@@ -106,16 +113,45 @@ class NotifiedSpace(SteppedSpace):
         self.add([sid], [after])
 
     def remove(self, sid: int, bound: Bound) -> None:
-        slot = self._columns.slot(sid)
+        columns, slot = self._columns, self._columns.slot(sid)
+        self.undo.add(self._put_back, sid, columns.bounds[slot], columns.radii[slot], columns.told[slot])
         if slot in self._is_due:
             self._turn(slot, False)
         self._watched.remove(slot, self._columns.bounds[slot])
         self._columns.remove(sid)
 
     def retune(self, sid: int, bound: Bound) -> None:
+        (radius,) = bound.constants
+        self.undo.add(self._set_radius, sid, self._columns.radii[self._columns.slot(sid)])
+        self._set_radius(sid, radius)
+
+    def _set_radius(self, sid: int, radius: Number) -> None:
         slot = self._columns.slot(sid)
-        (self._columns.radii[slot],) = bound.constants
+        self._columns.radii[slot] = radius
+        self._look_again(slot)
+
+    def _look_again(self, slot: int) -> None:
         self._renew(slot, self._watched.answer(self._columns.bounds[slot], self._rows))
+
+    # -- what is taken back --------------------------------------------------------------------------------------
+    def _take_out(self, sids: Sequence[int]) -> None:
+        for sid in sids:
+            self.remove(sid, self._columns.bounds[self._columns.slot(sid)])
+
+    def _put_back(self, sid: int, bound: Bound, radius: Number, told: Told) -> None:
+        (slot,) = self._put([sid], [bound._replace(constants=(radius,))])
+        self._columns.told[slot] = told
+        self._look_again(slot)
+
+    def _take_back(self, deltas: Sequence[Delta], told: Sequence[tuple[int, Told]], sids: set[int]) -> None:
+        """Undo a request. `told`: what subscriptions were told before, in the order of the changes."""
+        for delta in opposite(deltas):
+            self._watched.rehearse(delta)
+        columns = self._columns
+        for sid, before in reversed(told):
+            columns.told[columns.slot(sid)] = before
+        for sid in sids:
+            self._look_again(columns.slot(sid))
 
     # -- what was notified ---------------------------------------------------------------------------------------
     def present(self, bound: Bound) -> Answer:
@@ -137,17 +173,20 @@ class NotifiedSpace(SteppedSpace):
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
         for slot, mark in zip(self._put(sids, bounds), marks, strict=True):
             self._columns.told[slot] = self._values.read(bytes(mark.told))
-            self._renew(slot, self._watched.answer(self._columns.bounds[slot], self._rows))
+            self._look_again(slot)
 
     # -- events --------------------------------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         rows = self._rows if len(deltas) == 1 else RewoundRows(self._rows, deltas)
+        before: list[tuple[int, Told]] = []
+        looked_at: set[int] = set()
+        self.undo.add(self._take_back, deltas, before, looked_at)
         for at, delta in enumerate(deltas):
             if isinstance(rows, RewoundRows):
                 rows.put(delta)
             self._look_at(delta)
             is_last = at + 1 == len(deltas) or deltas[at + 1].seq != delta.seq
-            description = self._notify(rows) if is_last else None
+            description = self._notify(rows, before, looked_at) if is_last else None
             if not description:
                 yield UNAFFECTED
                 continue
@@ -156,7 +195,7 @@ class NotifiedSpace(SteppedSpace):
 
     def step(self, delta: Delta) -> Description | None:
         self._look_at(delta)
-        return self._notify(self._rows) or None
+        return self._notify(self._rows, [], set()) or None
 
     def _look_at(self, delta: Delta) -> None:
         self._looked_at |= self._watched.step(delta)
@@ -168,14 +207,19 @@ class NotifiedSpace(SteppedSpace):
         places = [self._place(row) for row in (delta.old, delta.new) if row is not None]
         return found(self._due, [(place[0], (around(place[1]),)) for place in places if place is not None])
 
-    def _notify(self, rows: Rows) -> Description:
-        """Look at what the deltas of a seq have left; those that are far from what they were told are told now."""
+    def _notify(self, rows: Rows, told: list[tuple[int, Told]], looked_at: set[int]) -> Description:
+        """Look at what the deltas of a seq have left; those that are far from what they were told are told now.
+
+        What they were told before is added to `told`, and what was looked at to `looked_at`.
+        """
         slots, self._looked_at = self._looked_at, set()
-        changes = []
+        changes, sids = [], self._columns.sids
+        looked_at.update([sids[slot] for slot in slots])
         for slot in slots:
             answer = self._watched.answer(self._columns.bounds[slot], rows)
             if self._is_far(slot, answer):
                 now = Told(answer.value, answer.row)
+                told.append((sids[slot], self._columns.told[slot]))
                 changes.append((slot, self._columns.told[slot], now))
                 self._columns.told[slot] = now
             self._renew(slot, answer)

@@ -22,6 +22,7 @@ from prosem.types.value.measure import FINE, Measure, Radii
 from prosem.values.codes import value_of
 from prosem.values.errors import InputError
 from prosem.values.model import JsonObject, Key, Row, Table
+from prosem.values.undo import UndoLog
 from prosem.values.wire import decode, is_same
 
 MOST_COPIED = 5_000
@@ -64,6 +65,9 @@ class Plain:
 
     def remove(self, radius: Radius, label: Label) -> None:
         self._count -= 1
+
+    def put_back(self, radius: Radius, label: Label, told: Any) -> None:
+        self._count += 1
 
     def told(self, radius: Radius, label: Label) -> Any:
         return self.value
@@ -152,10 +156,10 @@ class Items:
             return bool(before != now)
         return bool(now >= self.ends.right(before, radius) or now <= self.ends.left(before, radius))
 
-    def tree(self, number: Any, radii: list[tuple[Radius, list[Class]]] | None = None) -> B2Tree | Plain:
+    def tree(self, number: Any, radii: list[tuple[Radius, list[Class]]], undo: UndoLog) -> B2Tree | Plain:
         if self.measure is None:
             return Plain(number)
-        return B2Tree.from_state(self.ends, (number, radii or []))
+        return B2Tree.from_state(self.ends, (number, radii), undo)
 
     def epochs(self, number: Any) -> ItemEpochs:
         """What subscriptions to many items were told of one of them. Fine radii are no integers."""

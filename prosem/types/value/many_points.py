@@ -16,8 +16,9 @@ from prosem.index.radii.radius_pairs import RadiusPairs
 from prosem.types.base import Bound
 from prosem.types.shared.sketched import Sketched
 from prosem.types.value.items import Items
-from prosem.types.value.many_places import ALL, SINGLE, Place
+from prosem.types.value.many_places import ALL, SINGLE, Place, Selected
 from prosem.values.model import PlaceMark
+from prosem.values.undo import NO_UNDO, UndoLog
 
 
 class ManyPoints(Sketched):
@@ -27,6 +28,7 @@ class ManyPoints(Sketched):
         self.network = NetworkSpace(space_id, 2, items.int64)
         super().__init__(point_index(2, items.int64))
         self._kind = items
+        self._undo: UndoLog = NO_UNDO
         self._places: dict[int, Place] = {}
         self._births: Birth = 0
         self._last: dict[bytes, Birth] = {}  # of those that a topic finds
@@ -40,8 +42,12 @@ class ManyPoints(Sketched):
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         """They come at one moment; what was told before it concerns none of them."""
+        self._put(sids, bounds, [self._next_birth()] * len(sids))
+
+    def _next_birth(self) -> Birth:
+        self._undo.keep_attribute(self, "_births")
         self._births += 1
-        self._put(sids, bounds, [self._births] * len(sids))
+        return self._births
 
     def _put(
         self,
@@ -51,6 +57,9 @@ class ManyPoints(Sketched):
         single: Container[int] = (),
     ) -> None:
         entries: list[tuple[int, bytes, tuple[Any, Birth]]] = []
+        last: dict[bytes, Birth | None] = {}  # of each topic, before
+        self._undo.keep_attribute(self, "_radii")
+        self._undo.add(self._unput, sids, last)
         for sid, bound, birth in zip(sids, bounds, births, strict=True):
             selected: Any = bound.place
             code = self._kind.code(selected.radius)
@@ -58,7 +67,9 @@ class ManyPoints(Sketched):
             self._use(selected.radius)
             for topic in place.found_by:
                 self._count[topic] += 1
-                self._last[topic] = max(birth, self._last.get(topic, 0))
+                before = self._last.get(topic)
+                last.setdefault(topic, before)
+                self._last[topic] = max(birth, before or 0)
                 entries.append((sid, topic, place.point))
         if entries:
             numbers, topics, points = zip(*entries, strict=True)
@@ -72,9 +83,22 @@ class ManyPoints(Sketched):
         else:
             self._radii = more(self._radii, radius)
 
+    def _unput(self, sids: Sequence[int], last: dict[bytes, Birth | None]) -> None:
+        """Take back that subscriptions were put."""
+        for sid in sids:
+            self._take_out(sid)
+        self._last |= {topic: birth for topic, birth in last.items() if birth is not None}
+
+    def _put_back(self, sid: int, place: Place, last: dict[bytes, Birth]) -> None:
+        """Take back that a subscription was taken out."""
+        bound = Bound(b"", Selected(place.topics, self._kind.radius(place.code)))
+        self._put([sid], [bound], [place.birth], {sid} if place.is_single else ())
+        self._last |= last
+
     def _take_out(self, sid: int) -> list[bytes]:
         """One fewer; the topics under which no subscription is left."""
         place, left = self._places.pop(sid), []
+        self._undo.add(self._put_back, sid, place, {topic: self._last[topic] for topic in place.found_by})
         for topic in place.found_by:
             self.points.remove(sid, topic, place.point)
             self._count[topic] -= 1

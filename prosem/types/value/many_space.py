@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, cast
 
 from cn.model.geometry import EVERYTHING, Interval, Region
@@ -19,6 +20,7 @@ from prosem.types.value.many_places import ALL, SINGLE, Place, Selected, by_key,
 from prosem.types.value.many_points import ManyPoints
 from prosem.types.value.single import SingleTold
 from prosem.values.model import Delta, JsonObject, Key
+from prosem.values.undo import UndoLog
 from prosem.values.wire import encode, is_same
 
 WHOLE_PLANE: Region = ((EVERYTHING, EVERYTHING),)
@@ -59,10 +61,39 @@ class ManySpace(ManyPoints):
         self._changed: dict[bytes, None] = {}
         self._kept: set[bytes] = set()  # the items of which something is stored
         self._visits = 0
+        self._saved: tuple[int, set[bytes]] = (
+            -1,
+            set(),
+        )  # a batch, and the items whose copies its undo log has
 
     @property
     def visits(self) -> int:
         return self.points.visits + self._visits
+
+    @property
+    def undo(self) -> UndoLog:
+        return self._undo
+
+    @undo.setter
+    def undo(self, log: UndoLog) -> None:
+        self._undo = self._single.undo = log
+
+    def _save(self, topic: bytes) -> None:
+        """An item is about to change: record what is known of it, once per batch. O(its runs)."""
+        undo = self._undo
+        if not undo.is_on:
+            return
+        if self._saved[0] != undo.number:
+            self._saved = undo.number, set()
+        if topic not in self._saved[1]:
+            self._saved[1].add(topic)
+            undo.add(self._restore, topic, deepcopy(self._items.get(topic)))
+
+    def _restore(self, topic: bytes, item: ItemEpochs | None) -> None:
+        if item is None:
+            self._items.pop(topic, None)
+        else:
+            self._items[topic] = item
 
     # -- subscriptions -------------------------------------------------------------------------------------------
     def move(self, sid: int, before: Bound, after: Bound) -> None:
@@ -80,8 +111,7 @@ class ManySpace(ManyPoints):
             if not is_same(told, present):
                 own[topic] = told
         self.remove(sid, bound)
-        self._births += 1
-        self._put([sid], [bound], [self._births], {sid} if own else ())
+        self._put([sid], [bound], [self._next_birth()], {sid} if own else ())
         for topic, told in own.items():
             self._single.add(topic, sid, selected.radius, told)
             self._changed[topic] = None
@@ -95,6 +125,7 @@ class ManySpace(ManyPoints):
         """No subscription selects these items any more, except those that others list."""
         for item in list(self._items) if topic in (ALL, SINGLE) else [topic]:
             if item in self._items and not self._is_selected(item):
+                self._save(item)
                 del self._items[item]
                 self._changed[item] = None
 
@@ -144,6 +175,7 @@ class ManySpace(ManyPoints):
             if told is not None or topic in self._kept:
                 found[topic] = told
                 (self._kept.discard if told is None else self._kept.add)(topic)
+        self._undo.add(self._kept.update, [topic for topic, told in found.items() if told is None])
         return found
 
     def restore_items(self, stored: Iterable[bytes]) -> None:
@@ -202,7 +234,7 @@ class ManySpace(ManyPoints):
         if single is None:
             return [], frozenset()
         apart = frozenset(sid for sid, _, _ in single)
-        fired = single.event(new)
+        fired = self._single.event(topic, new)
         item = self._items.get(topic)
         for sid, _ in fired:
             self._changed[topic] = None
@@ -212,6 +244,7 @@ class ManySpace(ManyPoints):
         return fired, apart
 
     def _fire(self, topic: bytes, old: Any, new: Any) -> Notified:
+        self._save(topic)
         item, last = self._items.get(topic), self._last
         if item is None:
             item = self._items[topic] = self._kind.epochs(old)
@@ -232,6 +265,7 @@ class ManySpace(ManyPoints):
 
     def _vanish(self, topic: bytes, old: Any) -> Notified:
         """A row is deleted: all are notified, whatever they were notified of before."""
+        self._save(topic)
         item = self._items.pop(topic, None)
         if item is None:
             return [(old, WHOLE_PLANE)]

@@ -10,6 +10,7 @@ from typing import Any
 from prosem.index.radii.ba_tree_ends import Radius
 from prosem.index.radii.single_ends import SingleEnds
 from prosem.types.value.items import Items
+from prosem.values.undo import NO_UNDO, UndoLog
 
 
 class SingleTold:
@@ -17,6 +18,7 @@ class SingleTold:
 
     def __init__(self, kind: Items) -> None:
         self._kind = kind
+        self.undo: UndoLog = NO_UNDO
         self.items: dict[bytes, SingleEnds] = {}
         self._topics: dict[int, set[bytes]] = {}  # the items of each, and some that it has left
 
@@ -30,16 +32,40 @@ class SingleTold:
             single = self.items[topic] = SingleEnds(self._kind.ends)
         single.add(sid, radius, told)
         self._topics.setdefault(sid, set()).add(topic)
+        self.undo.add(self._take_out, topic, sid)
 
     def leave(self, topic: bytes, sid: int) -> None:
         """One less of an item."""
         single = self.items[topic]
-        single.remove(sid)
+        self.undo.add(self.add, topic, sid, *single.remove(sid))
         if not len(single):
             del self.items[topic]
 
+    def _take_out(self, topic: bytes, sid: int) -> None:
+        """Undo an `add`."""
+        self.leave(topic, sid)
+        topics = self._topics[sid]
+        topics.discard(topic)
+        if not topics:
+            del self._topics[sid]
+
+    def event(self, topic: bytes, value: Any) -> list[tuple[int, Any]]:
+        """Those of an item that are told the value now, each with what it was told before."""
+        single = self.items.get(topic)
+        fired = [] if single is None else single.event(value)
+        if fired:
+            self.undo.add(self._untell, topic, fired)
+        return fired
+
+    def _untell(self, topic: bytes, fired: list[tuple[int, Any]]) -> None:
+        single = self.items[topic]
+        for sid, before in fired:
+            radius, _ = single.remove(sid)
+            single.add(sid, radius, before)
+
     def remove(self, sid: int) -> list[bytes]:
         """A subscription goes; the items that knew it."""
+        self.undo.keep(self._topics, sid)
         topics = [topic for topic in self._topics.pop(sid, ()) if self.holds(topic, sid)]
         for topic in topics:
             self.leave(topic, sid)

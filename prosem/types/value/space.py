@@ -17,15 +17,16 @@ from typing import Any, ClassVar, NamedTuple, cast
 import msgspec
 
 from cn.model.geometry import EVERYTHING, Box, Interval, Region
-from prosem.index.radii.b2_tree import B2Tree
+from prosem.index.radii.b2_tree import B2Tree, Relabelled
 from prosem.index.radii.ba_tree_ends import Radius
-from prosem.index.radii.bw_tree import Class
+from prosem.index.radii.bw_tree import classes
 from prosem.index.radii.labels import ORIGIN, Label
-from prosem.types.base import Bound, Draft, Rows, Storage
+from prosem.types.base import Bound, Choose, Draft, Outcome, Rows, Storage
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.value.items import Fired, Items, Plain, on_a_copy
 from prosem.types.value.single import SingleTold
 from prosem.values.model import Delta, PlaceMark
+from prosem.values.undo import NO_UNDO, UndoLog
 from prosem.values.wire import encode, is_same
 
 DECISION = "decision"  # kind of the message that says which subscriptions a relaxed one concerns
@@ -63,7 +64,7 @@ class ValueSpace(PointSpace):
 
     def __init__(self, items: Items, space_id: int, rows: Rows) -> None:
         super().__init__(Plane(items.int64), space_id)
-        self._kind, self._rows = items, rows
+        self._kind, self._rows, self._undo = items, rows, NO_UNDO
         self._items: dict[bytes, B2Tree | Plain] = {}
         self._single = SingleTold(items)  # those beside the trees
         self._places: dict[int, Bound] = {}
@@ -73,6 +74,15 @@ class ValueSpace(PointSpace):
     def visits(self) -> int:
         trees = [item for item in list(self._items.values()) if isinstance(item, B2Tree)]
         return self.points.visits + sum(tree.visits for tree in trees)
+
+    @property
+    def undo(self) -> UndoLog:
+        return self._undo
+
+    @undo.setter
+    def undo(self, log: UndoLog) -> None:
+        """Before the first subscription: trees have it too."""
+        self._undo = self._single.undo = log
 
     # -- places --------------------------------------------------------------------------------------------------
     def locate(self, sid: int) -> Bound:
@@ -104,13 +114,16 @@ class ValueSpace(PointSpace):
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         fresh: list[int] = []
+        added: list[tuple[int, Relabelled]] = []  # with what each moved
+        self._undo.add(self._take_out, added)
         for sid, (topic, place, *_) in zip(sids, bounds, strict=True):
             if place is None:
                 self._places[sid] = Bound(topic, None)
+                added.append((sid, []))
                 continue
             item = self._items.get(topic)
             if item is None:
-                item = self._items[topic] = self._kind.tree(self._present(topic))
+                item = self._items[topic] = self._kind.tree(self._present(topic), [], self._undo)
             label, moved = item.add(self._kind.radius(place[0]))
             if moved:
                 self._insert(fresh)
@@ -118,6 +131,7 @@ class ValueSpace(PointSpace):
                 self._relabel(topic, moved)
             self._places[sid] = Bound(topic, (place[0], label))
             fresh.append(sid)
+            added.append((sid, moved))
         self._insert(fresh)
 
     def _insert(self, sids: Sequence[int]) -> None:
@@ -136,20 +150,43 @@ class ValueSpace(PointSpace):
             self._places[sid] = after
             self._relabelled[sid] = None
 
+    def _take_out(self, added: Sequence[tuple[int, Relabelled]]) -> None:
+        """Undo an `add`: those that it moved return to their labels."""
+        for sid, moved in reversed(added):
+            topic = self._places[sid].topic
+            self.remove(sid, self._places[sid])
+            if moved:
+                back = [(radius, new, old) for radius, old, new in moved]
+                item = self._items[topic]
+                assert isinstance(item, B2Tree)
+                item.rename(moved[0][0], [(new, old) for _, new, old in back])
+                self._relabel(topic, back)
+                self._relabelled.clear()
+
+    def _put_back(self, sid: int, bound: Bound, told: Any) -> None:
+        """Undo a `remove`."""
+        code, label = cast("tuple[Any, Label]", bound.place)
+        self._items[bound.topic].put_back(self._kind.radius(code), label, told)
+        self._places[sid] = bound
+        self._insert([sid])
+
     def move(self, sid: int, before: Bound, after: Bound) -> None:
         self.remove(sid, before)
         self.add([sid], [after])
 
     def remove(self, sid: int, bound: Bound) -> None:
-        topic, place, *_ = self._places.pop(sid)
+        self._undo.keep(self._places, sid)
+        topic, place, *_ = placed = self._places.pop(sid)
         self._relabelled.pop(sid, None)
         if place is None:
             return
         if self._single.remove(sid):
             return
-        item = self._items[topic]
-        item.remove(self._kind.radius(place[0]), place[1])
+        item, radius = self._items[topic], self._kind.radius(place[0])
+        self._undo.add(self._put_back, sid, placed, item.told(radius, place[1]))
+        item.remove(radius, place[1])
         if not len(item):
+            self._undo.keep(self._items, topic)
             del self._items[topic]
         self.points.remove(sid, topic, place)
 
@@ -168,6 +205,7 @@ class ValueSpace(PointSpace):
     def _add_single(self, sid: int, bound: Bound, told: Any) -> None:
         assert bound.place is not None
         self._single.add(bound.topic, sid, self._kind.radius(bound.place[0]), told)
+        self._undo.keep(self._places, sid)
         self._places[sid] = Bound(SINGLE + b"%d" % sid, (bound.place[0], ORIGIN))
 
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
@@ -185,13 +223,24 @@ class ValueSpace(PointSpace):
             labels[label] = (value if times else self._kind.read(bytes(mark.told)), times + 1)
         for topic, radii in told.items():
             states = [(radius, classes(labels)) for radius, labels in radii.items()]
-            item = self._items[topic] = self._kind.tree(self._present(topic), states)
+            item = self._items[topic] = self._kind.tree(self._present(topic), states, self._undo)
             if isinstance(item, Plain):
                 for _ in range(sum(times for labels in radii.values() for _, times in labels.values())):
                     item.add(0)
         self._insert([sid for sid in sids if sid not in self._single])
 
     # -- events --------------------------------------------------------------------------------------------------
+    def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
+        self._undo.add(self._take_back, deltas)
+        return super().take(deltas, choose, among)
+
+    def _take_back(self, deltas: Sequence[Delta]) -> None:
+        """Undo a request, after its trees are what they were before it: they have the values of the rows again."""
+        for delta in reversed(deltas):
+            item = self._items.get(self._kind.topic(delta.key))
+            if item is not None:
+                item.value = self._kind.number(delta.old)
+
     def step(self, delta: Delta) -> NotifiedClass | None:
         if not self._places:
             return None
@@ -201,7 +250,7 @@ class ValueSpace(PointSpace):
             return None
         number = self._kind.number(delta.new)
         region = () if item is None else tuple(self._boxes(item.event(number)))
-        fired = () if single is None else tuple(sid for sid, _ in single.event(number))
+        fired = () if single is None else tuple(sid for sid, _ in self._single.event(topic, number))
         if not region and not fired:
             return None
         return NotifiedClass(topic, region, None if delta.new is None else delta.new[self._kind.y], fired)
@@ -269,18 +318,3 @@ class FreeSpace(ValueSpace):
     """Of may and must: the tree's choice is told, which no edge could repeat."""
 
     plans: tuple[str, ...] = ("reformulate", "enumerate")
-
-
-def classes(labels: dict[Label, tuple[Any, int]]) -> list[Class]:
-    """The classes of one radius by what they were told, the labels of each from where its run begins, once around.
-
-    >>> classes({1: (5, 1), 2: (3, 2), 7: (5, 1)})
-    [(3, [(2, 2)]), (5, [(7, 1), (1, 1)])]
-    """
-    order = sorted(labels)
-    runs: dict[Any, list[tuple[Label, int]]] = {}
-    start = next((at for at in range(len(order)) if labels[order[at]][0] != labels[order[at - 1]][0]), 0)
-    for label in order[start:] + order[:start]:
-        value, times = labels[label]
-        runs.setdefault(value, []).append((label, times))
-    return sorted(runs.items(), key=lambda item: item[0]) if len(runs) > 1 else list(runs.items())
