@@ -40,13 +40,14 @@ def show_runs(url: str) -> int:
     if not found:
         console.print("there are no runs yet: prosem stats refresh makes one")
         return 0
-    counted = ("events", "subscriptions", "training")
-    table = plain_table("run", "", "created", "since", *counted, numbers=counted, whole=("created", "since"))
+    counted = ("events", "subscribed", "training")
+    whole = ("run", "created", "since", *counted)
+    table = plain_table("run", "created", "since", *counted, numbers=counted, whole=whole)
     for run in found:
         counts = [f"{run.rows.get(name, 0):,}" for name in ("event_log", "subscription", "training")]
         since = f"{run.since:%Y-%m-%d %H:%M}" if run.since else "the start"
         created = f"{run.created:%Y-%m-%d %H:%M}"
-        table.add_row(str(run.id), "*" if run.active else "", created, since, *counts)
+        table.add_row(f"{run.id} *" if run.active else str(run.id), created, since, *counts)
     console.print(table)
     for run in found:
         if run.active:

@@ -13,6 +13,7 @@ import contextlib
 import random
 import secrets
 import selectors
+import threading
 import time
 import traceback
 import uuid
@@ -196,8 +197,13 @@ class _Thread(greenlet):
     pass
 
 
+_sleep = time.sleep
+
+
 def pause(seconds: float) -> None:
-    """Wait in blocking code: everything else goes on meanwhile."""
+    """Wait in blocking code: everything else goes on meanwhile. Threads that are not simulated (of libraries) do wait."""
+    if threading.current_thread() is not threading.main_thread():
+        return _sleep(seconds)
     current = greenlet.getcurrent()
     assert isinstance(current, _Thread), "only blocking code may wait"
     assert current.parent is not None

@@ -30,7 +30,7 @@ class BATree(RadiusTree):
         if radius in self._order:
             self._held[radius] = self._held.get(radius, 1) + 1
         else:
-            self._insert(radius)
+            self._insert(radius, self._at(self.value))
         self._count += 1
 
     def remove(self, radius: Radius) -> None:

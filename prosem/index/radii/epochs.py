@@ -86,8 +86,9 @@ class Epochs:
 
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> item = Epochs(Change(), 100)
-    >>> item.event(103, 1, RadiusBlocks([2, 4, 9]))
-    [(100, ((Interval(low=2, high=2), Interval(low=0, high=1)),))]
+    >>> ((before, ((radii, births),)),) = item.event(103, 1, RadiusBlocks([2, 4, 9]))
+    >>> before, radii[:2], births[:2]
+    (100, (2, 2), (0, 1))
     >>> [before for before, _ in item.event(104, 2, RadiusBlocks([2, 4, 9]))]
     [100]
     >>> [item.told(radius, birth) for radius, birth in ((2, 1), (4, 1), (9, 1), (4, 2), (4, 3))]
