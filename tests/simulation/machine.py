@@ -198,16 +198,18 @@ class _Thread(greenlet):
 
 
 _sleep = time.sleep
+_simulating: set[int] = set()  # threads
 
 
 def pause(seconds: float) -> None:
     """Wait in blocking code: everything else goes on meanwhile. Threads that are not simulated (of libraries) do wait."""
-    if threading.current_thread() is not threading.main_thread():
-        return _sleep(seconds)
     current = greenlet.getcurrent()
-    assert isinstance(current, _Thread), "only blocking code may wait"
-    assert current.parent is not None
-    current.parent.switch(seconds)
+    if isinstance(current, _Thread):
+        assert current.parent is not None
+        current.parent.switch(seconds)
+    else:
+        assert threading.get_ident() not in _simulating, "only blocking code may wait"
+        _sleep(seconds)
 
 
 async def blocking(work: Callable[..., Any], *args: Any) -> Any:
@@ -283,6 +285,7 @@ def virtual_time(loop: VirtualLoop, seed: int) -> Iterator[None]:
         return uuid.UUID(int=chance.getrandbits(128), version=4)
 
     random.seed(seed)
+    _simulating.add(threading.get_ident())
     try:
         with (
             mock.patch.object(time, "monotonic", loop.time),
@@ -295,4 +298,5 @@ def virtual_time(loop: VirtualLoop, seed: int) -> Iterator[None]:
         ):
             yield
     finally:
+        _simulating.discard(threading.get_ident())
         random.setstate(before)
