@@ -375,6 +375,7 @@ async def _each(page: Any) -> Any:
         yield one
 
 
+@pytest.mark.slow  # it simulates in a thread, with the clocks of the whole process
 @pytest.mark.parametrize("seed", [2, 3, 4, 12])
 async def test_both_give_back_the_same(url: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     written = await asyncio.to_thread(_recorded, seed, monkeypatch)
@@ -400,6 +401,7 @@ async def test_both_give_back_the_same(url: str, seed: int, monkeypatch: pytest.
     database.loop.close()
 
 
+@pytest.mark.slow  # it simulates in a thread, with the clocks of the whole process
 @pytest.mark.parametrize("seed", [4, 10, 17])
 async def test_both_forget_the_same(url: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     written = await asyncio.to_thread(_recorded, seed, monkeypatch)
