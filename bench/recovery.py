@@ -8,23 +8,20 @@ the next one is built.
 from __future__ import annotations
 
 import gc
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from bench.common import Report, fail, progress, resident_bytes
+from bench.postgres import migrated_postgres
 from optimizer.choose import chooser
 from prosem.engine import commands as c
 from prosem.engine.recovery import recover
 from prosem.engine.state import EngineState
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
-from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
-from prosem.store.schema import migrate
 
 ROWS, SUBSCRIPTIONS, REBUILDS = 500_000, 1_000, 5
 COLUMNS = {"k": "bigint", "x": "integer", "y": "numeric(10,2)", "s": "text", "at": "timestamptz"}
@@ -47,20 +44,13 @@ def run(quick: bool) -> Report:
 
 def measure(rows: int, subscriptions: int, rebuilds: int) -> dict[str, Any]:
     """The best rate of several recoveries, and the memory after the first and the last one."""
-    with tempfile.TemporaryDirectory(prefix="prosem-bench-") as folder:
-        Path(folder).chmod(0o755)
-        postgres = EmbeddedPostgres(Path(folder) / "data")
-        url = postgres.start()
-        try:
-            migrate(url)
-            _fill(url, rows, subscriptions)
-            seconds, memory = [], []
-            for number in range(rebuilds):
-                seconds.append(_recovered_s(url, rows, subscriptions))
-                memory.append(resident_bytes())
-                progress(f"recovery {number + 1}: {rows / seconds[-1]:,.0f} rows/s")
-        finally:
-            postgres.stop()
+    with migrated_postgres() as (url, _):
+        _fill(url, rows, subscriptions)
+        seconds, memory = [], []
+        for number in range(rebuilds):
+            seconds.append(_recovered_s(url, rows, subscriptions))
+            memory.append(resident_bytes())
+            progress(f"recovery {number + 1}: {rows / seconds[-1]:,.0f} rows/s")
     return {
         "rows": rows,
         "subscriptions": subscriptions * len(GROUPS),

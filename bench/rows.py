@@ -12,24 +12,21 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import psycopg
 
 from bench.common import Report, fail, progress, resident_bytes
+from bench.postgres import migrated_postgres
 from optimizer.choose import chooser
 from prosem.engine import commands as c
 from prosem.engine.recovery import recover
 from prosem.engine.state import EngineState
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
-from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
-from prosem.store.schema import migrate
 from prosem.values.packed_rows import TableRows
 
 ROWS, FEW_ROWS, SUBSCRIPTIONS, EVENTS = 10_000_000, 100_000, 100_000, 20_000
@@ -61,18 +58,11 @@ def run(quick: bool) -> Report:
 
 def measure(rows: int, subscriptions: int, events: int) -> dict[str, Any]:
     """Figures of one size; both states are recovered in processes of their own."""
-    with tempfile.TemporaryDirectory(prefix="prosem-bench-") as folder:
-        Path(folder).chmod(0o755)
-        postgres = EmbeddedPostgres(Path(folder) / "data")
-        url = postgres.start()
-        try:
-            migrate(url)
-            _fill(url, subscriptions)
-            alone = _recovered(url, 0)
-            _insert(url, rows)
-            found = _recovered(url, events)
-        finally:
-            postgres.stop()
+    with migrated_postgres() as (url, _):
+        _fill(url, subscriptions)
+        alone = _recovered(url, 0)
+        _insert(url, rows)
+        found = _recovered(url, events)
     if (found["rows"], found["subscriptions"]) != (rows, subscriptions):
         fail("rows or subscriptions are missing")
     return {

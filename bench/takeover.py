@@ -13,7 +13,6 @@ import os
 import signal
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,8 +28,7 @@ from prosem_client import Client, Closed
 from api.commands.process import free_port, start_command, wait_ready
 from bench.common import Report, fail, progress
 from bench.cut_proxy import CutProxy
-from prosem.store.embedded import EmbeddedPostgres
-from prosem.store.schema import migrate
+from bench.postgres import migrated_postgres
 
 ROWS_AROUND = 30  # that must be acknowledged before a fault, and after it
 WAIT_S = 120.0
@@ -264,17 +262,12 @@ def measure(
     rounds: int, takeover_s: int, client: dict[str, Any], faults: tuple[str, ...] = FAULTS
 ) -> list[dict[str, Any]]:
     """The waits by fault: least, median and most."""
-    with tempfile.TemporaryDirectory(prefix="prosem-bench-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        postgres = EmbeddedPostgres(folder / "data")
-        url = postgres.start()
-        try:
-            migrate(url)
-            with Pair(url, folder, takeover_s) as pair, Traffic(pair.urls, client).flowing() as traffic:
-                return [_measured(pair, traffic, fault, rounds) for fault in faults]
-        finally:
-            postgres.stop()
+    with (
+        migrated_postgres() as (url, folder),
+        Pair(url, folder, takeover_s) as pair,
+        Traffic(pair.urls, client).flowing() as traffic,
+    ):
+        return [_measured(pair, traffic, fault, rounds) for fault in faults]
 
 
 def _measured(pair: Pair, traffic: Traffic, fault: str, rounds: int) -> dict[str, Any]:

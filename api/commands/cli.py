@@ -203,6 +203,8 @@ def restore(
 
 Url = Annotated[str, typer.Option(help="address of the server", envvar="PROSEM_URL")]
 ApiKey = Annotated[str, typer.Option(help="key, if the server needs one", envvar="PROSEM_API_KEY")]
+Param = Annotated[list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")]
+Notify = Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')]
 
 
 @app.command()
@@ -210,10 +212,8 @@ def subscribe(
     sql: Annotated[
         str, typer.Argument(help='the query, for example "SELECT MIN(per) FROM stocks WHERE risk < 50"')
     ],
-    param: Annotated[
-        list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")
-    ] = [],  # noqa: B006
-    notify: Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')] = "",
+    param: Param = [],  # noqa: B006
+    notify: Notify = "",
     per: Annotated[
         str, typer.Option(help="event, or transaction: at most one change per request of a publisher")
     ] = "event",
@@ -472,13 +472,11 @@ def backtest(
     sql: Annotated[
         str, typer.Argument(help='the query, for example "SELECT price FROM stocks WHERE symbol = :s"')
     ],
-    param: Annotated[
-        list[str], typer.Option("--param", "-p", help="name=value, the value as JSON or a text")
-    ] = [],  # noqa: B006
+    param: Param = [],  # noqa: B006
     params: Annotated[
         str, typer.Option(help="a CSV file with one subscription a line; its head names the parameters")
     ] = "",
-    notify: Annotated[str, typer.Option(help='as JSON, for example {"change": 1.5}')] = "",
+    notify: Notify = "",
     per: Annotated[str, typer.Option(help="event or transaction")] = "event",
     since: Annotated[
         str,

@@ -55,6 +55,11 @@ export function field(label, control, note) {
   return h("label", { class: "field" }, h("span", null, label), control, note ? h("small", null, note) : null);
 }
 
+/** A table of rows under the cells of its head. */
+export function tableOf(titles, rows, attributes) {
+  return h("table", attributes, h("thead", null, h("tr", null, titles)), h("tbody", null, rows));
+}
+
 /** What an error says, with the marked line of a query if there is one. */
 export function problem(error) {
   const where = error.errors?.[0]?.at;

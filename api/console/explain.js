@@ -1,6 +1,6 @@
 /** EXPLAIN of an event, drawn: for every group it touches each plan with its costs, and which one would be taken. */
 
-import { fill, field, h, problem, rough } from "./dom.js";
+import { fill, field, h, problem, rough, tableOf } from "./dom.js";
 import { client, maybe } from "./session.js";
 import { parse, encode } from "./client/index.js";
 
@@ -119,25 +119,13 @@ function draw(answer) {
       h(
         "div",
         { class: "scroll" },
-        h(
-          "table",
-          null,
-          h(
-            "thead",
-            null,
-            h(
-              "tr",
-              null,
-              h("th", null, "plan"),
-              h("th", null, "weighted cost"),
-              COSTS.map(([, title]) => h("th", { class: "number", scope: "col" }, title)),
-            ),
-          ),
-          h(
-            "tbody",
-            null,
-            plans.map((plan) => row(plan, most)),
-          ),
+        tableOf(
+          [
+            h("th", null, "plan"),
+            h("th", null, "weighted cost"),
+            COSTS.map(([, title]) => h("th", { class: "number", scope: "col" }, title)),
+          ],
+          plans.map((plan) => row(plan, most)),
         ),
       ),
     );

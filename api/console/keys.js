@@ -1,6 +1,6 @@
 /** Keys: what the key in use may do; for admins, the keys of the tenant, a form to create one, and revocation. */
 
-import { announce, field, fill, h, problem } from "./dom.js";
+import { announce, field, fill, h, problem, tableOf } from "./dom.js";
 import { client, maybe, useKey } from "./session.js";
 
 const ROLES = [
@@ -87,46 +87,32 @@ function table(keys, refresh) {
     h(
       "div",
       { class: "scroll" },
-      h(
-        "table",
-        null,
-        h(
-          "thead",
-          null,
+      tableOf(
+        ["number", "name", "tenant", "roles", "restricted to", ""].map((name) => h("th", null, name)),
+        keys.map((one) =>
           h(
             "tr",
-            null,
-            ["number", "name", "tenant", "roles", "restricted to", ""].map((name) => h("th", null, name)),
-          ),
-        ),
-        h(
-          "tbody",
-          null,
-          keys.map((one) =>
+            { class: one.revoked ? "removed" : "", "data-key": one.key },
+            h("td", null, String(one.key)),
+            h("td", null, one.name),
+            h("td", null, one.tenant),
+            h("td", null, one.roles.join(", ")),
+            h("td", { class: "faint" }, [rowsOf(one), limitsOf(one)].filter(Boolean).join("; ")),
             h(
-              "tr",
-              { class: one.revoked ? "removed" : "", "data-key": one.key },
-              h("td", null, String(one.key)),
-              h("td", null, one.name),
-              h("td", null, one.tenant),
-              h("td", null, one.roles.join(", ")),
-              h("td", { class: "faint" }, [rowsOf(one), limitsOf(one)].filter(Boolean).join("; ")),
-              h(
-                "td",
-                { class: "mark" },
-                one.revoked
-                  ? "revoked"
-                  : h(
-                      "button",
-                      {
-                        type: "button",
-                        class: "quiet",
-                        "aria-label": `Revoke ${one.name}`,
-                        onclick: () => revoke(one),
-                      },
-                      "Revoke",
-                    ),
-              ),
+              "td",
+              { class: "mark" },
+              one.revoked
+                ? "revoked"
+                : h(
+                    "button",
+                    {
+                      type: "button",
+                      class: "quiet",
+                      "aria-label": `Revoke ${one.name}`,
+                      onclick: () => revoke(one),
+                    },
+                    "Revoke",
+                  ),
             ),
           ),
         ),

@@ -1,6 +1,6 @@
 /** The network: brokers as a graph, what each link carries, and the way of the last message. */
 
-import { bytes, count, fill, h, rough, s } from "./dom.js";
+import { bytes, count, fill, h, rough, s, tableOf } from "./dom.js";
 import { client, maybe, on } from "./session.js";
 import { latest } from "./sampler.js";
 import { nearest, radial } from "./layout.js";
@@ -149,35 +149,20 @@ function list(links, before, hot) {
   const sorted = [...links].sort((a, b) => b.bytes - a.bytes || b.messages - a.messages);
   const gained = (link) => (before ? link.messages - (before.get(`${link.from}→${link.to}`) ?? 0) : 0);
   return [
-    h(
-      "table",
-      null,
-      h(
-        "thead",
-        null,
-        h(
-          "tr",
-          null,
-          h("th", null, "link"),
-          ["messages", "per second", "bytes"].map((name) => h("th", { class: "number" }, name)),
-        ),
-      ),
-      h(
-        "tbody",
-        null,
-        sorted
-          .slice(0, LISTED)
-          .map((link) =>
-            h(
-              "tr",
-              { class: hot.has(`${link.from}→${link.to}`) ? "updated" : "" },
-              h("td", null, `${link.from} – ${link.to}`),
-              h("td", { class: "number" }, count(link.messages)),
-              h("td", { class: "number" }, count(gained(link))),
-              h("td", { class: "number" }, bytes(link.bytes)),
-            ),
+    tableOf(
+      [h("th", null, "link"), ["messages", "per second", "bytes"].map((name) => h("th", { class: "number" }, name))],
+      sorted
+        .slice(0, LISTED)
+        .map((link) =>
+          h(
+            "tr",
+            { class: hot.has(`${link.from}→${link.to}`) ? "updated" : "" },
+            h("td", null, `${link.from} – ${link.to}`),
+            h("td", { class: "number" }, count(link.messages)),
+            h("td", { class: "number" }, count(gained(link))),
+            h("td", { class: "number" }, bytes(link.bytes)),
           ),
-      ),
+        ),
     ),
     sorted.length > LISTED ? h("p", { class: "faint" }, `the ${LISTED} busiest of ${count(sorted.length)}`) : null,
   ];

@@ -1,6 +1,6 @@
 /** The optimizer: its weights as sliders, what they do to the server, and the plans of an event. */
 
-import { announce, bytes, count, fill, h, later, problem, rough } from "./dom.js";
+import { announce, bytes, count, fill, h, later, problem, rough, tableOf } from "./dom.js";
 import { client, maybe, on } from "./session.js";
 import { samples } from "./sampler.js";
 import { chart } from "./chart.js";
@@ -116,19 +116,10 @@ async function listDecisions(section) {
     h(
       "div",
       { class: "scroll" },
-      h(
-        "table",
+      tableOf(
+        titles.map(([title, kind]) => h("th", { class: kind, scope: "col" }, title)),
+        answer.decisions.map(line),
         { class: "decisions" },
-        h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            titles.map(([title, kind]) => h("th", { class: kind, scope: "col" }, title)),
-          ),
-        ),
-        h("tbody", null, answer.decisions.map(line)),
       ),
     ),
   );

@@ -1,6 +1,6 @@
 /** Webhooks: where changes are posted to, how far each receiver has come, and what could not be delivered. */
 
-import { announce, count, field, fill, h, problem } from "./dom.js";
+import { announce, count, field, fill, h, problem, tableOf } from "./dom.js";
 import { client, on } from "./session.js";
 import { encode } from "./client/index.js";
 
@@ -61,28 +61,14 @@ export function show(main) {
     return h(
       "div",
       { class: "scroll" },
-      h(
-        "table",
-        null,
-        h(
-          "thead",
-          null,
+      tableOf(
+        ["address", "state"].map((name) => h("th", null, name)),
+        webhooks.map(({ id, url, active, problem: last }) =>
           h(
             "tr",
-            null,
-            ["address", "state"].map((name) => h("th", null, name)),
-          ),
-        ),
-        h(
-          "tbody",
-          null,
-          webhooks.map(({ id, url, active, problem: last }) =>
-            h(
-              "tr",
-              { class: id === chosen ? "chosen" : "", "data-webhook": id },
-              h("td", null, h("button", { type: "button", class: "link", onclick: () => choose(id) }, url)),
-              h("td", null, active ? (last ? "retrying" : "active") : "paused"),
-            ),
+            { class: id === chosen ? "chosen" : "", "data-webhook": id },
+            h("td", null, h("button", { type: "button", class: "link", onclick: () => choose(id) }, url)),
+            h("td", null, active ? (last ? "retrying" : "active") : "paused"),
           ),
         ),
       ),

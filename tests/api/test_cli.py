@@ -216,7 +216,7 @@ def test_typical_mistakes_are_one_sentence(server: str, tmp_path: Path) -> None:
     taken = server.rsplit(":", 1)[1]
     event = tmp_path / "event.json"
     event.write_text('{"op": "delete", "key": {"k": 1}}')
-    nobody = ("--url", "http://127.0.0.1:9")
+    no_server = ("--url", "http://127.0.0.1:9")
     for arguments, said in (
         (("serve", "--port", taken, "--data-dir", str(tmp_path)), f"port {taken} of 127.0.0.1 is in use"),
         (("serve", "--port", "99999", "--data-dir", str(tmp_path)), "up to 65535"),
@@ -225,9 +225,9 @@ def test_typical_mistakes_are_one_sentence(server: str, tmp_path: Path) -> None:
             "cannot listen on 203.0.113.9:8080",
         ),
         (("broker", "--port", taken), "is in use"),
-        (("subscribe", "SELECT * FROM t", *nobody), "`prosem serve` starts one"),
-        (("publish", "t", str(event), *nobody), "`prosem serve` starts one"),
-        (("explain", "t", str(event), *nobody), "`prosem serve` starts one"),
+        (("subscribe", "SELECT * FROM t", *no_server), "`prosem serve` starts one"),
+        (("publish", "t", str(event), *no_server), "`prosem serve` starts one"),
+        (("explain", "t", str(event), *no_server), "`prosem serve` starts one"),
         (("subscribe", "SELECT * FROM t", "--url", "127.0.0.1:8080"), "with http:// or https://"),
         (("publish", "t", str(event), "--url", "127.0.0.1:8080"), "with http:// or https://"),
         (("subscribe", "SELECT * FROM nowhere_at_all", "--url", server), "there is no table nowhere_at_all"),

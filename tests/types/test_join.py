@@ -48,9 +48,9 @@ from prosem.values.columns import INT64_MAX, INT64_MIN, column_type
 from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import Column, Row, Table
 from prosem.values.wire import decode, encode
+from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
 from tests.types.test_answers import VALUES
-from tests.types.test_value import Heard
 
 _ids = count(1)
 

@@ -21,7 +21,7 @@ from cn.model.geometry import Interval, contains
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from optimizer.choose import chooser
-from prosem.delivery.edge import Edge, Stream
+from prosem.delivery.edge import Edge
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.index.radii.bw_tree import classes
@@ -38,6 +38,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import InputError, LanguageError, ProsemError
 from prosem.values.model import PlaceMark
 from prosem.values.wire import decode, is_same
+from tests.support.heard import Heard
 
 read_message = msgspec.msgpack.Decoder(Message).decode
 MOMENT = datetime(2024, 2, 28, 23, 59, 58, tzinfo=UTC)
@@ -84,31 +85,6 @@ def told(kind: str, notify: Any, before: Any, now: Any, *, heard: bool = False) 
 def by_name(notify: Any) -> tuple[Any, Any]:
     """The same with parameters for radii, and their values."""
     return {form: f":{form}_" for form in notify}, {f"{form}_": size for form, size in notify.items()}
-
-
-class Heard:
-    """A sink that remembers."""
-
-    is_lagging = False
-
-    def __init__(self) -> None:
-        self.frames: list[tuple[str, str, int, Any]] = []
-
-    def accept(self, stream: Stream, token: int) -> bool:
-        return True
-
-    def attached(self, stream: Stream) -> None: ...
-    def lag(self) -> None:
-        raise AssertionError("nothing lags here")
-
-    def renew(self, stream: Stream) -> None:
-        raise AssertionError("nothing is arranged anew here")
-
-    def gone(self, stream: Stream) -> None: ...
-    def progress(self, seq: int) -> None: ...
-    def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        self.frames.append((stream.id, kind, seq, decode(body)))
-        return True
 
 
 class World:

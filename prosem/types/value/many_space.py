@@ -18,9 +18,8 @@ from prosem.types.base import Bound, Draft, Rows
 from prosem.types.value.items import Items, on_a_copy
 from prosem.types.value.many_places import ALL, SINGLE, Place, Selected, by_key, read, written
 from prosem.types.value.many_points import ManyPoints
-from prosem.types.value.single import SingleTold
+from prosem.types.value.single import BesideItems, SingleTold
 from prosem.values.model import Delta, JsonObject, Key
-from prosem.values.undo import UndoLog
 from prosem.values.wire import encode, is_same
 
 WHOLE_PLANE: Region = ((EVERYTHING, EVERYTHING),)
@@ -41,7 +40,7 @@ class NotifiedItems(NamedTuple):
     apart: frozenset[int] = frozenset()
 
 
-class ManySpace(ManyPoints):
+class ManySpace(BesideItems, ManyPoints):
     """The points of all subscriptions, and what items remember of them.
 
     An event costs what it does in the item's `Epochs`, and a message for each value that was told before: with regions for
@@ -69,14 +68,6 @@ class ManySpace(ManyPoints):
     @property
     def visits(self) -> int:
         return self.points.visits + self._visits
-
-    @property
-    def undo(self) -> UndoLog:
-        return self._undo
-
-    @undo.setter
-    def undo(self, log: UndoLog) -> None:
-        self._undo = self._single.undo = log
 
     def _save(self, topic: bytes) -> None:
         """An item is about to change: record what is known of it, once per batch. O(its runs)."""

@@ -84,3 +84,18 @@ class SingleTold:
             single.check()
             assert len(single), "no item without a subscription"
             assert all(topic in self._topics[sid] for sid, _, _ in single), "each knows its items"
+
+
+class BesideItems:
+    """A space with single subscriptions beside its items: both record in one undo log, set before the first subscription."""
+
+    _single: SingleTold
+    _undo: UndoLog
+
+    @property
+    def undo(self) -> UndoLog:
+        return self._undo
+
+    @undo.setter
+    def undo(self, log: UndoLog) -> None:
+        self._undo = self._single.undo = log

@@ -24,9 +24,9 @@ from prosem.index.radii.labels import ORIGIN, Label
 from prosem.types.base import Bound, Choose, Draft, Outcome, Rows, Storage
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.value.items import Fired, Items, Plain, on_a_copy
-from prosem.types.value.single import SingleTold
+from prosem.types.value.single import BesideItems, SingleTold
 from prosem.values.model import Delta, PlaceMark
-from prosem.values.undo import NO_UNDO, UndoLog
+from prosem.values.undo import NO_UNDO
 from prosem.values.wire import encode, is_same
 
 DECISION = "decision"  # kind of the message that says which subscriptions a relaxed one concerns
@@ -50,7 +50,7 @@ class NotifiedClass(NamedTuple):
     single: tuple[int, ...] = ()
 
 
-class ValueSpace(PointSpace):
+class ValueSpace(BesideItems, PointSpace):
     """The places of all subscriptions are kept here: the constants alone do not say the label.
 
     Relaxation sends the value to all radii up to the largest affected one, and the edge, which knows what was told, applies
@@ -74,15 +74,6 @@ class ValueSpace(PointSpace):
     def visits(self) -> int:
         trees = [item for item in list(self._items.values()) if isinstance(item, B2Tree)]
         return self.points.visits + sum(tree.visits for tree in trees)
-
-    @property
-    def undo(self) -> UndoLog:
-        return self._undo
-
-    @undo.setter
-    def undo(self, log: UndoLog) -> None:
-        """Before the first subscription: trees have it too."""
-        self._undo = self._single.undo = log
 
     # -- places --------------------------------------------------------------------------------------------------
     def locate(self, sid: int) -> Bound:
