@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from prosem_client import Client
 from psycopg import sql
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
@@ -44,6 +46,7 @@ LONGEST = {
     "test_top_k",
     "test_new_type",
 }  # begin first, so that no worker is left with one of them at the end
+ON_SPARK = {"tests/pipeline/test_statistics.py", "tests/pipeline/test_backtest.py"}
 # No test asserts a time; a busy machine must not fail one either.
 for profile, examples in (("short", 50), ("stress", 200)):
     hypothesis.settings.register_profile(
@@ -58,6 +61,19 @@ for profile, examples in (("short", 50), ("stress", 200)):
 def anyio_backend() -> str:
     """Asynchronous tests run on asyncio alone."""
     return "asyncio"
+
+
+class Scheduling(LoadFileScheduling):
+    """The tests of a file run in one process, and so do all that need Spark: it is started once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "spark" if file in ON_SPARK else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from typing import Any
 
 import httpx
@@ -12,6 +10,7 @@ import pytest
 
 from api import VERSION
 from prosem.store.embedded import EmbeddedPostgres
+from tests.support.command_line import run
 from tests.support.database import empty_database
 from tests.support.live import Api, Refused, insert
 from tests.support.processes import BOOT_S, ServerProcess
@@ -182,11 +181,6 @@ def test_an_error_of_the_language_shows_its_place(api: Api) -> None:
 
 
 # -- starting ----------------------------------------------------------------------------------------------
-def run_cli(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "api.commands.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-
-
 def test_the_life_of_a_server(own_server: ServerProcess) -> None:
     """503 while it starts, one a folder, 0 at the end."""
     own_server.start(wait=False)
@@ -212,7 +206,7 @@ def test_the_life_of_a_server(own_server: ServerProcess) -> None:
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in starting)
     assert "recovery: done" in own_server.log
 
-    second = run_cli("serve", "--port", "0", "--data-dir", str(own_server.folder / "data"))
+    second = run("serve", "--port", "0", "--data-dir", str(own_server.folder / "data"))
     assert second.returncode == 1
     assert "another prosem serve" in second.stderr
     assert "Traceback" not in second.stderr
@@ -225,18 +219,18 @@ def test_the_life_of_a_server(own_server: ServerProcess) -> None:
 
 def test_a_database_of_ones_own(postgres: EmbeddedPostgres) -> None:
     url = empty_database(postgres)
-    unready = run_cli("serve", "--port", "0", "--database", url)
+    unready = run("serve", "--port", "0", "--database", url)
     assert unready.returncode == 1
     assert "run prosem migrate" in unready.stderr
     assert "Traceback" not in unready.stderr
-    assert "migrated from an empty database" in run_cli("migrate", "--database", url).stdout
-    assert "up to date" in run_cli("migrate", "--database", url).stdout
+    assert "migrated from an empty database" in run("migrate", "--database", url).stdout
+    assert "up to date" in run("migrate", "--database", url).stdout
     served = ServerProcess("--database", url)
     try:
         with Api(served.start()) as api:
             table = api.table(COLUMNS, ["k"])
             assert api.publish(table, [insert(k=1, x=1, y=1)])["first_seq"] == 1
-            second = run_cli("serve", "--port", "0", "--database", url)
+            second = run("serve", "--port", "0", "--database", url)
             assert second.returncode == 1
             assert "another prosem serve uses this database" in second.stderr
             assert api.publish(table, [insert(k=2, x=1, y=1)])["first_seq"] == 2
@@ -253,7 +247,7 @@ def test_a_database_of_ones_own(postgres: EmbeddedPostgres) -> None:
     ],
 )
 def test_a_database_that_cannot_be_used(command: list[str], database: str, text: str) -> None:
-    done = run_cli(*command, "--database", database)
+    done = run(*command, "--database", database)
     assert done.returncode == 1
     assert text in done.stderr
     assert "Traceback" not in done.stderr

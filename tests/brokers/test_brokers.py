@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -19,6 +18,7 @@ from api.server.deployment import Deployment
 from api.server.settings import Settings
 from prosem.values.errors import SetupError
 from tests.support.broker_checks import QUERIES, assert_exact, event, last_seq, resumed
+from tests.support.command_line import run
 from tests.support.deployed import Deployed
 from tests.support.live import (
     Api,
@@ -318,12 +318,7 @@ def test_a_server_without_nats_takes_no_brokers(server: str) -> None:
     answer = httpx.post(server + "/v1/network/brokers", json={"name": "one"}, trust_env=False)
     assert answer.status_code == 409
     assert "--nats" in answer.json()["detail"]
-    done = subprocess.run(
-        [sys.executable, "-m", "api.commands.cli", "broker", "--server", server, "--port", "0"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("broker", "--server", server, "--port", "0")
     assert done.returncode == 1
     assert "--nats" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import uuid
 from pathlib import Path
@@ -16,6 +14,7 @@ from psycopg import sql
 from api.attach.slot import connect
 from prosem.values.columns import column_type
 from prosem.values.wire import decode_exact
+from tests.support import forked
 from tests.support.processes import CommandProcess
 from tests.support.waiting import until
 
@@ -32,12 +31,7 @@ def execute(source: str, text: str) -> None:
 
 
 def complaint(source: str, server: str, *options: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "api.commands.cli", "attach", source, "--url", server, *options],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
+    done = forked.run("attach", source, "--url", server, *options, timeout_s=WAIT_S)
     assert done.returncode == 1, done.stderr
     return done.stderr
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
-from typing import Any
+
+from tests.support import forked
 
 
-def run(*arguments: str, stdin: str | None = None, timeout_s: float = 90, **variables: str) -> Any:
-    return subprocess.run(
-        [sys.executable, "-m", "api.commands.cli", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | variables,
-    )
+def run(
+    *arguments: str, stdin: str | None = None, timeout_s: float = 90, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Its output is wide and without colours."""
+    wide = {"COLUMNS": "160", "NO_COLOR": "1"} | variables
+    return forked.run(*arguments, stdin=stdin, timeout_s=timeout_s, **wide)

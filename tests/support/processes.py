@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import httpx
 
 from api.commands.process import free_port
-from tests.support import secrets, template
+from tests.support import forked, secrets, template
 from tests.support.waiting import until
 
 BOOT_S = 90.0
@@ -29,19 +27,14 @@ def open_folder(prefix: str) -> Path:
 class CommandProcess:
     """A command of ours as a user starts it, in a process group of its own; what it says goes to a file."""
 
-    process: subprocess.Popen[bytes] | None = None
+    process: forked.Process | None = None
     _said: Path | None = None
 
     def launch(self, said: Path, *arguments: str) -> None:
         secrets.note_options(arguments)
         self._said = said
         with open(said, "ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "api.commands.cli", *arguments],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self.process = forked.start(*arguments, stdout=log, stderr=log)
 
     def kill(self) -> None:
         assert self.process is not None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +25,8 @@ from api.poll.rows import Fields, cell
 from api.poll.source import FileSource, HttpSource, Source, SourceVersion
 from api.poll.state import StateFile, Stored
 from prosem.values.errors import SetupError
+from tests.support import forked
+from tests.support.command_line import run
 from tests.support.live import WAIT_S, Api
 from tests.support.waiting import until
 
@@ -387,10 +387,6 @@ def test_a_site_that_fails_or_sends_too_much_changes_nothing(site: Site) -> None
 
 
 # -- the command ---------------------------------------------------------------------------------------------------
-def command(*options: str) -> list[str]:
-    return [sys.executable, "-m", "api.commands.cli", "poll", *options]
-
-
 def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Site, tmp_path: Path) -> None:
     """Its site is down at first, then changes; the end is orderly."""
     content = b""
@@ -407,7 +403,9 @@ def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Si
         "--url",
         desk.api.url,
     )
-    process = subprocess.Popen(command(site.url, *options, *mapped), stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "log"
+    with log.open("wb") as errors:
+        process = forked.start("poll", site.url, *options, *mapped, stderr=errors)
     try:
         until(lambda: site.asked)
         content = b"Ticker Symbol,Risk,P/E\nA,1,1.5\nB,2,\n"
@@ -416,8 +414,9 @@ def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Si
         until(lambda: desk.rows() == {"B": (3, 2.5)})
     finally:
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0, said
+        code = process.wait(WAIT_S)
+    said = log.read_text()
+    assert code == 0, said
     assert "answers 503" in said
     assert "1 deleted" in said
     assert "hidden" not in said
@@ -426,10 +425,6 @@ def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Si
 def test_the_command_says_what_is_wrong(desk: Desk, tmp_path: Path) -> None:
     desk.feed.write_text('{"items": [{"ticker": "A"}]}')
     common = ("--once", "--url", desk.api.url, "--state", str(tmp_path / "s"))
-    done = subprocess.run(
-        command(str(desk.feed), "--table", desk.table, "--path", "$.items", *common),
-        capture_output=True,
-        text=True,
-    )
+    done = run("poll", str(desk.feed), "--table", desk.table, "--path", "$.items", *common)
     assert (done.returncode, "--map symbol=field" in done.stderr) == (1, True), done.stderr
     assert "Traceback" not in done.stderr
