@@ -6,6 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
 KERNELS := $(VENV)/.installed-kernels
+REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
@@ -13,7 +14,8 @@ LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --n
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test images first-answer check format stress soak bench acceptance lock clean
+.PHONY: install kernels tools demo serve test images first-answer check format stress soak bench acceptance lock clean \
+	example-price-alerts example-drivers example-boards example-existing-postgresql
 install: $(STAMP)
 
 $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
@@ -41,6 +43,21 @@ $(KERNELS): $(STAMP) requirements-kernels.txt kernels/pyproject.toml kernels/CMa
 demo: install            ## a live stock market on an embedded PostgreSQL
 	$(BIN)/prosem demo
 
+example-price-alerts: install           ## alerts by webhook when a price has moved far enough
+	$(BIN)/python -m examples.price_alerts
+
+example-drivers: install                ## a map of moving drivers around a moving position
+	$(BIN)/python -m examples.drivers_near_me
+
+example-boards: install $(REACT)        ## a leaderboard and an order board in React
+	$(BIN)/python -m examples.boards
+
+example-existing-postgresql: install    ## tables of an existing database, seen by tenant
+	$(BIN)/python -m examples.existing_postgresql
+
+$(REACT): clients/react/package-lock.json
+	npm ci --prefix clients/react --no-audit --no-fund --loglevel=error
+
 serve: install           ## the server alone
 	$(BIN)/prosem serve
 
@@ -51,7 +68,7 @@ test: tools kernels check        ## style, types, layers, and everything that mu
 	$(PYTEST)
 
 images: tools            ## the documentation's screenshots, taken by the tests of the console
-	$(BIN)/python -m pytest --images tests/api/test_console.py tests/api/test_console_views.py tests/api/test_console_pages.py
+	$(BIN)/python -m pytest --images tests/api/test_console.py tests/api/test_console_views.py tests/api/test_console_pages.py tests/examples
 
 first-answer: tools      ## the time from git clone to an answer that changes in the browser
 	$(BIN)/python -m tests.first_answer

@@ -147,7 +147,11 @@ PARTS: dict[str, Callable[[], str]] = {
 
 # -- the pages -----------------------------------------------------------------------------------------------
 def pages() -> list[Path]:
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        path
+        for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+        for path in sorted(ROOT.glob(pattern))
+    ]
 
 
 def renewed(text: str) -> str:

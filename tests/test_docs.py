@@ -136,9 +136,11 @@ def bad_commands(line: str) -> list[str]:
             and rest[0] not in ("all", "NAME", *BENCHES)
         ):
             wrong.append(f"prosem bench {rest[0]}")
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     wrong += [
-        f"make {target}" for target in re.findall(r"(?:^|\s)make ([a-z]+)", line) if target not in targets
+        f"make {target}"
+        for target in re.findall(r"(?:^|\s)make ([a-z][a-z-]*)", line)
+        if target not in targets
     ]
     return wrong
 
@@ -197,6 +199,7 @@ def test_the_readme_shows_a_live_result_at_once() -> None:
 
 def test_the_readme_links_every_page() -> None:
     linked = set(re.findall(r"\]\(([^)#\s]+)\)", PAGES["README.md"]))
+    linked |= {f"examples/{name}" for name in re.findall(r"\]\(([^)#\s]+)\)", PAGES["examples/README.md"])}
     assert {page for page in PAGES if page != "README.md"} <= linked
 
 

@@ -18,6 +18,7 @@ PACKAGES = (
     "cn",
     "docker",
     "docs",
+    "examples",
     "migrations",
     "optimizer",
     "pipeline",
@@ -28,6 +29,8 @@ PAGES = sorted(
     for pattern in (
         "*.md",
         "docs/**/*.md",
+        "examples/**/*.md",
+        "examples/*/*.js*",
         "clients/*/README.md",
         "kernels/*.md",
         "api/console/*.js",

@@ -10,6 +10,7 @@ from api import VERSION
 from api.broker.process import Broker
 from api.http import problems
 from api.http.access import PUBLIC, AuthenticationMiddleware, caller_of
+from api.http.origins import allow_origins
 from api.http.routes import streams
 from api.server.lifespan import lifespan_of
 from prosem.values.access import Role
@@ -23,6 +24,7 @@ def make_broker_app(made: Broker) -> FastAPI:
     app.state.server = made
     problems.install(app)
     app.add_middleware(AuthenticationMiddleware, keys=made.keys, forwards=True)
+    allow_origins(app, made.settings.origins)
 
     @app.get("/healthz")
     async def healthz() -> Response:

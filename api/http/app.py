@@ -8,6 +8,7 @@ from api import VERSION
 from api.http import openapi, problems
 from api.http.access import AuthenticationMiddleware
 from api.http.direct import DirectRoutes
+from api.http.origins import allow_origins
 from api.http.routes import (
     console,
     events,
@@ -40,6 +41,7 @@ def make_app(made: ServerLifetime) -> FastAPI:
     problems.install(app)
     app.add_middleware(DirectRoutes, publish=events.publish)
     app.add_middleware(AuthenticationMiddleware, keys=made.keys)
+    allow_origins(app, made.settings.origins)
     for router in (
         console.make_router(),
         operations.router,

@@ -84,6 +84,9 @@ class Settings:
     broker_key: str = setting("", "the same with the role broker: for brokers' --api-key")  # type: ignore[assignment]
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
+    origins: str = setting(
+        "", "origins of pages that are served elsewhere and may call this server, with commas, or *"
+    )  # type: ignore[assignment]
     webhook_hosts: str = setting(
         "",
         "where webhooks may lead: hosts, *.suffixes, networks and public, with commas (default: public addresses;"
@@ -131,6 +134,9 @@ class BrokerSettings:
     api_key: str = setting("", "a key of the role broker, if the server needs keys")  # type: ignore[assignment]
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]
+    origins: str = setting(
+        "", "origins of pages that are served elsewhere and may call this server, with commas, or *"
+    )  # type: ignore[assignment]
     nats: str = setting("", "nats://… if this broker reaches NATS by another address than the server")  # type: ignore[assignment]
     listen_fd: int = setting(
         -1, "descriptor of a socket that listens on that port already, as workers of a server have it"

@@ -1,0 +1,1 @@
+"""Drivers near me: moving two-dimensional ranges with pinned variables, drawn on a map."""
