@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pipeline.backtest.plan import Catalog, Question, Split, ask, split
+from pipeline.backtest.plan import Question, Split, ask, split
 from pipeline.backtest.worker import BASE, EVENT, NOTIFICATIONS, PARAMS, ROLL, STREAM, Work, runner
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.archive import Archive
+from pipeline.statistics.definitions import Definitions
 from pipeline.statistics.job import BASE as BASE_ROWS
 from pipeline.statistics.job import DEFINITION, TABLES
 from pipeline.statistics.session import Session
@@ -54,12 +55,12 @@ class Backtest:
         rows = self._archive.read("definition", DEFINITION).collect()
         if not rows:
             raise StatisticsError(f"--archive {folder} holds no tables: prosem stats refresh fills it")
-        self.catalog = Catalog([tuple(row) for row in rows])
+        self.definitions = Definitions([tuple(row) for row in rows])
 
     def ask(
         self, sql: str, notify: JsonObject | None = None, per: str = "event", tenant: str = "default"
     ) -> Question:
-        return ask(self.catalog, sql, notify, per, tenant)
+        return ask(self.definitions, sql, notify, per, tenant)
 
     def period(self, since: datetime | None) -> Period:
         """What the archive holds since this moment; StatisticsError if it begins later, or there is nothing."""

@@ -8,69 +8,25 @@ on the others of the same item, so that these stay together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pipeline.backtest.simulation import Statement
 from pipeline.statistics import StatisticsError
-from prosem.engine.tables import Tables
-from prosem.engine.views import Views
+from pipeline.statistics.definitions import Definitions
 from prosem.language import resolve
 from prosem.language.evaluate import evaluate, evaluate_list
 from prosem.language.notify import check_notify, radius_names
 from prosem.language.parse import parse
-from prosem.language.syntax import Atom, Parameter, Query
-from prosem.store.catalog import table_from
+from prosem.language.syntax import Atom, Parameter
 from prosem.store.recovery import StoredView
 from prosem.types.base import Form
 from prosem.values.columns import ColumnType, column_type
 from prosem.values.errors import ProsemError
 from prosem.values.model import JsonObject, Table, View
-from prosem.values.wire import decode
-from prosem.views.subscription import named_view, recognise
 
 _PLAIN = ("integer", "bigint", "text")  # types whose values are one text in the archive
-
-
-class Catalog:
-    """The tables and views of an archive, as the server knows them."""
-
-    def __init__(self, definitions: Iterable[tuple[str, int, str, str, str]]) -> None:
-        self.tables: dict[int, Table] = {}
-        self.views: list[StoredView] = []
-        self._store = Tables()
-        views = Views(self._store)
-        for kind, id, tenant, name, text in sorted(
-            definitions
-        ):  # tables first; by id: what they extend first
-            if kind == "table":
-                table = table_from(id, tenant, decode(text), list(self.tables.values()))
-                self.tables[id] = table
-                self._store.add(table)
-            else:
-                views.open(named_view(text, self._store.of(tenant), id, name, tenant))
-                self.views.append(StoredView(id, tenant, name, text))
-
-    def recognise(self, query: Query, notify: JsonObject | None, tenant: str) -> Form:
-        return recognise(query, self._store.of(tenant), notify)
-
-    def needed(self, form: Form) -> tuple[tuple[Table, ...], tuple[StoredView, ...]]:
-        """The tables whose rows and events a form depends on, with those that extend them; and the named views."""
-        bases = {
-            base for table in form.tables for base in (table.bases if isinstance(table, View) else (table,))
-        }
-        chosen = {one for one in self.tables.values() if bases & {one, *one.ancestors}}
-        chosen |= {ancestor for one in chosen for ancestor in one.ancestors}
-        names = set[int]()
-        waiting: list[Table] = list(form.tables)
-        while waiting:
-            one = waiting.pop()
-            if isinstance(one, View):
-                names.add(one.id)
-                waiting += one.inputs
-        tables = tuple(one for one in self.tables.values() if one in chosen)
-        return tables, tuple(view for view in self.views if view.id in names)
 
 
 @dataclass(frozen=True)
@@ -111,15 +67,15 @@ class Question:
         return frozenset(found)
 
 
-def ask(catalog: Catalog, sql: str, notify: JsonObject | None, per: str, tenant: str) -> Question:
+def ask(definitions: Definitions, sql: str, notify: JsonObject | None, per: str, tenant: str) -> Question:
     """StatisticsError with the server's own words if the server would refuse the subscription."""
     try:
         query = replace(parse(sql), per=per)
         statement = Statement(query, check_notify(notify), tenant)
-        form = catalog.recognise(query, notify, tenant)
+        form = definitions.recognise(query, notify, tenant)
     except ProsemError as error:
         raise StatisticsError(error.detail) from error
-    return Question(statement, form, *catalog.needed(form))
+    return Question(statement, form, *definitions.needed(form))
 
 
 # -- slices ------------------------------------------------------------------------------------------------------

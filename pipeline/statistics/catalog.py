@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipeline.statistics.database import Connection
+from pipeline.statistics.definitions import Definition
 from pipeline.statistics.joins import Edge, Side, edges, side_query
 from pipeline.statistics.source import ranges
 from prosem.store.catalog import column_names, key_name, relation, table_from
@@ -20,7 +21,7 @@ BLOCKS_A_PART = 4_096  # 32 MB
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tables, groups and bounds, read in one snapshot, whose name in PostgreSQL it has.
+    """Tables, joins and bounds, read in one snapshot, whose name in PostgreSQL it has.
 
     `definitions` are the tables and views as they are archived: kind, id, tenant, name, and JSON or SQL.
     """
@@ -33,9 +34,8 @@ class Catalog:
     first_measurement: int
     last_measurement: int
     tables: dict[int, Table]
-    groups: dict[int, tuple[Table, ...]]
     edges: list[Edge]
-    definitions: list[tuple[str, int, str, str, str]]
+    definitions: list[Definition]
 
 
 @contextmanager
@@ -61,15 +61,13 @@ def _read(connection: Connection) -> Catalog:
         "SELECT id, tenant, definition FROM prosem.tenant_table ORDER BY id"
     ):
         tables[number] = table_from(number, tenant, definition, list(tables.values()))
-    groups: dict[int, tuple[Table, ...]] = {}
     statements = []
-    for number, names, text, tenant in connection.execute(
-        "SELECT id, tables, sample_sql, tenant FROM prosem.group_ ORDER BY id"
+    for names, text, tenant in connection.execute(
+        "SELECT tables, sample_sql, tenant FROM prosem.group_ ORDER BY id"
     ):
         by_name = {table.name: table for table in tables.values() if table.tenant == tenant}
-        groups[number] = tuple(by_name[name] for name in names if name in by_name)
-        statements.append((text, groups[number]))
-    definitions = [
+        statements.append((text, tuple(by_name[name] for name in names if name in by_name)))
+    definitions: list[Definition] = [
         ("table", one.id, one.tenant, one.name, json.dumps(one.definition())) for one in tables.values()
     ]
     definitions += [
@@ -86,7 +84,6 @@ def _read(connection: Connection) -> Catalog:
         first,
         last,
         tables,
-        groups,
         edges(statements),
         definitions,
     )

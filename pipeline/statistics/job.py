@@ -59,8 +59,8 @@ TABLES = {
         " WHERE seq > {after} AND seq <= {upto}",
     ),
     "subscription": (
-        "sid long, group_id int, active boolean, params string, sql string",
-        "SELECT sid, group_id, active, params::text, sql FROM prosem.subscription"
+        "sid long, group_id int, active boolean, params string, sql string, notify string, per string, tenant string",
+        "SELECT sid, group_id, active, params::text, sql, notify::text, per, statement.tenant FROM prosem.subscription"
         " JOIN prosem.statement ON statement.id = statement_id WHERE sid > {after} AND sid <= {upto}",
     ),
 }  # fmt: skip
@@ -219,7 +219,7 @@ class Job:
         with self.steps.step("columns"):
             columns = list(self.collected.of(column_statistics(events, catalog.tables)))
         with self.steps.step("points of subscriptions"):
-            points = list(self.collected.of(point_statistics(subscriptions, catalog.groups)))
+            points = list(self.collected.of(point_statistics(subscriptions, catalog.definitions)))
         with self.steps.step("joins"):
             joins = self._joins(catalog, {row.owner: row.events for row in columns if row.item == "0"})
         with self.steps.step("training set"):

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_c
 
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
+from prosem.language.dimensions import Dimension, compared
 from prosem.language.syntax import Query
 from prosem.values.codes import Boxes
 from prosem.values.columns import ColumnType
@@ -411,5 +412,13 @@ class SubscriptionType(Protocol):
     pictured: str = ""
 
     def recognise(self, query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form | None: ...
+    def dimensions(self, form: Any) -> tuple[Dimension, ...]:
+        """In which constants the subscriptions of a form of this type differ, for statistics: those of WHERE.
+
+        A type that has others overrides it. A constant that is in the label, as LIMIT, is the same for a whole group and
+        is none.
+        """
+        return compared(form.query, form.tables)
+
     def describe(self) -> JsonObject:
         """The entry of GET /v1/types."""

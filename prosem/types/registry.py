@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
+from prosem.language.dimensions import Dimension
 from prosem.language.syntax import Aggregate, Aggregates, Columns, Distinct, Grouped, Query, TopK
 from prosem.types.base import Form, SubscriptionType
 from prosem.values.errors import InputError, LanguageError
@@ -33,6 +34,7 @@ def load(packages: Iterable[str]) -> tuple[SubscriptionType, ...]:
 
 
 TYPES = load(PACKAGES)
+_BY_NAME = {kind.name: kind for kind in TYPES}
 
 
 def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) -> Form:
@@ -48,6 +50,11 @@ def recognise(query: Query, tables: Sequence[Table], notify: JsonObject | None) 
                 )
             return form
     raise LanguageError(f"{_construct(query)} is not served by this version; {_served()}")
+
+
+def dimensions(form: Form) -> tuple[Dimension, ...]:
+    """In which constants the subscriptions of a form differ, as its type says."""
+    return _BY_NAME[form.type].dimensions(form)
 
 
 def _construct(query: Query) -> str:

@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline.backtest.plan import Catalog, ask, split
+from pipeline.backtest.plan import ask, split
 from pipeline.backtest.worker import BASE, EVENT, PARAMS, ROLL, SliceRun, Work
+from pipeline.statistics.definitions import Definitions
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.types.registry import TYPES
@@ -26,7 +27,7 @@ from tests.support.processes import ServerProcess
 class World(NamedTuple):
     """A log with the seq at which a copy of the rows was taken, and what the server notified."""
 
-    catalog: Catalog
+    definitions: Definitions
     log: list[tuple[Any, ...]]  # seq, table_id, old, new, request_end
     recorded: Recorded
 
@@ -52,12 +53,12 @@ def world(postgres: EmbeddedPostgres) -> World:
         log = connection.execute(
             "SELECT seq, table_id, old::text, new::text, coalesce(request_end, seq) FROM prosem.event_log ORDER BY seq"
         ).fetchall()
-    return World(Catalog(definitions), log, recorded)  # type: ignore[arg-type]
+    return World(Definitions(definitions), log, recorded)  # type: ignore[arg-type]
 
 
 def backtest(world: World, case: Case, base: int, parts: int) -> list[tuple[int, int, Any]]:
     """All slices, one after the other; rows as of `base` come first."""
-    question = ask(world.catalog, case.sql, case.notify, case.per, "default")
+    question = ask(world.definitions, case.sql, case.notify, case.per, "default")
     ids = {table.id for table in question.tables}
     start = world.recorded.start
     log = [event for event in world.log if event[1] in ids]
@@ -112,7 +113,8 @@ def test_a_backtest_notifies_as_the_server_did(world: World, name: str, parts: i
 
 def test_the_cases_cover_every_type(world: World) -> None:
     asked = {
-        ask(world.catalog, case.sql, case.notify, case.per, "default").form.type for case in CASES.values()
+        ask(world.definitions, case.sql, case.notify, case.per, "default").form.type
+        for case in CASES.values()
     }
     assert asked == {kind.name for kind in TYPES}
 
@@ -120,7 +122,9 @@ def test_the_cases_cover_every_type(world: World) -> None:
 def test_constants_divide_the_events_and_company_stays_together(world: World) -> None:
     def of(name: str, parts: int = 3) -> Any:
         case = CASES[name]
-        return split(ask(world.catalog, case.sql, case.notify, case.per, "default"), case.population, parts)
+        return split(
+            ask(world.definitions, case.sql, case.notify, case.per, "default"), case.population, parts
+        )
 
     by_symbol = of("average")
     assert by_symbol.dividing.position == 3

@@ -129,6 +129,11 @@ def fill(url: str) -> None:
                 )
             for z in ("a", "b", "b"):
                 api.subscribe(f"SELECT * FROM bulk WHERE z = '{z}' AND NOT x < 5 + :more", {"more": 2.5})
+            for k in range(8):
+                moved = {"notify": {"change": ":r"}}
+                api.subscribe("SELECT x FROM bulk WHERE k = :key", {"key": k, "r": 10 * k + 10}, **moved)
+            for n in (3, 3, 9):
+                api.subscribe("SELECT z, COUNT(*) FROM bulk GROUP BY z HAVING COUNT(*) > :n", {"n": n})
             gone = api.subscribe("SELECT MIN(x) FROM bulk WHERE k BETWEEN :lo AND :hi", {"lo": -99, "hi": 99})
             api.patch(gone["id"], active=False)
     finally:
@@ -217,7 +222,10 @@ def test_points_of_subscriptions_equal_brute_force(world: World, first: Outcome)
         first.run,
     )
     found = {dimension: (count, distinct, histogram) for dimension, count, distinct, histogram in rows}
-    assert found.keys() == {"k >=", "k <=", "z =", "x >="}
+    assert found.keys() == {"k >=", "k <=", "z =", "x >=", "k =", "NOTIFY change", "HAVING COUNT(*) >="}
+    assert found["k ="][:2] == found["NOTIFY change"][:2] == (8, 8)
+    assert (found["NOTIFY change"][2][0], found["NOTIFY change"][2][-1]) == (10, 80)
+    assert found["HAVING COUNT(*) >="][:2] == (3, 2)
     assert found["k >="][:2] == (60, 60), "who is suspended has no point"
     check_histogram("integer", list(range(60)), [int(bound) for bound in found["k >="][2]], 1 / 60)
     highs = [lo + lo % 7 for lo in range(60)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import stat
@@ -24,7 +25,7 @@ from pipeline.statistics.job import moment
 from pipeline.statistics.joins import Edge, Frequencies, JoinStatistics, Side, edges, semijoins
 from pipeline.statistics.kinds import kind
 from pipeline.statistics.plans import Entries, cover, reduced
-from pipeline.statistics.points import _points, comparisons, constant
+from pipeline.statistics.points import Statements, _point
 from pipeline.statistics.session import _shipped
 from pipeline.statistics.sketch import HASHES, POINTS, Sketch, distinct, hashes, least
 from prosem.values.columns import column_type
@@ -151,21 +152,31 @@ def test_entries_hold_means_and_lose_no_measurement() -> None:
 
 
 # -- what is read of statements ------------------------------------------------------------------------------
-def test_constants_of_statements() -> None:
-    found = comparisons("SELECT * FROM t WHERE (A < :x + 1) AND 3 <= \"B\" OR NOT (c IN (1, -2) OR d = 'y')")
-    assert [(name, operator) for name, operator, _ in found] == [
-        ("a", "<"), ("B", ">="), ("c", "<>"), ("c", "<>"), ("d", "<>"),
+def test_points_of_statements() -> None:
+    columns = [
+        {"name": name, "type": kind, "nullable": True}
+        for name, kind in (("a", "integer"), ("d", "text"), ("j", "jsonb"))
+    ]
+    described = {"name": "t", "columns": columns, "primary_key": ["a"]}
+    definitions = [
+        ("table", 1, "north", "t", json.dumps(described)),
+        ("view", 2, "north", "v", "SELECT d, COUNT(*) AS n FROM t GROUP BY d"),
+    ]
+    statements = Statements(definitions)
+
+    def points(sql: str, params: Any, notify: str | None = None, tenant: str = "north") -> Any:
+        found = statements.dimensions(sql, notify, "event", tenant)
+        return [(one.name, [_point(value, one.type) for value in one.constants(params)]) for one in found]
+
+    assert points("SELECT * FROM t WHERE a < :x + 1 AND d IN ('y', :z)", {"x": 4, "z": "q"}) == [
+        ("a <=", [5.0]), ("d =", ["y"]), ("d =", ["q"]),
     ]  # fmt: skip
-    types = {name: column_type("text" if name == "d" else "integer") for name in "aBcd"}
-    values = [constant(term, {"x": 4}, types[name]) for name, _, term in found]
-    assert values == [5, 3, 1, -2, "y"]
-    divided = comparisons("SELECT * FROM t WHERE a < :x / 0")[0][2]
-    assert constant(divided, {"x": 1}, types["a"]) is None
-    listed = comparisons("SELECT * FROM t AS s WHERE s.a IN :some AND a IN (1, :x)")
-    assert [(name, operator) for name, operator, _ in listed] == [("a", "=")] * 3
-    given = {"some": [3, None, "q"], "x": 2}
-    assert [_points(term, given, types["a"]) for _, _, term in listed] == [[3.0, None, None], [1.0], [2.0]]
-    assert comparisons("SELECT * FROM t") == comparisons("no SQL at all (") == ()
+    assert points("SELECT * FROM v WHERE n >= :n", {"n": 7}) == [("n >=", [7.0])], "over a view"
+    assert points("SELECT d FROM t", {"r": 2}, '{"change": ":r"}') == [], "text has no distances"
+    assert points("SELECT SUM(a) FROM t", {"r": 2}, '{"change": ":r"}') == [("NOTIFY change", [2.0])]
+    assert points("SELECT * FROM t", {}, tenant="south") == points("no SQL (", {}) == []
+    assert _point(True, column_type("boolean")) == 1
+    assert _point({"a": 1}, column_type("jsonb")) is None
 
 
 def table(number: int, name: str, *columns: str) -> Table:
@@ -211,7 +222,7 @@ def test_the_shipped_archive_has_all_that_executors_import(tmp_path: Path) -> No
     code = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
         "from pipeline.statistics import histograms, plans, points, source\n"
-        "assert points.comparisons('SELECT * FROM t WHERE a < :x')\n"
+        "assert points.Statements([]).dimensions('SELECT * FROM t', None, 'event', 'default') == ()\n"
         "ours = {name: module.__file__ for name, module in sys.modules.items()"
         " if name.partition('.')[0] in ('pipeline', 'prosem', 'cn', 'optimizer', 'api')}\n"
         f"assert all(path.startswith({str(archive)!r}) for path in ours.values()), ours\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prosem.language.dimensions import Dimension, constant_of
 from prosem.language.resolve import column
 from prosem.language.syntax import Aggregate, Aggregates, ColumnName, Grouped, Query
 from prosem.types.aggregates.client_rules import GROUPS, SEVERAL
@@ -80,6 +81,14 @@ class GroupByType(SubscriptionType):
         )
         conditions = tuple([Condition(next(outputs), one) for one in selection.having])
         return GroupByForm(query, recognise_ranges(query, table), keeping, grouped, items, conditions)
+
+    def dimensions(self, form: GroupByForm) -> tuple[Dimension, ...]:
+        table = form.shape.table
+        having = [
+            constant_of(f"HAVING {one.output.words(table)}", one.having.op, one.output.type, one.having.term)
+            for one in form.conditions
+        ]
+        return (*super().dimensions(form), *having)
 
     def describe(self) -> JsonObject:
         return {

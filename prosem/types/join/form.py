@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from cn.model.message import Message
+from prosem.language.dimensions import Dimension, compared
 from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Source, Star
@@ -207,6 +208,9 @@ class JoinType(SubscriptionType):
             _routing(table, at, some) for table, at, some in zip(tables, ranged, atoms, strict=True)
         )
         return JoinForm(query, JoinShape(tuple(tables), classes, ranged, routing), atoms)
+
+    def dimensions(self, form: JoinForm) -> tuple[Dimension, ...]:
+        return compared(form.query, form.tables, is_qualified=True)
 
     def describe(self) -> JsonObject:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prosem.language.dimensions import Dimension, radii
 from prosem.language.syntax import Aggregate, Query
 from prosem.types import extreme, sums
 from prosem.types.base import SubscriptionType
@@ -57,6 +58,10 @@ class NotifiedType(SubscriptionType):
         words = f"these values are of type {kind.name}"
         condition = condition_of(notify, measure.is_double, measure.unit, words)
         return NotifiedForm(self.name, NotifiedValues(aggregate, condition))
+
+    def dimensions(self, form: NotifiedForm) -> tuple[Dimension, ...]:
+        condition = form.values.condition
+        return (*super().dimensions(form), *radii({condition.form: condition.size}))
 
     def describe(self) -> JsonObject:
         return {

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from cn.model.message import Message
+from prosem.language.dimensions import Dimension, radii
 from prosem.language.resolve import column, conjunction
 from prosem.language.syntax import Columns, Parameter, Query
 from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
@@ -167,6 +168,9 @@ class ValueType(SubscriptionType):
                 f"the key column {', '.join(missing)} has no value: a value notification takes WHERE {wanted}"
             )
         return all(atom.op == "=" for atom in query.where[0])
+
+    def dimensions(self, form: ItemForm) -> tuple[Dimension, ...]:
+        return (*super().dimensions(form), *radii(form.radii.notify))
 
     def describe(self) -> JsonObject:
         return {
