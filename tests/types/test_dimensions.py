@@ -90,10 +90,10 @@ def test_what_has_no_value_is_none() -> None:
     st.lists(st.tuples(st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]), st.integers(-9, 9)), max_size=8)
 )
 def test_every_comparison_counts_once(terms: list[tuple[str, int]]) -> None:
-    """Against the text: each different comparison of an OR is one dimension with its constant, in their order."""
+    """Against the text: each different comparison of an OR is one dimension with its constant."""
     text = " OR ".join(f"x {op} {number}" for op, number in terms)
     query = parse(f"SELECT * FROM t WHERE {text}" if terms else "SELECT * FROM t")
     ends = {"<": "<=", ">": ">="}
     expected = [(f"x {ends.get(op, op)}", number) for op, number in dict.fromkeys(terms)]
     found = [(one.name, *one.constants({})) for one in compared(replace(query, per="transaction"), [T])]
-    assert found == expected
+    assert sorted(found) == sorted(expected)
