@@ -20,9 +20,11 @@ INTERFACE = 6  # of the compiled structures that this version calls
 STRUCTURES = (
     "A2BTree",
     "DoubleEpochs",
+    "DoubleJournal",
     "DoubleRadii",
     "FilterPartition",
     "IntegerEpochs",
+    "IntegerJournal",
     "IntegerRadii",
     "IntervalBlocks",
     "MinKdTree",

@@ -99,16 +99,16 @@ class BoundEpochs {
     int64_t stop() const { return epochs_.stop(); }
     nb::list stops() const {
         nb::list found;
-        for (const auto& epoch : epochs_.epochs()) found.append(epoch.stop);
+        for (const auto& epoch : epochs_.epochs()) found.append(epoch->stop);
         return found;
     }
     nb::list state() const {
         nb::list found;
         for (const auto& epoch : epochs_.epochs()) {
             nb::list runs;
-            for (const auto& run : epoch.runs)
+            for (const auto& run : epoch->runs)
                 runs.append(run_(as_number(run.low), as_number(run.high), as_number(run.centre)));
-            found.append(nb::make_tuple(epoch.stop, runs));
+            found.append(nb::make_tuple(epoch->stop, runs));
         }
         return found;
     }
@@ -162,6 +162,7 @@ void bind(nb::module_& module, const char* name) {
              [](Epochs* self, nb::str form, int64_t scale, nb::handle value, nb::object run, nb::object interval,
                 nb::object unfit) { new (self) Epochs(form.c_str(), scale, value, run, interval, unfit);
              })
+        .def("copy", [](const Epochs& self) { return new Epochs(self); }, nb::rv_policy::take_ownership)
         .def("__deepcopy__", [](const Epochs& self, nb::handle) { return new Epochs(self); },
              nb::rv_policy::take_ownership)
         .def("event", &Epochs::event)

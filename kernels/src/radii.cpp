@@ -30,14 +30,18 @@ class BoundCells {
     BoundCells(const BoundCells& other, nb::dict held)
         : cells_(other.cells_), held_(held), run_(other.run_), several_(other.several_), unfit_(other.unfit_) {}
 
-    nb::object fire(nb::handle d, bool rising) {
+    nb::object fire(nb::handle d, bool rising, RadiusJournal<T>* journal) {
         T value = read(d);
         if (!cells_.fits(value)) raise_unfit();
         nb::list parts;
         Asked asked{*this, &parts};
         FiredRanges<T> fired;
-        cells_.fire(value, rising, asked, fired);
+        cells_.fire(value, rising, asked, fired, journal);
         return nb::make_tuple(as_ranges(fired), parts);
+    }
+    void rewind(const RadiusJournal<T>& journal) {
+        Asked asked{*this, nullptr};
+        cells_.rewind(journal, asked);
     }
     nb::object root() const {
         if (!cells_.size()) {
@@ -72,10 +76,10 @@ class BoundCells {
         Asked{*this, nullptr}.near(where, right, left);
         cells_.set_several(where, right, left);
     }
-    void recentre(nb::handle d) {
+    void recentre(nb::handle d, RadiusJournal<T>* journal) {
         T value = read(d);
         if (!cells_.fits(value)) raise_unfit();
-        cells_.recentre(value);
+        cells_.recentre(value, journal);
     }
     int64_t visits() const { return cells_.visits; }
     nb::object held() const { return held_; }
@@ -125,8 +129,13 @@ class BoundCells {
 };
 
 template <class T>
-void bind(nb::module_& module, const char* name) {
+void bind(nb::module_& module, const char* name, const char* journal) {
     using Cells = BoundCells<T>;
+    using Journal = RadiusJournal<T>;
+    nb::class_<Journal>(module, journal)
+        .def("__len__", [](const Journal& self) { return self.runs.size(); })
+        .def("__deepcopy__", [](const Journal& self, nb::handle) { return new Journal(self); },
+             nb::rv_policy::take_ownership);
     nb::class_<Cells>(module, name)
         .def("__init__",
              [](Cells* self, nb::str form, int64_t scale, nb::handle radii, nb::dict held, nb::handle runs,
@@ -139,7 +148,15 @@ void bind(nb::module_& module, const char* name) {
                  return new Cells(self, nb::cast<nb::dict>(copied));
              },
              nb::rv_policy::take_ownership)
-        .def("fire", &Cells::fire)
+        .def("fire", &Cells::fire, nb::arg("d"), nb::arg("rising"), nb::arg("journal").none() = nb::none())
+        .def("journal",
+             [](const Cells&) {
+                 Journal* made = new Journal;
+                 made->runs.reserve(8);  // an event overwrites a few runs
+                 return made;
+             },
+             nb::rv_policy::take_ownership)
+        .def("rewind", &Cells::rewind)
         .def_prop_ro("root", &Cells::root)
         .def_prop_ro("visits", &Cells::visits)
         .def("__iter__", &Cells::iterate)
@@ -148,14 +165,14 @@ void bind(nb::module_& module, const char* name) {
         .def("delete", &Cells::erase)
         .def("set_centre", &Cells::set_centre)
         .def("set_several", &Cells::set_several)
-        .def("recentre", &Cells::recentre)
+        .def("recentre", &Cells::recentre, nb::arg("d"), nb::arg("journal").none() = nb::none())
         .def("check", &Cells::check);
 }
 }  // namespace
 
 void bind_radii(nb::module_& module) {
-    bind<int64_t>(module, "IntegerRadii");
-    bind<double>(module, "DoubleRadii");
+    bind<int64_t>(module, "IntegerRadii", "IntegerJournal");
+    bind<double>(module, "DoubleRadii", "DoubleJournal");
 }
 
 }  // namespace kernels

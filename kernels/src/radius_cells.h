@@ -22,6 +22,12 @@ struct RadiusRun {
     bool is_several;
 };
 
+// What events overwrote, in their order: undone from the last one to the first.
+template <class T>
+struct RadiusJournal {
+    std::vector<RadiusRun<T>> runs;
+};
+
 // What an event says: ranges of radii that fire wholly. Radii that fire in part are told to `Classes`.
 template <class T>
 struct FiredRanges {
@@ -47,9 +53,12 @@ class RadiusCells {
     template <class Classes>
     void build(const std::vector<T>& radii, const std::vector<RadiusRun<T>>& runs, Classes& classes);
     template <class Classes>
-    void fire(T d, bool rising, Classes& classes, FiredRanges<T>& fired);
+    void fire(T d, bool rising, Classes& classes, FiredRanges<T>& fired, RadiusJournal<T>* journal);
+    // Takes back what events noted in a journal; the radii are those of then, and their classes are as they were.
+    template <class Classes>
+    void rewind(const RadiusJournal<T>& journal, Classes& classes);
 
-    void recentre(T d);
+    void recentre(T d, RadiusJournal<T>* journal);
     bool centre(T radius, T& centre) const;  // false: several
     void insert(T radius, T centre);
     void erase(T radius);
@@ -87,6 +96,9 @@ class RadiusCells {
         return static_cast<size_t>(std::lower_bound(block.radii.begin(), block.radii.end(), radius) -
                                    block.radii.begin());
     }
+    // Whether a block is touched: radii of a run are in it, which are put back.
+    template <class Classes>
+    bool put_back(Block& block, const RadiusRun<T>& run, Classes& classes) const;
     static T least(const std::vector<T>& values);
     void spread(Block& block) const;
     void settle(size_t at);

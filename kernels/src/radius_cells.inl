@@ -118,7 +118,7 @@ void RadiusCells<T>::build(const std::vector<T>& radii, const std::vector<Radius
 // -- events ------------------------------------------------------------------------------------------------
 template <class T>
 template <class Classes>
-void RadiusCells<T>::fire(T d, bool rising, Classes& classes, FiredRanges<T>& fired) {
+void RadiusCells<T>::fire(T d, bool rising, Classes& classes, FiredRanges<T>& fired, RadiusJournal<T>* journal) {
     int side = rising ? 0 : 1;
     T x = rising ? d : -d;
     size_t after = 0;  // the block after one that fired to its last radius
@@ -150,6 +150,7 @@ void RadiusCells<T>::fire(T d, bool rising, Classes& classes, FiredRanges<T>& fi
                     high = middle;
             }
             tell(block.radii[0], block.radii[low - 1], joins);
+            if (journal) journal->runs.push_back({block.radii[0], block.radii[low - 1], block.tag, false});
             if (low == count) {
                 block.tag = d;
                 is_open = true;
@@ -162,9 +163,19 @@ void RadiusCells<T>::fire(T d, bool rising, Classes& classes, FiredRanges<T>& fi
             }
         } else {
             size_t next = joins ? 0 : count;  // the cell after one that fired
+            size_t noted = count;             // the cell after the last one in the journal
             for (size_t cell = 0; cell < count; ++cell) {
                 if (block.ends[side][cell] > x) continue;
                 T radius = block.radii[cell];
+                if (journal) {
+                    auto& runs = journal->runs;
+                    bool is_several = block.several[cell];
+                    if (noted == cell && !is_several && !runs.back().is_several && runs.back().centre == block.centres[cell])
+                        runs.back().high = radius;
+                    else
+                        runs.push_back({radius, radius, block.centres[cell], is_several});
+                    noted = cell + 1;
+                }
                 bool is_whole = true;
                 if (block.several[cell]) {
                     bool is_single = true;
@@ -198,7 +209,11 @@ void RadiusCells<T>::fire(T d, bool rising, Classes& classes, FiredRanges<T>& fi
 }
 
 template <class T>
-void RadiusCells<T>::recentre(T d) {
+void RadiusCells<T>::recentre(T d, RadiusJournal<T>* journal) {
+    if (journal) {
+        auto before = runs();
+        journal->runs.insert(journal->runs.end(), before.begin(), before.end());
+    }
     for (size_t at = 0; at < blocks_.size(); ++at) {
         blocks_[at].is_uniform = true;
         blocks_[at].tag = d;
@@ -206,6 +221,45 @@ void RadiusCells<T>::recentre(T d) {
         blocks_[at].several.clear();
         settle(at);
     }
+    renew_root();
+}
+
+template <class T>
+template <class Classes>
+bool RadiusCells<T>::put_back(Block& block, const RadiusRun<T>& run, Classes& classes) const {
+    size_t low = place_in(block, run.low);
+    size_t high = static_cast<size_t>(std::upper_bound(block.radii.begin(), block.radii.end(), run.high) - block.radii.begin());
+    if (low == high) return false;
+    if (block.is_uniform && !run.is_several && (block.tag == run.centre || high - low == block.radii.size())) {
+        block.tag = run.centre;
+        return true;
+    }
+    spread(block);
+    for (size_t cell = low; cell < high; ++cell) {
+        T right, left, radius = block.radii[cell];
+        if (run.is_several) {
+            classes.near(radius, right, left);
+        } else {
+            right = ends_.right(run.centre, radius);
+            left = ends_.left(run.centre, radius);
+        }
+        block.centres[cell] = run.centre;
+        block.several[cell] = run.is_several;
+        block.ends[0][cell] = right;
+        block.ends[1][cell] = -left;
+    }
+    return true;
+}
+
+template <class T>
+template <class Classes>
+void RadiusCells<T>::rewind(const RadiusJournal<T>& journal, Classes& classes) {
+    std::vector<uint8_t> is_touched(blocks_.size(), 0);
+    for (auto run = journal.runs.rbegin(); run != journal.runs.rend(); ++run)
+        for (size_t at = block_of(run->low); at < blocks_.size() && firsts_[at] <= run->high; ++at)
+            if (put_back(blocks_[at], *run, classes)) is_touched[at] = 1;
+    for (size_t at = 0; at < blocks_.size(); ++at)
+        if (is_touched[at]) settle(at);
     renew_root();
 }
 

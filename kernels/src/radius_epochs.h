@@ -3,13 +3,15 @@
 // Births between two events of an item are an epoch, which begins as one run of all radii and is cut only by events that
 // notify some of it. Runs are maximal: no two neighbours were notified of the same value. An event compares the nearest end
 // of every epoch, and in those that fire that of every run: O(epochs + runs of those), and O(log radii) for each run that is
-// cut. Neighbouring epochs that were notified alike become one. Nothing changes if reading a radius fails.
+// cut. Neighbouring epochs that were notified alike become one. Nothing changes if reading a radius fails. Epochs are not
+// changed but replaced, so that a copy shares them: O(epochs), whatever their runs.
 //
 // `Order` holds the radii of an epoch: `T last()`, and `void cut(past, T& last, T& first)`, which gives the last radius that
 // is not past a point and the first that is.
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,18 +41,19 @@ class RadiusEpochs {
         T nearest[2];
     };
     using Pieces = std::vector<EpochPiece<T>>;
+    using Shared = std::shared_ptr<const Epoch>;
 
     RadiusEpochs(RadiusEnds<T> ends, T value) : value(value), ends_(ends) {}
 
     T value;
     int64_t visits = 0;  // runs of epochs that fired
     const RadiusEnds<T>& ends() const { return ends_; }
-    const std::vector<Epoch>& epochs() const { return epochs_; }
-    int64_t stop() const { return epochs_.empty() ? -1 : epochs_.back().stop; }
+    const std::vector<Shared>& epochs() const { return epochs_; }
+    int64_t stop() const { return epochs_.empty() ? -1 : epochs_.back()->stop; }
     // Whether 64 bits hold all ends at a value.
     bool fits(T centre) const {
-        for (const Epoch& epoch : epochs_)
-            if (!ends_.fits(centre, epoch.radii.last())) return false;
+        for (const Shared& epoch : epochs_)
+            if (!ends_.fits(centre, epoch->radii.last())) return false;
         return true;
     }
     void add(Run& run) const {
@@ -66,7 +69,7 @@ class RadiusEpochs {
 
    private:
     RadiusEnds<T> ends_;
-    std::vector<Epoch> epochs_;
+    std::vector<Shared> epochs_;
 
     T end(int side, T centre, T radius) const {
         return side ? -ends_.left(centre, radius) : ends_.right(centre, radius);

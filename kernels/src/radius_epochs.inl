@@ -23,7 +23,7 @@ void RadiusEpochs<T, Order>::begin(Epoch epoch) {
     }
     epoch.runs = std::move(runs);
     sum_up(epoch);
-    epochs_.push_back(std::move(epoch));
+    epochs_.push_back(std::make_shared<const Epoch>(std::move(epoch)));
 }
 
 // -- events ------------------------------------------------------------------------------------------------
@@ -35,19 +35,21 @@ void RadiusEpochs<T, Order>::event(T d, Pieces& pieces) {
     std::vector<std::pair<size_t, std::vector<Run>>> fired;
     if (d != value)
         for (size_t at = 0; at < epochs_.size(); ++at) {
-            if (epochs_[at].nearest[side] > x) continue;
+            if (epochs_[at]->nearest[side] > x) continue;
             fired.emplace_back(at, std::vector<Run>());
-            fire(epochs_[at], at ? epochs_[at - 1].stop + 1 : 0, d, side, fired.back().second, pieces);
+            fire(*epochs_[at], at ? epochs_[at - 1]->stop + 1 : 0, d, side, fired.back().second, pieces);
         }
     value = d;
     for (auto& [at, runs] : fired) {
-        visits += static_cast<int64_t>(epochs_[at].runs.size());
-        epochs_[at].runs.swap(runs);
-        sum_up(epochs_[at]);
+        const Epoch& before = *epochs_[at];
+        visits += static_cast<int64_t>(before.runs.size());
+        Epoch after{before.stop, before.radii, std::move(runs), {}};
+        sum_up(after);
+        epochs_[at] = std::make_shared<const Epoch>(std::move(after));
     }
     for (auto one = fired.rbegin(); one != fired.rend(); ++one) {
         auto at = static_cast<std::ptrdiff_t>(one->first);
-        if (one->first + 1 < epochs_.size() && are_alike(epochs_[one->first], epochs_[one->first + 1]))
+        if (one->first + 1 < epochs_.size() && are_alike(*epochs_[one->first], *epochs_[one->first + 1]))
             epochs_.erase(epochs_.begin() + at);
     }
 }
@@ -98,26 +100,26 @@ bool RadiusEpochs<T, Order>::are_alike(const Epoch& one, const Epoch& next) {
 template <class T, class Order>
 T RadiusEpochs<T, Order>::told(T radius, int64_t birth) const {
     auto epoch = std::lower_bound(epochs_.begin(), epochs_.end(), birth,
-                                  [](const Epoch& one, int64_t birth) { return one.stop < birth; });
+                                  [](const Shared& one, int64_t birth) { return one->stop < birth; });
     if (epoch == epochs_.end()) return value;
-    auto run = std::upper_bound(epoch->runs.begin(), epoch->runs.end(), radius,
-                                [](T radius, const Run& one) { return radius < one.low; });
-    return run == epoch->runs.begin() ? run->centre : (run - 1)->centre;
+    const std::vector<Run>& runs = (*epoch)->runs;
+    auto run = std::upper_bound(runs.begin(), runs.end(), radius, [](T radius, const Run& one) { return radius < one.low; });
+    return run == runs.begin() ? run->centre : (run - 1)->centre;
 }
 
 template <class T, class Order>
 void RadiusEpochs<T, Order>::all(Pieces& pieces) const {
     int64_t first = 0;
-    for (const Epoch& epoch : epochs_) {
-        for (const Run& run : epoch.runs) pieces.push_back({run.low, run.high, first, epoch.stop, run.centre});
-        first = epoch.stop + 1;
+    for (const Shared& epoch : epochs_) {
+        for (const Run& run : epoch->runs) pieces.push_back({run.low, run.high, first, epoch->stop, run.centre});
+        first = epoch->stop + 1;
     }
 }
 
 template <class T, class Order>
 bool RadiusEpochs<T, Order>::is_plain() const {
-    for (const Epoch& epoch : epochs_)
-        if (epoch.runs.size() > 1 || epoch.runs.front().centre != value) return false;
+    for (const Shared& epoch : epochs_)
+        if (epoch->runs.size() > 1 || epoch->runs.front().centre != value) return false;
     return true;
 }
 
@@ -158,8 +160,8 @@ std::vector<std::pair<T, std::vector<EpochPiece<T>>>> as_boxes(const std::vector
 template <class T, class Order>
 void RadiusEpochs<T, Order>::check() const {
     for (size_t at = 0; at < epochs_.size(); ++at) {
-        const Epoch& epoch = epochs_[at];
-        require(!at || epochs_[at - 1].stop < epoch.stop, "epochs follow one another");
+        const Epoch& epoch = *epochs_[at];
+        require(!at || epochs_[at - 1]->stop < epoch.stop, "epochs follow one another");
         require(!epoch.runs.empty(), "each epoch was notified of something");
         T nearest[2] = {epoch.runs.front().ends[0], epoch.runs.front().ends[1]};
         const Run* before = nullptr;

@@ -20,6 +20,7 @@ from prosem.index.radii.b2_tree import B2Tree
 from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.ba_tree_radii import Fired
 from prosem.index.radii.ba_tree_scan import RadiusArrays
+from prosem.values.undo import UndoLog, undo
 from tests.support.makers import COMPILED, is_built
 
 
@@ -221,6 +222,46 @@ def random_steps(seed: int, count: int, values: int) -> list[tuple[str, int]]:
 def test_a_walk(name: str, seed: int, told: str) -> None:
     with narrow_nodes(told):
         play(FORMS[name], random_steps(seed, 300, len(FORMS[name].values)), every=7)
+
+
+Numbers = list[int | None]  # of values, or None for a missing row
+numbers = st.lists(st.one_of(st.integers(0, 200), st.none()), max_size=12)
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("name", FORMS)
+@given(steps=histories, undone=st.lists(st.tuples(numbers, st.integers(0, 200)), max_size=4), more=numbers)
+@settings(max_examples=20, deadline=None)
+def test_events_are_undone(
+    name: str, told: str, steps: list[tuple[str, int]], undone: list[tuple[Numbers, int]], more: Numbers
+) -> None:
+    """Batches of events, each with one that comes and goes; then it behaves like a tree that never saw them."""
+    form = FORMS[name]
+
+    def value_of(number: int | None) -> Any:
+        return None if number is None else form.values[number % len(form.values)]
+
+    with narrow_nodes(told):
+        state, log = play(form, steps).state(), UndoLog()
+        tree, again = B2Tree.from_state(form.ends, state, log), B2Tree.from_state(form.ends, state)
+        batches = []
+        for some, choice in undone:
+            for number in some:
+                log.add(setattr, tree, "value", tree.value)
+                tree.event(value_of(number))
+            radius = form.radii[choice % len(form.radii)]
+            if radius not in tree._order:
+                label, _ = tree.add(radius)
+                log.add(tree.remove, radius, label)
+            batches.append(log.cut())
+        with log.paused():
+            for batch in reversed(batches):
+                undo(batch)
+        tree.check()
+        assert tree.state() == state
+        for number in more:
+            assert tree.event(value_of(number)) == again.event(value_of(number))
+        assert tree.state() == again.state()
 
 
 @pytest.mark.slow

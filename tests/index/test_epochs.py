@@ -97,6 +97,12 @@ class World:
 
 def play(form: Form, steps: list[tuple[str, int]], every: int = 1) -> World:
     world = World(form)
+    go_on(world, steps, every)
+    return world
+
+
+def go_on(world: World, steps: list[tuple[str, int]], every: int = 1) -> None:
+    form = world.form
     for number, (step, choice) in enumerate(steps):
         if step == "add":
             world.add(form.radii[choice % len(form.radii)], alone=choice % 3 > 0)
@@ -109,7 +115,6 @@ def play(form: Form, steps: list[tuple[str, int]], every: int = 1) -> World:
             world.reload()
         if number % every == 0:
             world.check()
-    return world
 
 
 KINDS = ["add", "add", "add", "remove", "event", "event", "event", "event", "reload"]
@@ -123,6 +128,30 @@ histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max
 def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
     with narrow_nodes(told):
         play(FORMS[name], steps)
+
+
+@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("name", FORMS)
+@given(steps=histories, more_steps=histories)
+@settings(max_examples=20, deadline=None)
+def test_a_copy_is_what_it_was(
+    name: str, told: str, steps: list[tuple[str, int]], more_steps: list[tuple[str, int]]
+) -> None:
+    """And goes on like one that was never copied, whatever happened to the other meanwhile."""
+    form = FORMS[name]
+    with narrow_nodes(told):
+        world = play(form, steps)
+        copied, state, held = world.item.copy(), world.item.state(), deepcopy(world.held)
+        value, radii, birth = world.value, world.radii, world.birth
+        go_on(world, more_steps)
+        copied.check()
+        assert copied.state() == state
+        again = World(form)
+        again.item, again.held, again.value, again.radii, again.birth = copied, held, value, radii, birth
+        after = world.item.state()
+        go_on(again, more_steps)
+        assert world.item.state() == after, "the copy is no part of it"
+        assert again.item.state() == after
 
 
 @pytest.mark.parametrize("told", TOLD)

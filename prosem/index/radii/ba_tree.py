@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from typing import Any, cast
 
 from cn.match import kernels
 from prosem.index.radii.ba_tree_ends import SMALL, Ends, Radius, Value
 from prosem.index.radii.ba_tree_loose import LooseRuns
-from prosem.index.radii.ba_tree_radii import SEVERAL, Fired, Part, Radii, Run
+from prosem.index.radii.ba_tree_radii import SEVERAL, CompiledRadii, Fired, Journal, Part, Radii, Run
 from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays, UnfitError
 from prosem.index.radii.radius_block import RadiusBlocks
@@ -29,8 +28,8 @@ class RadiusTree:
     structure while they fit 64 bits; otherwise in a tree of runs, or in arrays while those would have saved more than the
     way there and back.
 
-    What events do to the told values is recorded in `undo`: a tree of runs keeps what it overwrites, the two others are
-    copied by the first event of a batch that fires (O(radii), at the speed of memory). The value is not: it is the row's.
+    What events do to the told values is recorded in `undo`: a tree of runs and the compiled structure note what they
+    overwrite, arrays are copied by the first event of a batch that fires. The value is not: it is the row's.
     """
 
     __slots__ = (
@@ -38,6 +37,7 @@ class RadiusTree:
         "_fit",
         "_held",
         "_is_compiled",
+        "_journal",
         "_order",
         "_regret",
         "_saved",
@@ -52,9 +52,8 @@ class RadiusTree:
         self.ends = ends
         self.value = value
         self.undo = undo
-        self._saved = (
-            -1
-        )  # the batch that a copy of `_told` was recorded for, as it is now or was before events
+        self._saved = -1  # the batch whose undo log has a copy or a journal; only events came since
+        self._journal: Journal | None = None
         self._count = 0
         self._visits = 0  # of what was in place of `_told` before
         self._order = self._blocks()
@@ -99,7 +98,6 @@ class RadiusTree:
         if d is None or before is None:
             if d == before or not len(self._order):
                 return [], []
-            self._save()
             self._recentre(self._at(d))
             return [(self._order.first, self._order.last, None)], []
         if d > before:
@@ -107,65 +105,94 @@ class RadiusTree:
                 return [], []
         elif d == before or -d < told.root[1]:
             return [], []
-        pieces = self._begin_firing()
         try:
-            fired = told.fire(d, d > before)
+            fired = self._fire_told(d, d > before)
         except UnfitError:
-            fired = self._as_runs().fire(d, d > before)
-        if pieces is not None:
-            cast(RadiusRuns, told).pieces = None
-            pieces += [Run(radius, radius, SEVERAL) for radius, _ in fired[1]]
+            self._as_runs()
+            fired = self._fire_told(d, d > before)
         if not self._is_compiled:
             self._weigh()
         return fired
 
     # -- what is taken back ----------------------------------------------------------------------------------
-    def _begin_firing(self) -> list[Run] | None:
-        """Record how the event is undone; for a tree of runs that is a list of what will have been overwritten."""
-        told = self._told
+    def _fire_told(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
+        """Fire, and record how the event is undone."""
+        told: Any = self._told
+        fired: tuple[list[Fired], list[Part]]
+        if self._is_compiled:
+            fired = told.fire(d, rising, self._journal_of_batch())
+            return fired
         if not self.undo.is_on:
-            return None
-        if not isinstance(told, RadiusRuns):
-            self._save()
-            return None
+            fired = told.fire(d, rising)
+            return fired
+        if isinstance(told, RadiusArrays):
+            self._save(told)
+            return told.fire(d, rising)
         pieces: list[Run] = []
         told.pieces = pieces
         self.undo.add(self._unfire, pieces)
-        return pieces
+        fired = told.fire(d, rising)
+        told.pieces = None
+        pieces += [Run(radius, radius, SEVERAL) for radius, _ in fired[1]]
+        return fired
 
-    def _save(self) -> None:
-        """Record the told values as a whole, unless that was done in this batch and only events came since."""
-        told, undo = self._told, self.undo
-        if not undo.is_on or self._saved == undo.number:
-            return
-        if isinstance(told, RadiusRuns):
-            undo.add(self._plant, list(told))
-            return
-        saved = (
-            told.copy() if isinstance(told, RadiusArrays) else deepcopy(told, {id(self._held): self._held})
-        )
-        undo.add(self._restore, saved, self._is_compiled)
-        self._saved = undo.number
+    def _journal_of_batch(self) -> Journal | None:
+        """Where the compiled structure notes what events overwrite: one list per batch, while nothing else comes between."""
+        undo = self.undo
+        if not undo.is_on:
+            return None
+        if self._saved != undo.number:
+            told: Any = self._told
+            self._journal, self._saved = told.journal(), undo.number
+            undo.add(self._rewind, self._journal)
+        return self._journal
 
-    def _restore(self, told: Radii, is_compiled: bool) -> None:
+    def _rewind(self, journal: Journal) -> None:
+        if not self._is_compiled:  # the numbers that did not fit are gone again
+            compiled = self._compiled(self._told)
+            assert compiled is not None, "the journal was written by a compiled structure"
+            self._swap(compiled)
+        cast(CompiledRadii, self._told).rewind(journal)
+        self._saved = -1
+
+    def _save(self, told: RadiusArrays) -> None:
+        """Record arrays as a whole, unless that was done in this batch and only events came since."""
+        if self._saved != self.undo.number:
+            self.undo.add(self._restore, told.copy())
+            self._saved = self.undo.number
+
+    def _restore(self, told: Radii) -> None:
         self._visits += self._told.visits - told.visits
-        self._told, self._is_compiled, self._saved = told, is_compiled, -1
+        self._told, self._is_compiled, self._saved = told, False, -1
 
     def _unfire(self, pieces: list[Run]) -> None:
         told = cast(RadiusRuns, self._told if isinstance(self._told, RadiusRuns) else self._as_runs())
-        self._restore(self._runs(told.overlaid(pieces)), False)
+        self._restore(self._runs(told.overlaid(pieces)))
 
     def _plant(self, runs: list[Run]) -> None:
-        self._restore(self._runs(runs), False)
+        self._restore(self._runs(runs))
 
     def _recentre(self, d: Value) -> None:
-        for run in self._told:
-            if run.centre is SEVERAL:
-                self._held[run.low].recentre(d)
+        several = [run.low for run in self._told if run.centre is SEVERAL]
         try:
-            self._told.recentre(d)
+            self._recentre_told(d)
         except UnfitError:
-            self._as_runs().recentre(d)
+            self._as_runs()
+            self._recentre_told(d)
+        for radius in several:
+            self._held[radius].recentre(d)
+
+    def _recentre_told(self, d: Value) -> None:
+        """Classes are undone before, since they are recentred after: what is put back asks them for their ends."""
+        told: Any = self._told
+        if self._is_compiled:
+            told.recentre(d, self._journal_of_batch())
+            return
+        if isinstance(told, RadiusArrays) and self.undo.is_on:
+            self._save(told)
+        elif self.undo.is_on:
+            self.undo.add(self._plant, list(told))
+        told.recentre(d)
 
     def _weigh(self) -> None:
         """Go over to the other form when it would have saved what it takes to go there."""

@@ -74,3 +74,21 @@ class Radii(Protocol):
         """All were notified of `d`; there are no several values."""
 
     def check(self) -> None: ...
+
+
+class Journal(Protocol):
+    """What events of one batch overwrote in compiled radii."""
+
+    def __len__(self) -> int: ...
+
+
+class CompiledRadii(Radii, Protocol):
+    """The compiled structure: its events note in a journal what they overwrite, and `rewind` takes them back."""
+
+    def fire(
+        self, d: Value, rising: bool, journal: Journal | None = None
+    ) -> tuple[list[Fired], list[Part]]: ...
+    def recentre(self, d: Value, journal: Journal | None = None) -> None: ...
+    def journal(self) -> Journal: ...
+    def rewind(self, journal: Journal, /) -> None:
+        """The radii are those of then, and their classes are as they were."""

@@ -33,6 +33,10 @@ class RadiusRuns(RunNodes):
         )
         super().__init__(self._leaf(list(runs)))
 
+    def copy(self) -> RadiusRuns:
+        """The same runs over the same radii."""
+        return type(self)(self._ends, self._radii, self._held, self)
+
     def _leaf(self, runs: list[Run]) -> Node:
         both = [self._ends_of(*run) for run in runs]
         leaf = Node([run.low for run in runs], ([end for end, _ in both], [end for _, end in both]), [])

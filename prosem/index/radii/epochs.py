@@ -68,6 +68,9 @@ class ItemEpochs(Protocol):
     def state(self) -> State:
         """For each epoch its last birth, and what neighbouring radii were told."""
 
+    def copy(self) -> ItemEpochs:
+        """As it is now, whatever happens to this one; both share their epochs until those change. O(epochs)."""
+
     def check(self) -> None:
         """The invariants, in O(N)."""
 
@@ -95,7 +98,7 @@ class Epochs:
     [103, 104, 100, 103, 104]
     """
 
-    __slots__ = ("_ends", "_near", "_runs", "stops", "value", "visits")
+    __slots__ = ("_ends", "_is_shared", "_near", "_runs", "stops", "value", "visits")
 
     def __init__(self, ends: Ends, value: Value) -> None:
         self._ends = ends
@@ -103,6 +106,7 @@ class Epochs:
         self.visits = 0
         self.stops: list[Birth] = []
         self._runs: list[RadiusRuns] = []
+        self._is_shared: list[bool] = []  # of each epoch: whether a copy holds the same runs
         self._near: list[Value] = []
         self._sum_up()
 
@@ -118,7 +122,7 @@ class Epochs:
         pieces: list[Piece] = []
         fired = [at for at, runs in enumerate(self._runs) if runs.root[side] <= x]
         for at in fired:
-            first, last, runs = self.stops[at - 1] + 1 if at else 0, self.stops[at], self._runs[at]
+            first, last, runs = self.stops[at - 1] + 1 if at else 0, self.stops[at], self._own(at)
             visits, runs.pieces = runs.visits, []
             runs.fire(d, rising)
             pieces += [Piece(low, high, first, last, centre) for low, high, centre in runs.pieces]
@@ -132,12 +136,19 @@ class Epochs:
         kind = LooseRuns if self._ends.loose else RadiusRuns
         self.stops.append(birth)
         self._runs.append(kind(self._ends, radii, {}, runs))
+        self._is_shared.append(False)
         self._sum_up()
+
+    def _own(self, at: int) -> RadiusRuns:
+        """The runs of an epoch that are about to change."""
+        if self._is_shared[at]:
+            self._runs[at], self._is_shared[at] = self._runs[at].copy(), False
+        return self._runs[at]
 
     def _join(self, at: int) -> None:
         """Let an epoch and the one after it be one, if they were told alike."""
         if at + 1 < len(self._runs) and _alike(self._runs[at], self._runs[at + 1]):
-            del self.stops[at], self._runs[at]
+            del self.stops[at], self._runs[at], self._is_shared[at]
 
     def _sum_up(self) -> None:
         self._near = [min((runs.root[side] for runs in self._runs), default=0) for side in (0, 1)]
@@ -163,12 +174,22 @@ class Epochs:
         return all(run.centre == self.value for runs in self._runs for run in runs)
 
     # -- state -----------------------------------------------------------------------------------------------
+    def copy(self) -> Epochs:
+        copied = Epochs(self._ends, self.value)
+        copied.visits, copied.stops, copied._runs = self.visits, list(self.stops), list(self._runs)
+        copied._near, self._is_shared = list(self._near), [True] * len(self._runs)
+        copied._is_shared = list(self._is_shared)
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Epochs:
+        return self.copy()
+
     def state(self) -> State:
         return [(stop, list(_joined(runs))) for stop, runs in zip(self.stops, self._runs, strict=True)]
 
     def check(self) -> None:
         assert all(a < b for a, b in pairwise(self.stops)), "epochs follow one another"
-        assert len(self.stops) == len(self._runs), "each epoch was told something"
+        assert len(self.stops) == len(self._runs) == len(self._is_shared), "each epoch was told something"
         for runs in self._runs:
             runs.check()
         roots = [runs.root for runs in self._runs]

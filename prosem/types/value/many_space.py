@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from typing import Any, ClassVar, NamedTuple, cast
 
 from cn.model.geometry import EVERYTHING, Interval, Region
@@ -70,7 +69,7 @@ class ManySpace(BesideItems, ManyPoints):
         return self.points.visits + self._visits
 
     def _save(self, topic: bytes) -> None:
-        """An item is about to change: record what is known of it, once per batch. O(its runs)."""
+        """An item is about to change: record what is known of it, once per batch. O(its epochs)."""
         undo = self._undo
         if not undo.is_on:
             return
@@ -78,7 +77,8 @@ class ManySpace(BesideItems, ManyPoints):
             self._saved = undo.number, set()
         if topic not in self._saved[1]:
             self._saved[1].add(topic)
-            undo.add(self._restore, topic, deepcopy(self._items.get(topic)))
+            item = self._items.get(topic)
+            undo.add(self._restore, topic, None if item is None else item.copy())
 
     def _restore(self, topic: bytes, item: ItemEpochs | None) -> None:
         if item is None:
