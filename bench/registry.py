@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench import (
+    attach,
     end_to_end,
     fan_out,
     join,
@@ -59,6 +60,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "end-to-end": (
         end_to_end.run,
         "events/s accepted, changes/s delivered, latency, beside raw COPY and WebSocket",
+    ),
+    "attach": (
+        attach.run,
+        "events/s and lag of `prosem attach` behind `pgbench -c 4`: a backlog, then a steady load",
     ),
     "fan-out": (
         fan_out.run,

@@ -72,7 +72,8 @@ class Translation:
             yield {"table": table.target, "op": "insert", "row": row}
             return
         key = _key(table, places, message.old if message.old is not None else message.new)
-        yield {"table": table.target, "op": "update", "key": key, "set": row}
+        changed = {name: value for name, value in row.items() if name not in key or key[name] != value}
+        yield {"table": table.target, "op": "update", "key": key, "set": changed}
 
 
 def _altered(table: SourceTable, what: str) -> SetupError:

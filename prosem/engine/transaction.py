@@ -33,7 +33,7 @@ def transaction(store: Tables, tables: Mapping[str, Table], events: Sequence[Any
     overlays: dict[Table, Overlay] = {}
     roots: dict[Table, Table] = {}
     for number, given in enumerate(events):
-        at = pointer("events", number)
+        at = f"/events/{number}"
         table, event = _addressed(tables, given, at)
         overlay = overlays.setdefault(table, {})
         if roots.setdefault(table.root, table) is not table:
@@ -63,7 +63,9 @@ def _addressed(tables: Mapping[str, Table], given: Any, at: str) -> tuple[Table,
         table = known_table(tables, name)
     except (NotFoundError, InputError) as error:
         raise error.moved(at + "/table") from None
-    return table, {member: value for member, value in given.items() if member != "table"}
+    event = given.copy()
+    del event["table"]
+    return table, event
 
 
 def _effects(store: Tables, table: Table, overlay: Overlay, event: dict[str, Any], at: str) -> list[Effect]:

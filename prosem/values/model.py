@@ -50,7 +50,7 @@ class Table:
             yield table
             table = table.parent
 
-    @property
+    @cached_property
     def root(self) -> Table:
         return next(reversed([self, *self.ancestors]))
 
