@@ -417,7 +417,8 @@ def poll_command(
 
 
 stats = typer.Typer(
-    help="The optimizer's statistics: compute them, list the runs, go back to one.", no_args_is_help=True
+    help="The optimizer's statistics: compute and show them, list the runs, go back to one.",
+    no_args_is_help=True,
 )
 app.add_typer(stats, name="stats")
 
@@ -452,6 +453,20 @@ def stats_list(database: Database = "", data_dir: DataDir = "") -> None:
     from api.commands.statistics import show_runs
 
     raise typer.Exit(show_runs(address(database, Settings(data_dir=data_dir).folder)))
+
+
+@stats.command("show")
+def stats_show(
+    table: Annotated[str, typer.Argument(help="only the columns of this table")] = "",
+    tenant: Annotated[str, typer.Option(help="whose tables and groups")] = "default",
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """What the active run says of columns, joins and groups."""
+    from api.commands.database import address
+    from api.commands.statistics import show_figures
+
+    raise typer.Exit(show_figures(address(database, Settings(data_dir=data_dir).folder), tenant, table))
 
 
 @stats.command("use")

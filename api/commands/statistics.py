@@ -1,15 +1,19 @@
-"""`prosem stats`: run the statistics job, list its runs, and go back to one."""
+"""`prosem stats`: run the statistics job, list its runs, show the active one, and go back to one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
 
 from api.commands.plain_table import plain_table
 from pipeline.statistics import StatisticsError
 from prosem.values.errors import SetupError
+from prosem.values.statistics import RunFigures, hot_keys
 
 
 def refresh(url: str, archive: str, since: str, master: str, training: int) -> int:
@@ -53,6 +57,73 @@ def show_runs(url: str) -> int:
         if run.active:
             console.print(f"* active: {run.job}", markup=False, highlight=False)
     return 0
+
+
+def show_figures(url: str, tenant: str, table: str = "") -> int:
+    """The active run: its columns (of one table, if it is named), joins and the dimensions of groups."""
+    from pipeline.statistics.database import connect
+    from prosem.store.statistics import load_figures
+
+    with _errors_reported(), connect(url) as connection:
+        run, figures = load_figures(connection)
+        tables: dict[int, str] = dict(
+            connection.execute(
+                "SELECT id, name FROM prosem.tenant_table WHERE tenant = %s", [tenant]
+            ).fetchall()
+        )
+        groups: dict[int, str] = dict(
+            connection.execute("SELECT id, name FROM prosem.group_ WHERE tenant = %s", [tenant]).fetchall()
+        )
+    console = Console()
+    if run is None:
+        console.print("no run is active: prosem stats refresh makes one")
+        return 0
+    if table:
+        tables = {number: name for number, name in tables.items() if name == table}
+        if not tables.keys() & figures.columns.keys():
+            raise SetupError(f"run {run['run']} knows no table {table!r} of the tenant {tenant}")
+    console.print(f"run {run['run']} of {run['created']:%Y-%m-%d %H:%M}", highlight=False)
+    console.print(_columns(tables, figures))
+    if not table:
+        console.print(_joins(tables, figures), _points(groups, figures), sep="\n")
+    return 0
+
+
+def _columns(tables: Mapping[int, str], figures: RunFigures) -> RichTable:
+    counted = ("events", "nulls", "distinct", "updated")
+    made = plain_table("column", *counted, "from", "to", "hot keys", numbers=counted, whole=counted)
+    for number in sorted(tables.keys() & figures.columns.keys(), key=tables.__getitem__):
+        for one in figures.columns[number]:
+            ends = ("", "") if not one.bounds else (str(one.bounds[0]), str(one.bounds[-1]))
+            counts = (f"{one.events:,}", f"{one.nulls:,}", f"{one.distinct:,.0f}", f"{one.update_rate:.1%}")
+            made.add_row(f"{tables[number]}.{one.name}", *counts, *map(escape, ends), _hot(one.bounds))
+    return made
+
+
+def _joins(tables: Mapping[int, str], figures: RunFigures) -> RichTable:
+    counted = ("events", "keys", "rows per key", "skew")
+    made = plain_table("side of a join", *counted, numbers=counted)
+    for side in (side for join in figures.joins for side in join if side.table in tables):
+        name = f"{tables[side.table]} ({', '.join(side.columns)})"
+        made.add_row(
+            name, f"{side.event_share:.1%}", f"{side.keys:,}", f"{side.rows_per_key:.2f}", f"{side.skew:.2f}"
+        )
+    return made
+
+
+def _points(groups: Mapping[int, str], figures: RunFigures) -> RichTable:
+    counted = ("constants", "distinct")
+    made = plain_table("group", "dimension", *counted, "from", "to", "hot keys", numbers=counted)
+    for number in sorted(groups.keys() & figures.points.keys(), key=groups.__getitem__):
+        for one in figures.points[number]:
+            ends = ("", "") if not one.bounds else (str(one.bounds[0]), str(one.bounds[-1]))
+            counts = (f"{one.constants:,}", f"{one.distinct:,.0f}")
+            made.add_row(groups[number], escape(one.dimension), *counts, *map(escape, ends), _hot(one.bounds))
+    return made
+
+
+def _hot(bounds: Sequence[Any] | None) -> str:
+    return escape(", ".join(f"{one.value} ≥ {one.share:.0%}" for one in hot_keys(bounds)[:3]))
 
 
 def use_run(url: str, run: int) -> int:

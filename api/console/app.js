@@ -10,6 +10,7 @@ import * as market from "./market.js";
 import * as network from "./network.js";
 import * as optimizer from "./optimizer.js";
 import * as start from "./start.js";
+import * as statistics from "./statistics.js";
 import * as tables from "./tables.js";
 import * as views from "./views.js";
 import * as webhooks from "./webhooks.js";
@@ -23,11 +24,12 @@ const PARTS = [
   ["geometry", "Geometry", geometry],
   ["network", "Network", network],
   ["optimizer", "Optimizer", optimizer],
+  ["statistics", "Statistics", statistics],
   ["webhooks", "Webhooks", webhooks],
   ["keys", "Keys", accessKeys],
 ];
 const KEYS = [
-  ["1 … 9", "go to a part"],
+  ["1 … 9, 0", "go to a part"],
   ["n", "write a subscription"],
   ["Ctrl Enter", "start it"],
   ["m", "let the demo market move, or stop it"],
@@ -55,7 +57,7 @@ function show() {
 
 fill(
   document.getElementById("parts"),
-  PARTS.map(([name, title], at) => h("a", { href: `#${name}`, title: `${title} (${at + 1})` }, title)),
+  PARTS.map(([name, title], at) => h("a", { href: `#${name}`, title: `${title} (${(at + 1) % 10})` }, title)),
 );
 addEventListener("hashchange", () => {
   show();
@@ -143,7 +145,7 @@ document.getElementById("help").addEventListener("click", () => keys.showModal()
 addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select, dialog[open]");
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-  const at = Number(event.key) - 1;
+  const at = event.key === "0" ? 9 : Number(event.key) - 1;
   if (PARTS[at]) location.hash = PARTS[at][0];
   else if (event.key === "t") toggleTheme();
   else if (event.key === "?") keys.showModal();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from api.server.lifetime import ServerLifetime  # a broker, which has metrics too, needs no server
     from api.server.running import RunningServer
     from api.webhooks.service import WebhookService
+    from prosem.engine.view import EngineView
 
 
 def exposition(made: ServerLifetime, limits: Limits | None = None) -> bytes:
@@ -103,6 +105,7 @@ class _Reader:
         for table in (table for tables in view.by_tenant.values() for table in tables.values()):
             rows.add_metric([table.tenant, table.name], view.row_counts[table.id])
         yield from (subscriptions, rows)
+        yield from _statistics(view)
         yield from self._webhooks(running.webhooks, engine.committed_seq)
         network = running.brokers.report()
         yield _gauge("prosem_brokers", "brokers in the network", len(network["brokers"]))
@@ -118,6 +121,25 @@ class _Reader:
         yield _counter("prosem_webhook_delivered", "deliveries that receivers have taken", counts.delivered)
         yield _counter("prosem_webhook_failed", "attempts to deliver that failed", counts.failed)
         yield _counter("prosem_webhook_dead", "deliveries that were given up", counts.dead)
+
+
+def _statistics(view: EngineView) -> Iterator[Metric]:
+    """The age of the run in force, and how wrong estimates were lately."""
+    age = GaugeMetricFamily(
+        "prosem_statistics_age_seconds", "time since the statistics in force were computed", labels=[]
+    )
+    if view.statistics is not None:
+        passed = datetime.now(UTC) - view.statistics["created"]
+        age.add_metric([], max(0.0, passed.total_seconds()))
+    yield age
+    errors = GaugeMetricFamily(
+        "prosem_estimate_error_ratio",
+        "median factor between what was estimated and what was measured, of the last measured events; 1 is exact",
+        labels=["metric"],
+    )
+    for metric, factor in view.estimate_errors.items():
+        errors.add_metric([metric], factor)
+    yield errors
 
 
 def task_restarts(metrics: Metrics) -> Metric:

@@ -62,7 +62,7 @@ class MemoryBuilder:
             settings.ephemeral_s,
         )
         statistics = load_statistics(url, settings.measurements // 10)
-        state.group_store.event_shares = statistics.shares  # spaces are opened by them
+        state.group_store.figures = statistics.figures  # spaces are opened by them
         self.retained_after = recover(
             url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
         )
@@ -84,11 +84,17 @@ class MemoryBuilder:
     def adoption(self, view: EngineView, statistics: Statistics) -> c.Adopt:
         """The command that takes statistics over, with all that takes time done before it."""
         training: dict[int, dict[str, list[Entry]]] = {}
+        stale: set[int] = set()
         for number, plans in statistics.training.items():
             group = view.groups.get(number)
-            if group is not None and not statistics.is_stale(number, view.size(group)):
+            if group is None:
+                continue
+            if statistics.is_stale(number, view.size(group)):
+                stale.add(number)
+            else:
                 training[group.space] = plans
-        return c.Adopt(statistics.run, self._chooser().prepare(training), statistics.shares)
+        prepared = self._chooser().prepare(training)
+        return c.Adopt(statistics.run, prepared, statistics.figures, frozenset(stale))
 
     def retired(self, retained_after: int) -> None:
         self.retained_after = max(self.retained_after, retained_after)

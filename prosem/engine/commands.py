@@ -18,6 +18,7 @@ from prosem.language.syntax import Query
 from prosem.types.base import Bound, Form
 from prosem.values.access import NO_PREDICATES, WHOLE, Predicates, Scope
 from prosem.values.model import JsonObject, Statement, Table, View
+from prosem.values.statistics import NO_FIGURES, RunFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,13 @@ class Weigh:
 class Adopt:
     """Estimators built from a run of the statistics job, and how it is shown (None: no run is in force).
 
-    `shares`: of the events, by table.
+    `figures` are the other figures of the run, `stale` the groups whose measurements were not taken over.
     """
 
     run: JsonObject | None
     prepared: Prepared
-    shares: Mapping[int, float] = field(default_factory=dict)
+    figures: RunFigures = NO_FIGURES
+    stale: frozenset[int] = frozenset()
 
 
 Command = (

@@ -7,7 +7,7 @@ repeated subscribing and deleting does not index the rows each time, and unused 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2s
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from prosem.language.parse import parse
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Form, ItemStateSpace, RememberingSpace, Space, SpaceContext
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table, View
+from prosem.values.statistics import NO_FIGURES
 from prosem.values.undo import NO_UNDO, UndoLog
 from prosem.values.wire import encode
 from prosem.views.subscription import definition_of, recognise
@@ -60,7 +61,7 @@ class Groups:
         self._undo = undo
         self._tables, self._views = tables, views
         self._locate, self._max_boxes, self._plan = locate, max_boxes, plan
-        self.event_shares: Mapping[int, float] = {}  # of tables, by the statistics in force
+        self.figures = NO_FIGURES  # of the statistics in force
         self.by_id: dict[int, Group] = {}
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
@@ -241,7 +242,7 @@ class Groups:
                 if isinstance(table, View) and table not in self._views:
                     self._views.open(definition_of(table))
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
-            known = self.event_shares
+            known = self.figures.event_shares
             shares = tuple(known[one.id] for one in form.tables if one.id in known)
             if len(shares) < len(form.tables):
                 shares = ()

@@ -163,5 +163,5 @@ class EngineState(EngineMemory):
     def adopt(self, command: c.Adopt) -> None:
         """Take over a run of the statistics job, or none."""
         self.chooser.adopt(command.prepared)
-        self.group_store.event_shares = command.shares
+        self.group_store.figures, self.stale_groups = command.figures, command.stale
         self.statistics = command.run

@@ -15,6 +15,7 @@ from optimizer.cost import Weights
 from prosem.engine.memory import EngineMemory
 from prosem.store.log import WriteSet
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table
+from prosem.values.statistics import NO_FIGURES, RunFigures
 
 VISITS_EVERY_S = 0.2  # counted at most so often: it takes a look at every space
 
@@ -30,6 +31,12 @@ class EngineView:
     weights: Weights = field(default_factory=Weights)
     statistics: JsonObject | None = None
     """the run in force"""
+    figures: RunFigures = NO_FIGURES
+    """what it says of columns, joins and points"""
+    stale_groups: frozenset[int] = frozenset()
+    """groups that differ so much from those of the run that its measurements are not used"""
+    estimate_errors: Mapping[str, float] = field(default_factory=dict)
+    """by metric: about by which factor estimates were wrong lately"""
     unstreamed: int = 0
     """ephemeral subscriptions that have had no stream yet"""
     index_visits: int = 0
@@ -68,6 +75,7 @@ def next_view(before: EngineView, memory: EngineMemory, writes: WriteSet) -> Eng
         changed |= _groups(memory)
     if writes.events and memory.clock.monotonic() - before.visits_at >= VISITS_EVERY_S:
         changed |= {"index_visits": _visits(memory), "visits_at": memory.clock.monotonic()}
+        changed["estimate_errors"] = memory.chooser.decisions.errors()
     return replace(before, **changed)
 
 
@@ -77,6 +85,8 @@ def _small(memory: EngineMemory) -> dict[str, Any]:
         "timeline": memory.timelines.current,
         "weights": memory.chooser.weights,
         "statistics": memory.statistics,
+        "figures": memory.group_store.figures,
+        "stale_groups": memory.stale_groups,
         "unstreamed": len(memory.unstreamed),
     }
 

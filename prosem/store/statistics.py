@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import psycopg
 from psycopg import sql
 
@@ -22,6 +23,14 @@ from prosem.runtime.supervise import end, supervise
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.recovery import register_loaders
 from prosem.values.model import JsonObject
+from prosem.values.statistics import (
+    NO_FIGURES,
+    ColumnStatistics,
+    JoinStatistics,
+    PointStatistics,
+    RunFigures,
+    SideStatistics,
+)
 
 log = logging.getLogger("prosem.statistics")
 CHANNEL = "prosem_statistics"
@@ -37,12 +46,17 @@ _MEASURED = (
     " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest"
     " JOIN (SELECT space, min(id) AS id FROM prosem.group_ GROUP BY space) g USING (space) ORDER BY seq"
 )
-_SHARES = (
-    "SELECT table_r, p_r FROM prosem.statistics_join WHERE run = %s"
-    " UNION SELECT table_s, p_s FROM prosem.statistics_join WHERE run = %s"
+_COLUMNS = (
+    "SELECT table_id, position, name, type, events, nulls, distinct_values, changes, histogram, rank_error"
+    " FROM prosem.statistics_column WHERE run = %s ORDER BY table_id, position"
 )
-_SUBSCRIPTIONS = (
-    "SELECT group_id, max(subscriptions) FROM prosem.statistics_point WHERE run = %s GROUP BY group_id"
+_JOINS = (
+    "SELECT table_r, columns_r, p_r, j_r, keys_r, skew_r, table_s, columns_s, p_s, j_s, keys_s, skew_s"
+    " FROM prosem.statistics_join WHERE run = %s ORDER BY table_r, table_s, columns_r"
+)
+_POINTS = (
+    "SELECT group_id, dimension, subscriptions, distinct_values, histogram, rank_error"
+    " FROM prosem.statistics_point WHERE run = %s ORDER BY group_id, dimension"
 )
 STALE = 4  # statistics of a group with so many times as many subscriptions now, or so many times fewer, are not used
 ByGroup = dict[int, dict[str, list[Entry]]]  # group → plan → measurements
@@ -50,24 +64,22 @@ ByGroup = dict[int, dict[str, list[Entry]]]  # group → plan → measurements
 
 @dataclass(frozen=True)
 class Statistics:
-    """The run in force as it is shown, None if there is none; and what estimators learn from.
-
-    `shares` are those of the tables that are joined in all events, `subscriptions` those of each group at that time.
-    """
+    """The run in force as it is shown, None if there is none; what estimators learn from, and the other figures."""
 
     run: JsonObject | None = None
     training: ByGroup = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
-    shares: dict[int, float] = field(default_factory=dict)
-    subscriptions: dict[int, int] = field(default_factory=dict)
+    figures: RunFigures = NO_FIGURES
 
     def is_stale(self, group: int, present: int) -> bool:
         """Whether a group has changed so much since that what was measured then says nothing of it any more.
 
-        >>> [Statistics(subscriptions={7: 100}).is_stale(7, now) for now in (25, 24, 400, 401)]
+        >>> points = PointStatistics("x >=", 100, 90.0, None, 0.0)
+        >>> made = Statistics(figures=RunFigures(points={7: (points,)}))
+        >>> [made.is_stale(7, now) for now in (25, 24, 400, 401)]
         [False, True, False, True]
         """
-        then = self.subscriptions.get(group)
+        then = max((one.constants for one in self.figures.points.get(group, ())), default=None)
         return then is not None and (then > STALE * present or present > STALE * then)
 
 
@@ -84,13 +96,35 @@ def load_statistics(url: str, recent: int) -> Statistics:
         run = _shown(connection.execute(_RUN, binary=True).fetchone())
         text, bound = (_MEASURED, recent) if run is None else (_TRAINING, run["run"])
         rows = connection.execute(text, [bound], binary=True).fetchall()
-        shares: dict[int, float] = {}
-        counts: dict[int, int] = {}
-        if run is not None:
-            number = run["run"]
-            shares = dict(connection.execute(_SHARES, [number, number], binary=True).fetchall())
-            counts = dict(connection.execute(_SUBSCRIPTIONS, [number], binary=True).fetchall())
-    return Statistics(run, by_group(rows), weights, shares, counts)
+        figures = NO_FIGURES if run is None else _figures(connection, run["run"])
+    return Statistics(run, by_group(rows), weights, figures)
+
+
+def load_figures(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[JsonObject | None, RunFigures]:
+    """The active run as it is shown, and its figures."""
+    run = _shown(connection.execute(_RUN).fetchone())
+    return run, NO_FIGURES if run is None else _figures(connection, run["run"])
+
+
+def _figures(connection: psycopg.Connection[tuple[Any, ...]], run: int) -> RunFigures:
+    columns: dict[int, list[ColumnStatistics]] = {}
+    for table, *fields in connection.execute(_COLUMNS, [run], binary=True):
+        one = ColumnStatistics(*fields)
+        columns.setdefault(table, []).append(one._replace(bounds=_bounds(one.bounds)))
+    joins = []
+    for row in connection.execute(_JOINS, [run], binary=True):
+        r, s = (SideStatistics(side[0], tuple(side[1]), *side[2:]) for side in (row[:6], row[6:]))
+        joins.append(JoinStatistics(r, s))
+    points: dict[int, list[PointStatistics]] = {}
+    for group, *fields in connection.execute(_POINTS, [run], binary=True):
+        found = PointStatistics(*fields)
+        points.setdefault(group, []).append(found._replace(bounds=_bounds(found.bounds)))
+    return RunFigures(columns, joins, points)
+
+
+def _bounds(stored: Any) -> Any:
+    """A histogram as it is stored: JSON, which the loaders of the server leave as bytes."""
+    return msgspec.json.decode(stored) if isinstance(stored, bytes | str) else stored
 
 
 def active_run(url: str) -> int | None:

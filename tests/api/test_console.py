@@ -20,7 +20,18 @@ ARGUMENTS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-PARTS = ("start", "live", "tables", "views", "geometry", "network", "optimizer", "webhooks", "keys")
+PARTS = (
+    "start",
+    "live",
+    "tables",
+    "views",
+    "geometry",
+    "network",
+    "optimizer",
+    "statistics",
+    "webhooks",
+    "keys",
+)
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LOWEST = "SELECT MIN(per) FROM stocks WHERE risk BETWEEN :lo AND :hi"
 
@@ -518,7 +529,7 @@ def test_keys_and_theme(page: Page, stocks: Api) -> None:
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     for number, view in enumerate(PARTS, 1):
-        page.keyboard.press(str(number))
+        page.keyboard.press(str(number % 10))
         expect(page.locator("nav a[aria-current]")).to_have_text(view.capitalize())
     page.keyboard.press("n")
     expect(page.locator("#sql")).to_be_focused()

@@ -1,16 +1,20 @@
-"""The console's pages of webhooks and keys, in a real browser."""
+"""The console's pages of webhooks, statistics and keys, in a real browser."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
+from api.commands.database import address
 from tests.api.test_console import ARGUMENTS, Picture, browser, page, picture, visit
 from tests.support.live import Api
 from tests.support.processes import ServerProcess
 from tests.support.receiver import Receiver
+from tests.support.statistics_runs import column, join, make_run, point
+from tests.support.waiting import until
 
 __all__ = ["ARGUMENTS", "browser", "page", "picture"]
 
@@ -63,6 +67,73 @@ def test_a_webhook_is_created_its_dead_letter_read_and_delivered_again(
         page.get_by_role("button", name="Delete this webhook").click()
         expect(page.locator("main")).to_contain_text("There are none.")
         assert api.call("GET", "/v1/webhooks")["webhooks"] == []
+
+
+def test_the_statistics_page_draws_what_the_run_in_force_knows(
+    page: Page, api: Api, process: ServerProcess, picture: Picture
+) -> None:
+    visit(page, api, "statistics")
+    expect(page.locator("main")).to_contain_text("No run is in force. prosem stats refresh makes one.")
+    table = api.table({"k": "integer", "x": "numeric(8,2)", "e": "text"}, ["k"], "measured")
+    other = api.table({"k": "integer"}, ["k"], "others")
+    group = api.subscribe(f"SELECT MIN(x) FROM {table} WHERE k >= :lo", {"lo": 3})["group"]
+    ids = {name: number for number, name in table_ids(process)}
+    prices = [f"{at * at / 10:.2f}" for at in range(40)] + ["160.00"] * 25
+    training = (group_id(process, group), "reformulate", [1.0, 1.0], 1.0, 1.0, 10.0, 0.0, 5.0)
+    number = make_run(
+        database(process),
+        [
+            column(ids[table], 0, "k", "integer", list(range(65)), 900),
+            column(ids[table], 1, "x", "numeric(8,2)", prices),
+            column(ids[table], 2, "e", "text", ["a", "b", "b", "c"]),
+            column(ids[other], 0, "k", "integer", [1, 2]),
+        ],
+        [point(training[0], "k >=", [1, 2, 3, 9], 1)],
+        [join((ids[table], "k"), (ids[other], "k"), (0.75, 0.25), (2.0, 1.0), (1.5, 1.0))],
+        [training],
+    )
+    until(lambda: api.call("GET", "/v1/optimizer/statistics")["run"] == number)
+    visit(page, api, "statistics")
+    page.reload()
+    expect(page.locator("#run")).to_contain_text(f"Run {number} of")
+    expect(page.locator("#run")).to_contain_text("1,000 events")
+    expect(page.locator("#changed")).to_contain_text(f"Measurements are used for {group}.")
+    page.get_by_role("button", name=table, exact=True).click()
+    histograms = page.locator(".histograms").first.locator(".histogram")
+    expect(histograms).to_have_count(3)
+    price = histograms.nth(1)
+    expect(price).to_contain_text("changed by 25 % of 1,000 events")
+    expect(price.locator(".hot-keys")).to_contain_text("160.00 ≥ 37.5 %")
+    expect(price.locator("svg text").first).to_have_text("0.00")
+    heights = price.locator("rect").evaluate_all(
+        "bars => bars.map(bar => Number(bar.getAttribute('height')))"
+    )
+    assert len(heights) == 40
+    assert heights.index(max(heights)) == 39, "a spike at the hot key"
+    assert heights[0] > heights[20] > 0, "squares lie denser at the low end"
+    expect(histograms.nth(2)).to_contain_text("from a to c")
+    expect(page.locator("table.joins tbody tr").first).to_contain_text("75 %")
+    page.locator("details.group summary").click()
+    expect(page.locator("details.group .histogram")).to_contain_text("k >=")
+    picture(page, "statistics")
+    page.get_by_role("button", name=other, exact=True).click()
+    expect(page.locator(".histograms").first.locator(".histogram")).to_have_count(1)
+
+
+def database(process: ServerProcess) -> str:
+    """The database of a server with an embedded PostgreSQL."""
+    return address("", process.folder / "data")
+
+
+def table_ids(process: ServerProcess) -> list[tuple[int, str]]:
+    with psycopg.connect(database(process)) as connection:
+        return connection.execute("SELECT id, name FROM prosem.tenant_table").fetchall()
+
+
+def group_id(process: ServerProcess, name: str) -> int:
+    with psycopg.connect(database(process)) as connection:
+        (found,) = connection.execute("SELECT id FROM prosem.group_ WHERE name = %s", [name]).fetchall()
+    return int(found[0])
 
 
 def test_the_first_key_ends_open_access_and_keys_are_made_and_revoked(

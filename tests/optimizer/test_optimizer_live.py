@@ -165,12 +165,14 @@ async def test_what_was_measured_when_a_group_was_another_is_not_used(url: str) 
         fresh = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": DEAR}, 20, (0.9, 0.1))
         await in_force(made, fresh)
         assert (await explained(made))["source"] == "measured"
-        assert made.state.group_store.event_shares == {1: 0.9, 2: 0.1}
+        assert made.state.group_store.figures.event_shares == {1: 0.9, 2: 0.1}
         stale = a_run(url, seen[0], {"reformulate": DEAR, "enumerate": DEAR}, 101)
         await in_force(made, stale)
         assert (await explained(made))["source"] == "histogram"
     async with running(url) as made:
-        assert made.state.group_store.event_shares == {1: 0.5, 2: 0.5}, "known before spaces are opened"
+        assert made.state.group_store.figures.event_shares == {1: 0.5, 2: 0.5}, (
+            "known before spaces are opened"
+        )
 
 
 def descriptor_of(state: Any) -> tuple[float, ...]:

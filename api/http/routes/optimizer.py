@@ -12,10 +12,8 @@ from api.http.openapi import documented
 from api.http.responses import answer, server
 from optimizer.explain import decided
 from prosem.engine import commands as c
-from prosem.engine.state import EngineState
 from prosem.values.access import Role
 from prosem.values.errors import InputError
-from prosem.values.model import JsonObject
 from prosem.values.request_model import read
 
 router = APIRouter(prefix="/v1", tags=["optimizer"])
@@ -44,19 +42,6 @@ async def weigh(request: Request) -> Response:
     caller_of(request).check_operator()
     given = read(WeightChange, await json_object(request, body_limit(request)))
     return answer(await made.call(c.Weigh(msgspec.to_builtins(given))))
-
-
-@router.get("/optimizer/statistics", **documented("The statistics in force: which run, when, by which job"))
-async def statistics(request: Request) -> Response:
-    tenant = caller_of(request).tenant
-
-    def look(state: EngineState) -> JsonObject:
-        shown = state.statistics or dict.fromkeys(("run", "created", "job", "state", "since", "rows"))
-        groups = (group for group in state.groups.values() if group.tenant == tenant)
-        entries = {group.name: counts for group in groups if (counts := state.chooser.entries(group.space))}
-        return {**shown, "entries": entries}
-
-    return answer(await server(request).call(c.Inspect(look)))
 
 
 @router.get(

@@ -1,0 +1,142 @@
+"""What a run of the statistics job says of columns, joins and the points of groups: immutable values.
+
+A histogram is equi-depth: its bounds part the values into runs of the same size, the least and the greatest value first and
+last. A value that fills whole buckets stands at several bounds: that is how hot keys are known, with no further counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from prosem.values.model import JsonObject
+
+Bounds = Sequence[Any]
+
+
+class HotKey(NamedTuple):
+    """A value and the share of all that it has at least."""
+
+    value: Any
+    share: float
+
+
+def hot_keys(bounds: Bounds | None) -> list[HotKey]:
+    """The values that fill at least one bucket of a histogram, the most frequent first.
+
+    >>> hot_keys([1, 2, 2, 2, 9])
+    [HotKey(value=2, share=0.5)]
+    >>> hot_keys(None), hot_keys([3, 3])
+    ([], [HotKey(value=3, share=1.0)])
+    """
+    if bounds is None or len(bounds) < 2:
+        return []
+    runs = ((value, sum(1 for _ in same)) for value, same in groupby(bounds))
+    found = [HotKey(value, (count - 1) / (len(bounds) - 1)) for value, count in runs if count > 1]
+    return sorted(found, key=lambda one: -one.share)
+
+
+class ColumnStatistics(NamedTuple):
+    """Of one column, over the rows that events left behind; `changes` are the events that gave it another value."""
+
+    position: int
+    name: str
+    type: str
+    events: int
+    nulls: int
+    distinct: float
+    changes: int
+    bounds: Bounds | None
+    rank_error: float
+
+    @property
+    def update_rate(self) -> float:
+        """Changes per event on the table."""
+        return self.changes / self.events if self.events else 0.0
+
+    @property
+    def effective_distinct(self) -> float:
+        """How many equally frequent values would tell as many rows apart: 1 / Σ share².
+
+        >>> even = ColumnStatistics(0, "x", "integer", 100, 0, 50.0, 0, list(range(65)), 0.0)
+        >>> even.effective_distinct, round(even._replace(bounds=[*[7] * 58, *range(8, 15)]).effective_distinct, 2)
+        (50.0, 1.26)
+        """
+        hot = hot_keys(self.bounds)
+        rest = max(0.0, 1.0 - sum(one.share for one in hot))
+        others = max(1.0, self.distinct - len(hot))
+        return 1.0 / max(1e-12, sum(one.share**2 for one in hot) + rest**2 / others)
+
+    def document(self) -> JsonObject:
+        """As the API shows it."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "events": self.events,
+            "nulls": self.nulls,
+            "distinct_values": self.distinct,
+            "changes": self.changes,
+            "update_rate": self.update_rate,
+            "hot_keys": [one._asdict() for one in hot_keys(self.bounds)],
+        }
+
+
+class SideStatistics(NamedTuple):
+    """One side of a join: its table and columns, its share of all events, and how its rows share join keys.
+
+    `skew`: rows that share the key of a row, over rows per key; 1 if all keys are equally frequent.
+    """
+
+    table: int
+    columns: tuple[str, ...]
+    event_share: float
+    rows_per_key: float
+    keys: int
+    skew: float
+
+
+class JoinStatistics(NamedTuple):
+    r: SideStatistics
+    s: SideStatistics
+
+
+class PointStatistics(NamedTuple):
+    """Of one dimension of a group: its constants among the subscriptions."""
+
+    dimension: str
+    constants: int
+    distinct: float
+    bounds: Bounds | None
+    rank_error: float
+
+    def document(self) -> JsonObject:
+        return {
+            "dimension": self.dimension,
+            "constants": self.constants,
+            "distinct_values": self.distinct,
+            "histogram": self.bounds,
+            "rank_error": self.rank_error,
+            "hot_keys": [one._asdict() for one in hot_keys(self.bounds)],
+        }
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """All figures of one run but its training set; columns by table id, points by group id."""
+
+    columns: Mapping[int, Sequence[ColumnStatistics]] = field(default_factory=dict)
+    joins: Sequence[JoinStatistics] = ()
+    points: Mapping[int, Sequence[PointStatistics]] = field(default_factory=dict)
+
+    def column(self, table: int, name: str) -> ColumnStatistics | None:
+        return next((one for one in self.columns.get(table, ()) if one.name == name), None)
+
+    @property
+    def event_shares(self) -> dict[int, float]:
+        """The share of each table that is joined in all events."""
+        return {side.table: side.event_share for join in self.joins for side in join}
+
+
+NO_FIGURES = RunFigures()
