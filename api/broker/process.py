@@ -223,7 +223,10 @@ class Broker:
             "node": session.node,
             "position": self.feed.position,
             "sockets": self.feed.edge.sinks,
-            "links": [{"to": to, **carried.report()} for to, carried in list(session.carried.items())],
+            "links": [
+                {"to": to, "latency_us": session.link(to).latency_us, **carried.report()}
+                for to, carried in list(session.carried.items())
+            ],
             "contents": contents_of(self.feed.node),
         }
 

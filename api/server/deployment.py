@@ -15,6 +15,7 @@ from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.membership import Membership
 from prosem.brokers.requests import SERVER
 from prosem.brokers.transport import watched_transport
+from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.delivery.edge import Edge, Stream
 from prosem.engine import commands as c
 from prosem.engine.outlet import Outlet
@@ -78,6 +79,7 @@ class Deployment:
             replay,
             orphan,
             lambda: self.membership.start_over(),
+            {0: TREE, 1: STRAIGHT}.get(options.pop("straight", -1)),
         )
         self.membership = Membership(
             self.dispatcher,

@@ -66,7 +66,7 @@ class MemoryBuilder:
         self.retained_after = recover(
             url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
         )
-        state.chooser.weigh(Weights.of(statistics.weights))
+        state.apply_weights(Weights.of(statistics.weights))
         state.execute(self.adoption(whole_view(state), statistics))
         state.timelines = self._timelines(url, seen)
         return state

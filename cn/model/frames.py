@@ -26,6 +26,16 @@ class Data(Sent, frozen=True, tag="data"):
     source: str = ""  # the last broker on the way that remembers contents
 
 
+class Straight(Sent, frozen=True, tag="straight"):
+    """A message from the server to a broker that hosts a match, past the brokers between them.
+
+    It may come before or after what goes down the tree; the next mark says up to which position such messages were sent.
+    """
+
+    position: int
+    message: Message
+
+
 class Placed(Sent, frozen=True, tag="place"):
     """An id is placed from this position on, hosted by the last broker of the route; or it is nowhere.
 
@@ -62,10 +72,14 @@ class Direct(Sent, frozen=True, tag="direct"):
 
 
 class PositionMark(Sent, frozen=True, tag="mark"):
-    """Everything up to this position, and so every message up to `seq`, has been sent on this link."""
+    """Everything up to this position, and so every message up to `seq`, has been sent on this link.
+
+    `straight`: the brokers that were sent messages past this link since the last mark, each with the position of the last.
+    """
 
     position: int
     seq: int
+    straight: tuple[tuple[str, int], ...] = ()
 
 
 class Join(Sent, frozen=True, tag="join"):
@@ -326,6 +340,7 @@ class Content(Sent, frozen=True, tag="content"):
 FromPeer = Advertise | Subscribe | Update | Unsubscribe | Ack | ClientDelivery
 Frame = (
     Data
+    | Straight
     | Placed
     | PlaceRemoved
     | Direct
@@ -351,7 +366,7 @@ Frame = (
     | Content
     | FromPeer
 )
-Ordered = Data | Placed | PlaceRemoved | Direct | PositionMark  # what an edge is given
+Ordered = Data | Straight | Placed | PlaceRemoved | Direct | PositionMark  # what an edge is given
 FromServer = (
     Data | Placed | PlaceRemoved | Direct | PositionMark | Join | Leave | Missed
 )  # what comes down a tree, each with a position
@@ -394,7 +409,7 @@ def encode(frame: Frame) -> bytes:
     """The bytes of a frame on a link.
 
     >>> decode(encode(PositionMark(7, 3)))
-    PositionMark(position=7, seq=3)
+    PositionMark(position=7, seq=3, straight=())
     """
     return _encoder.encode(frame)
 

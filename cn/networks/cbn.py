@@ -5,9 +5,10 @@ See [Beretta], [ProSem thesis] 2.3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from cn.model.frames import Data, Leave, Placed, PlaceRemoved
+from cn.model.frames import Data, Leave, Placed, PlaceRemoved, PositionMark, Straight
+from cn.model.message import Message
 from cn.networks.cbn_summary import SummaryNode, SummaryRoot
 from cn.networks.node import Node, Options, Out, Root, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
@@ -40,12 +41,39 @@ class CbnNode(TreeNode):
         self.table.check()
 
 
+IsStraight = Callable[[Message, Sequence[str], Sequence[str]], bool]
+
+
 class CbnRoot(CbnNode, TreeRoot):
     """Every broker passes a message on over those links beyond which it matches a place.
+
+    The server knows every place, so it may also send a message straight to the brokers concerned. The option `is_straight`
+    decides that for each: it is given the message, the server's links and the brokers that lead to a match; without it all
+    go down the tree.
 
     With the option `lub`, brokers know summaries of what lies beyond a link instead of each place. It loses where
     most messages concern most brokers: then every broker matches only to find out that it passes everything on.
     """
+
+    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
+        super().__init__(name, options, since)
+        self._is_straight: IsStraight | None = self.options.get("is_straight")
+        self._sent_straight: dict[str, int] = {}  # since the last mark: to each broker, the last position
+
+    def carry(self, frame: Data) -> Iterable[Out]:
+        if self._is_straight is None:
+            return super().carry(frame)
+        links, hosts = self.table.owners_and_hosts(frame.message)
+        if len(links) == len(hosts) and set(links) == set(hosts):
+            return [(link, frame) for link in links]
+        if not self._is_straight(frame.message, links, hosts):
+            return [(link, frame) for link in links]
+        self._sent_straight |= dict.fromkeys(hosts, frame.position)
+        return [(host, Straight(frame.position, frame.message)) for host in hosts]
+
+    def mark(self, seq: int) -> Iterable[Out]:
+        straight, self._sent_straight = tuple(self._sent_straight.items()), {}
+        return self.receive("", PositionMark(self._next(), seq, straight))
 
 
 def cbn_root(name: str, options: Options) -> Root:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from cn.model.frames import Data, Direct, Ordered, Placed, PlaceRemoved, PositionMark
+from cn.model.frames import Data, Direct, Ordered, Placed, PlaceRemoved, PositionMark, Straight
 from cn.model.network import Deliver, Release
 from cn.networks.local import LocalNetwork
 
@@ -13,7 +14,8 @@ from cn.networks.local import LocalNetwork
 class EdgeBuffer:
     """Puts frames in the order of their positions, drops duplicates, and applies them up to the last mark.
 
-    A mark says that everything up to its position has come. What is applied goes to a local network, which matches
+    A mark says that everything up to its position has come, but for messages that the server sends straight here: it names
+    the last of them, and waits until that has come too. What is applied goes to a local network, which matches
     again: so a network has to bring each message to at least the brokers that host a matching place as of its
     position, and what is delivered is exact. A frame costs O(log W) with W frames waiting.
 
@@ -43,21 +45,27 @@ class EdgeBuffer:
         self._direct = direct
         self._waiting: list[tuple[int, Ordered]] = []
         self._known: set[int] = set()  # positions that wait
+        self._straight = since  # the position of the last message that came straight from the server
+        self._marks: deque[PositionMark] = deque()  # that wait for such a message
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self, frame: Ordered) -> None:
         """A frame has come, in any order and perhaps again."""
-        if frame.position <= self.position or frame.position in self._known:
-            return
+        if isinstance(frame, Straight):
+            self._straight = max(self._straight, frame.position)
         if isinstance(frame, PositionMark):
-            self._apply_up_to(frame)
-        else:
+            self._marks.append(frame)
+        elif frame.position > self.position and frame.position not in self._known:
             self._known.add(frame.position)
             heappush(self._waiting, (frame.position, frame))
+        while self._marks and all(sent <= self._straight for _, sent in self._marks[0].straight):
+            self._apply_up_to(self._marks.popleft())
 
     def _apply_up_to(self, mark: PositionMark) -> None:
+        if mark.position <= self.position:
+            return
         while self._waiting and self._waiting[0][0] < mark.position:
             self.applying, frame = heappop(self._waiting)
             self._apply(frame)
@@ -67,7 +75,7 @@ class EdgeBuffer:
         self.network.watermark(mark.seq)
 
     def _apply(self, frame: Ordered) -> None:
-        if isinstance(frame, Data):
+        if isinstance(frame, Data | Straight):
             self.network.inject(frame.message)
         elif isinstance(frame, Placed):
             self.network.register(frame.space, frame.id, frame.topic, frame.place)

@@ -23,6 +23,7 @@ from cn.model.frames import (
     PlaceRemoved,
     PositionMark,
     Route,
+    Straight,
     placed,
 )
 from cn.model.message import Message
@@ -128,6 +129,8 @@ class TreeNode:
     def receive(self, sender: str, frame: Frame) -> Iterable[Out]:
         if sender in self._former:
             return ()
+        if isinstance(frame, Straight):
+            return [(self.name, frame)] if frame.position > self.since else ()
         if not isinstance(frame, FromServer):
             return self.answer(sender, frame)
         self.parent = sender
@@ -136,8 +139,18 @@ class TreeNode:
         if isinstance(frame, Data):
             return [(self.name, frame), *self.carry(frame)]
         if isinstance(frame, PositionMark):
-            return [*((name, frame) for name in (*self.children, self.name)), *self.marked(frame)]
+            return [
+                *((name, frame) for name in self.children),
+                (self.name, self._own_mark(frame)),
+                *self.marked(frame),
+            ]
         return self._route(frame)
+
+    def _own_mark(self, mark: PositionMark) -> PositionMark:
+        """A mark for the own edge, which waits for what was sent straight here, and for nothing else."""
+        if not mark.straight:
+            return mark
+        return replace(mark, straight=tuple([one for one in mark.straight if one[0] == self.name]))
 
     def tick(self, now: float) -> Iterable[Out]:
         return ()

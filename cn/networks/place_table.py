@@ -26,7 +26,8 @@ class PlaceTable:
         self._spaces: dict[int, int] = {}  # of each number
         self._ids: dict[int, int] = {}  # of each number
         self._owner = np.zeros(16, np.int32)  # of each number
-        self._owners: dict[str, int] = {}
+        self._host = np.zeros(16, np.int32)  # of each number
+        self._owners: dict[str, int] = {}  # and hosts
         self._names: list[str] = []
         self._free: list[int] = []
         self._found: Sequence[int] | NDArray[np.int64] = ()
@@ -43,11 +44,16 @@ class PlaceTable:
             self._numbers.setdefault(id, {})[host] = number
             if number >= len(self._owner):
                 self._owner = np.concatenate([self._owner, np.zeros_like(self._owner)])
+                self._host = np.concatenate([self._host, np.zeros_like(self._host)])
         self._spaces[number], self._ids[number] = space.id, id
-        self._owner[number] = self._owners.setdefault(owner, len(self._owners))
-        if len(self._names) < len(self._owners):
-            self._names.append(owner)
+        self._owner[number], self._host[number] = self._number_of(owner), self._number_of(host)
         self._index.register(space, number, topic, place)
+
+    def _number_of(self, name: str) -> int:
+        number = self._owners.setdefault(name, len(self._owners))
+        if number == len(self._names):
+            self._names.append(name)
+        return number
 
     def take(self, host: str, id: int) -> None:
         """An id of a host is gone; nothing if it is not there."""
@@ -75,6 +81,12 @@ class PlaceTable:
         if not len(numbers):
             return []
         return [self._names[owner] for owner in np.unique(self._owner[np.asarray(numbers)])]
+
+    def owners_and_hosts(self, message: Message) -> tuple[list[str], list[str]]:
+        """The owners of the places that a message concerns, and the hosts; each once."""
+        numbers = np.asarray(self._concerned(message), np.int64)
+        owners, hosts = np.unique(self._owner[numbers]), np.unique(self._host[numbers])
+        return [self._names[one] for one in owners], [self._names[one] for one in hosts]
 
     def ids(self, message: Message) -> set[int]:
         """The ids that a message concerns."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("prosem.nats")
 AGAIN_S = 2.0  # a packet without an answer is sent again after so long
 CHECK_S = 5.0  # between two checks of stream and consumers
+SMOOTH = 0.1  # how much one answer counts for the latency of its link
 ROOM_BYTES = 1024  # for the head of a packet
 Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], "asyncio.Task[None]"]
 
@@ -53,6 +54,24 @@ class Link:
         self.subject, self.outgoing, self._wake = subject, outgoing, wake
         self.is_closed = False
         self.sent_at = 0.0  # the last time that something was sent, on the clock of the process
+        self.latency_us: float | None = None  # until a packet is stored for the receiver, on average
+        self._sent: dict[int, float] = {}  # when packets were sent that are not stored yet
+
+    def sent(self, number: int, is_again: bool) -> None:
+        """A packet goes out; the answer to one that is sent again says nothing about the time."""
+        self.sent_at = time.monotonic()
+        if is_again:
+            self._sent.pop(number, None)
+        else:
+            self._sent[number] = self.sent_at
+
+    def stored(self, number: int) -> None:
+        self.outgoing.confirm(number)
+        sent_at = self._sent.pop(number, None)
+        if sent_at is not None:
+            took_us = (time.monotonic() - sent_at) * 1e6
+            before = took_us if self.latency_us is None else self.latency_us
+            self.latency_us = before + SMOOTH * (took_us - before)
 
     def send(self, item: bytes) -> None:
         """Put an encoded item on its way; never blocks."""
@@ -265,10 +284,12 @@ class NatsTransport:
                 log.debug("sending failed, and is tried again: %s", problem)
                 self._again_at = time.monotonic() + AGAIN_S / 4
 
-    async def _send(self, link_number: int, link: Link, packets: list[tuple[int, bytes]]) -> None:
+    async def _send(
+        self, link_number: int, link: Link, packets: list[tuple[int, bytes]], *, is_again: bool = False
+    ) -> None:
         assert self._client is not None
         for number, data in packets:
-            link.sent_at = time.monotonic()
+            link.sent(number, is_again)
             await self._client.publish(link.subject, data, reply=f"{self._inbox}.{link_number}.{number}")
 
     async def _repeat(self) -> None:
@@ -284,7 +305,7 @@ class NatsTransport:
                 late = link.outgoing.unconfirmed()
                 if late and self.is_connected and (is_due or now - link.sent_at > AGAIN_S):
                     try:
-                        await self._send(number, link, late)
+                        await self._send(number, link, late, is_again=True)
                     except Exception as problem:
                         log.debug("sending again failed: %s", problem)
 
@@ -298,7 +319,7 @@ class NatsTransport:
             json.loads(message.data) if message.data else {"error": {"description": "no stream"}}
         )
         if "error" not in answer:
-            link.outgoing.confirm(int(number))
+            link.stored(int(number))
             if self._stream is not None:
                 self._stream.confirmed(answer.get("seq", 0))
             if link.outgoing.backlog_bytes:

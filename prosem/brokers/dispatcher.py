@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ from cn.model.network import Space
 from cn.networks.node import Out, Root
 from prosem.brokers import control
 from prosem.brokers.member import Member, RemoteSink, ReplaySink
+from prosem.brokers.protocol import STRAIGHT
+from prosem.brokers.ways import Ways
 from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import commands as c
 from prosem.engine.pipeline import Submit
@@ -43,7 +46,7 @@ class Dispatcher:
     """`send` puts a frame on the link to a neighbour; `submit` puts a command into the engine's order.
 
     `replay` runs a replay, `orphan` is called when the last stream of an ephemeral subscription has ended at a broker,
-    `expire` when every broker must start over.
+    `expire` when every broker must start over. `way`: the one that all messages take where the network offers two.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Dispatcher:
         replay: Callable[[Stream, c.Hosted], None],
         orphan: Callable[[int], None],
         expire: Callable[[], None],
+        way: str | None = None,
     ) -> None:
         self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
         self._submit, self._replay, self._orphan, self._expire = submit, replay, orphan, expire
@@ -67,6 +71,7 @@ class Dispatcher:
         self.seq = 0
         self.position = 0  # of the last mark
         self.traffic = Traffic()
+        self.ways = Ways(root.name, self.traffic, way)
         self.members: dict[str, Member] = {}  # by node
 
     @property
@@ -91,7 +96,7 @@ class Dispatcher:
         if isinstance(frame, Message):
             self._edge.take(frame)
             if self._hosts:
-                self.traffic.sent(frame, self.post(self.root.inject(frame)))
+                self._send_message(frame)
         elif isinstance(frame, c.Hosted) and isinstance(frame.sink, RemoteSink):
             self._host(frame, frame.sink.member)
         else:
@@ -103,6 +108,18 @@ class Dispatcher:
             elif isinstance(frame, c.Rearranged):
                 for member in self.members.values():
                     self._direct(member, control.Rearranged(frame.space))
+
+    def is_straight(self, message: Message, links: Sequence[str], hosts: Sequence[str]) -> bool:
+        """Whether a message for these hosts goes straight to them; see `cn.networks.cbn`."""
+        spoken = all(self.members[host].protocol >= STRAIGHT for host in hosts)
+        return spoken and self.ways.is_straight(message, links, hosts)
+
+    def _send_message(self, message: Message) -> None:
+        start = time.perf_counter_ns()
+        outs = [*self.root.inject(message)]
+        self.post(outs)
+        took_us = (time.perf_counter_ns() - start) / 1e3
+        self.traffic.sent(message, self.ways.carried(outs), took_us)
 
     def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing: all start over."""
@@ -162,6 +179,7 @@ class Dispatcher:
         """No broker hosts it any more."""
         self._hosts.pop(sid, None)
         self._placed.pop(sid, None)
+        self.traffic.is_used = bool(self._hosts)
 
     # -- what brokers ask for ------------------------------------------------------------------------------------
     def take(self, member: Member, request: control.Request) -> None:

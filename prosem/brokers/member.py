@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from prosem.brokers import control
+from prosem.brokers.protocol import PROTOCOL
 from prosem.delivery.edge import Stream
 
 CHANGES = 256  # of a replay that travel together
@@ -17,8 +18,11 @@ class Member:
     `node` is its name in the network, never used again; `name` is the same in all sessions.
     """
 
-    def __init__(self, name: str, node: str, url: str, room_bytes: int, parent: str) -> None:
+    def __init__(
+        self, name: str, node: str, url: str, room_bytes: int, parent: str, protocol: int = PROTOCOL
+    ) -> None:
         self.name, self.node, self.url, self._room_bytes = name, node, url, room_bytes
+        self.protocol = protocol  # that is spoken with it
         self.parent = parent  # the node above it
         self.position = 0  # it has come to, at least
         self.requests = 0  # of it that were taken

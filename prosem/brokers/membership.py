@@ -26,6 +26,7 @@ from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
 from prosem.brokers.report import Carried, report
 from prosem.brokers.requests import CONTROL, POSITION_EXPECTED, SERVER, LeaseRenewal
+from prosem.brokers.ways import latencies
 from prosem.runtime.backoff import Backoff
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import TimeSlice
@@ -97,10 +98,18 @@ class Membership:
 
     def make_root(self) -> Root:
         """The root calls `forgotten` when a broker asks for a content that is no longer in memory, `expired` when a lease of
-        the network itself is over: the broker joins again, and is replayed from the log."""
+        the network itself is over: the broker joins again, and is replayed from the log. `is_straight` decides which way a
+        message takes."""
         forgotten = partial(self._drop_later, why="it asks for a content that the server has forgotten")
         expired = partial(self._drop_later, why="its lease in the network is over")
-        return self._scheme.root(SERVER, {**self._options, "forgotten": forgotten, "expired": expired})
+        calls: dict[str, Any] = {
+            "forgotten": forgotten,
+            "expired": expired,
+            "is_straight": self._dispatcher.is_straight,
+        }
+        if "repository" in self._options:
+            del calls["is_straight"]  # contents are spared on the links of the tree
+        return self._scheme.root(SERVER, {**self._options, **calls})
 
     def _drop_later(self, node: str, why: str) -> None:
         """Remove a broker after the step of the root that is being carried out."""
@@ -149,8 +158,8 @@ class Membership:
         await self._transport.close()
 
     # -- members -------------------------------------------------------------------------------------------------
-    def join(self, name: str, url: str) -> dict[str, Any]:
-        """Take a broker in; what it must know."""
+    def join(self, name: str, url: str, protocol: int) -> dict[str, Any]:
+        """Take a broker in, with which this protocol is spoken; what it must know."""
         if not self._is_open or not self._transport.is_connected:
             raise RecoveringError("NATS does not answer yet, or the server is starting; join again")
         for former in [member for member in self._dispatcher.members.values() if member.name == name]:
@@ -158,7 +167,7 @@ class Membership:
                 self._drop(former, "it has started again")
         node = f"{name}-{secrets.token_hex(4)}"
         parent = self._scheme.overlay(SERVER, [*self._dispatcher.members, node], self._options)[node]
-        member = Member(name, node, url, ROOM_BYTES, parent)
+        member = Member(name, node, url, ROOM_BYTES, parent, protocol)
         member.seen = time.monotonic()
         self._link(member)
         since = self._dispatcher.root.position
@@ -197,13 +206,16 @@ class Membership:
         }
 
     def _count(self) -> None:
-        """Report to the optimizer's picture of the network how much of the traffic lies behind the server's own links."""
-        reports = (member.report.get("links") for member in self._dispatcher.members.values())
+        """What is known of the network now: its tree, how fast links are, and how much lies behind the server's own."""
+        members = self._dispatcher.members
+        reports = [member.report.get("links") for member in members.values()]
         links = [link for report in reports if isinstance(report, list) for link in report]
         counts = [link.get("messages") for link in links if isinstance(link, dict)]
         behind = sum(count for count in counts if isinstance(count, int))
         own = sum(carried.messages for carried in self.carried.values())
-        self._dispatcher.traffic.reported(own, behind)
+        own_us = {node: link.latency_us for node, link in self._links.items() if link.latency_us is not None}
+        parents = {node: member.parent for node, member in members.items()}
+        self._dispatcher.ways.learn(parents, own_us, latencies(reports), behind / own if own else 0.0)
 
     def leave(self, name: str, node: str | None) -> None:
         """A broker says goodbye."""

@@ -4,13 +4,15 @@ It covers the frames of networks, `control`, the packets and what is exchanged a
 the other side must know of; a change that the other side may ignore (a further field with a default) leaves it as it is.
 
 1: up to release 0.1, which did not say it. 2: numbers are exchanged, and the server says how many requests it has taken.
+3: messages may come straight from the server, past the tree; to a broker that speaks 2 none does.
 """
 
 from __future__ import annotations
 
 from prosem.values.errors import ConflictError
 
-PROTOCOL, OLDEST = 2, 2  # spoken here, and the oldest one that is still understood
+PROTOCOL, OLDEST = 3, 2  # spoken here, and the oldest one that is still understood
+STRAIGHT = 3  # the first that has messages straight from the server
 
 
 def agree(oldest: int | None, newest: int | None, version: str | None, own_version: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cn.model.frames import Data, Frame
+from cn.model.frames import Data, Frame, Straight
 from cn.networks.contents import PayloadNode
 from cn.networks.node import Node
 from prosem.brokers.dispatcher import Dispatcher
@@ -20,7 +20,7 @@ class Carried:
     def add(self, frame: Frame, data: bytes) -> None:
         self.frames += 1
         self.bytes += len(data)
-        if isinstance(frame, Data):
+        if isinstance(frame, Data | Straight):
             self.messages += 1
             self.last_seq = frame.message.seq
 
@@ -36,7 +36,7 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
     names = {server: server, **{member.node: member.name for member in members}}
     links = []
     for member in members:
-        if member.parent == server:
+        if member.parent == server or carried[member.node].messages:
             links.append({"from": server, "to": member.name, **carried[member.node].report()})
         for link in member.report.get("links", []):
             links.append({**link, "from": member.name, "to": names.get(link["to"], link["to"])})
@@ -50,11 +50,13 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
                 "sockets": member.report.get("sockets", 0),
                 "backlog_bytes": member.backlog_bytes(),
                 "behind": dispatcher.position - member.position,
+                "latency_us": dispatcher.ways.latency_us(member.node),
                 **_contents(member.report.get("contents")),
             }
             for member in members
         ],
         "links": links,
+        "ways": dict(dispatcher.ways.counts),
         **_contents(contents_of(dispatcher.root)),
     }
 

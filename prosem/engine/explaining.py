@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from optimizer.choose import Chooser
 from optimizer.explain import explained
-from optimizer.plan import Planned
+from optimizer.plan import Planned, addresses
 from prosem.engine.measuring import measure
 from prosem.engine.traffic import Traffic
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
@@ -51,7 +51,8 @@ def explain_space(
     traffic: Traffic | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> JsonObject:
-    """The plans of one space for one description."""
+    """The plans of one space for one description. With brokers, each says which share of such messages goes straight to the
+    brokers concerned, and not down the network's tree."""
     if isinstance(space, Planned):
         choice = chooser.consider(space, description)
         affected: float = space.affected(description) if analyze else 0
@@ -64,7 +65,12 @@ def explain_space(
         )
         for plan in (space.plans if analyze else ())
     }
-    return explained(space.plans, choice, chooser.plan_of(space.plans, choice), measured, chooser.weights)
+    found = explained(space.plans, choice, chooser.plan_of(space.plans, choice), measured, chooser.weights)
+    for row in found["plans"]:
+        carriage = traffic and traffic.expected(space.network.id, addresses(row["plan"]))
+        if carriage:
+            row["straight"] = round(carriage.straight, 3)
+    return found
 
 
 def _named(space: Space, description: Any) -> float:

@@ -21,8 +21,9 @@ MOST_TRIED = 500  # affected subscriptions up to which a plan that names each is
 class Measured(NamedTuple):
     """One plan on one event; a row of `prosem.plan_measurement`.
 
-    `latency_us`: on average half of the messages are on their way before the others. `network_bytes`: what the messages are
-    expected to put on the links between brokers, by what such messages have put there; 0 without brokers.
+    `latency_us` is the time from when the event is worked on: the spaces before this one (`waited_us`), this one, on average
+    half of the messages, and the way to the brokers concerned. With brokers, a message leaves the server once for each of
+    the links that such messages have taken, and is carried by as many links as they were; without, `network_bytes` is 0.
     """
 
     server_time_us: float
@@ -48,19 +49,31 @@ def measure(
     described_us: float,
     traffic: Traffic | None = None,
     clock: Clock = SYSTEM_CLOCK,
+    waited_us: float = 0.0,
 ) -> Measured:
     """Carry a plan out and throw the messages away. `described_us` is what all plans share."""
     start = clock.cpu_ns()
     drafts = space.messages(description, plan)
     made = clock.cpu_ns()
-    sizes = {True: 0, False: 0}  # of addressed messages, and of the others
+    sizes: dict[bool, list[int]] = {
+        True: [],
+        False: [],
+    }  # of messages that name their targets, and of the others
     for part, draft in enumerate(drafts):
         if space.storage.get(draft.kind) is not Storage.STORED_ONLY:
-            sizes[draft.targets is not None] += len(pack(Message(seq, part, space.network.id, *draft)))
+            sizes[draft.targets is not None].append(len(pack(Message(seq, part, space.network.id, *draft))))
     sent = clock.cpu_ns()
-    carried = 0.0
-    if traffic is not None:
-        carried = sum(traffic.expected(space.network.id, *one) for one in sizes.items())
     process_us, send_us = described_us + (made - start) / 1e3, (sent - made) / 1e3
-    size = sum(sizes.values())
-    return Measured(process_us, send_us, size, round(carried), process_us + send_us / 2, affected)
+    out = carried = way_us = 0.0
+    count = max(1, len(sizes[True]) + len(sizes[False]))
+    for is_addressed, some in sizes.items():
+        carriage = None if traffic is None else traffic.expected(space.network.id, is_addressed)
+        if traffic is None or carriage is None:
+            out += sum(some)
+            continue
+        out += sum(some) * carriage.copies
+        carried += sum(some) * carriage.all_copies
+        send_us += len(some) * carriage.copies * traffic.copy_us
+        way_us += len(some) * carriage.way_us / count
+    latency_us = waited_us + process_us + send_us / 2 + way_us
+    return Measured(process_us, send_us, round(out), round(carried), latency_us, affected)

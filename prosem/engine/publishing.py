@@ -204,7 +204,7 @@ class Publishing:
         A space that is notified per transaction takes the net deltas, all at the seq of the last event. Others may take only
         some of the deltas of a table, `among` all of them.
         """
-        batch, parts = self._memory.batch, dict[int, int]()
+        batch, parts, began = self._memory.batch, dict[int, int](), self._memory.clock.elapsed_ns()
         frames, messages = len(batch.frames), len(batch.writes.messages)
         for ordered in self._chooser.order([space for space, _ in deltas.values()]):
             at = ordered.network.id
@@ -213,15 +213,18 @@ class Publishing:
             if at in self._groups.per_transaction:
                 taken, every = net(taken, self._memory.seq), ()
             if taken:
-                self._step_space(space, taken, every if len(every) > len(taken) else (), parts)
+                self._step_space(space, taken, every if len(every) > len(taken) else (), parts, began)
         if len(deltas) > 1:
             batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq", "part"))
             batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1, 2))
 
     def _step_space(
-        self, space: Space, deltas: Sequence[Delta], among: Sequence[Delta], parts: dict[int, int]
+        self, space: Space, deltas: Sequence[Delta], among: Sequence[Delta], parts: dict[int, int], began: int
     ) -> None:
-        """The chosen plan makes the messages of each delta; `parts` has the number of the next message of each seq."""
+        """The chosen plan makes the messages of each delta; `parts` has the number of the next message of each seq.
+
+        `began` is when the first space of the request began: the others wait for those before them.
+        """
         runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._memory.clock
         described = 0
 
@@ -248,11 +251,14 @@ class Publishing:
             parts[delta.seq] = part
             took = clock.elapsed_ns() - start
             if chooser.executed(delta.seq, space.network.id, plan, len(drafts), size, took):
-                self._measure(delta.seq, space, description, plan, (described - start) / 1e3)
+                waited_us = (start - began) / 1e3
+                self._measure(delta.seq, space, description, plan, (described - start) / 1e3, waited_us)
         if next(outcomes, None) is not None:  # also lets the space finish
             raise AssertionError("a space gives one outcome for each delta")
 
-    def _measure(self, seq: int, space: Any, description: Any, executed: str, described_us: float) -> None:
+    def _measure(
+        self, seq: int, space: Any, description: Any, executed: str, described_us: float, waited_us: float
+    ) -> None:
         """All plans of a space on the event that it has just taken."""
         clock = self._memory.clock
         start, at = clock.elapsed_ns(), space.network.id
@@ -262,7 +268,7 @@ class Publishing:
                 self._chooser.extrapolate(at, plan, descriptor, affected)
                 continue
             found = measure(
-                seq, space, description, plan, affected, described_us, self._memory.traffic, clock
+                seq, space, description, plan, affected, described_us, self._memory.traffic, clock, waited_us
             )
             self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
             entry = (seq, self._groups.first_of(at), at, plan, descriptor, *found)

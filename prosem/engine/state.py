@@ -155,10 +155,16 @@ class EngineState(EngineMemory):
     def weigh(self, command: c.Weigh) -> JsonObject:
         """Other weights, from the next event on. Those not given stay as they are at this place in the order."""
         merged = Weights.of(self.chooser.weights._asdict() | dict(command.weights))
-        self.undo.add(self.chooser.weigh, self.chooser.weights)
-        self.chooser.weigh(merged)
+        self.undo.add(self.apply_weights, self.chooser.weights)
+        self.apply_weights(merged)
         self.batch.writes.weights = merged._asdict()
         return merged._asdict()
+
+    def apply_weights(self, weights: Weights) -> None:
+        """The optimizer and the network choose by these weights from now on."""
+        self.chooser.weigh(weights)
+        if self.traffic is not None:
+            self.traffic.weights = weights
 
     def adopt(self, command: c.Adopt) -> None:
         """Take over a run of the statistics job, or none."""

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from cn.model.message import Message
 from cn.networks.node import star
 from cn.networks.registry import SCHEMES
 from cn.simulation.transport import Faults
 from tests.support.network_driver import Driver
 
+
+def in_turns(message: Message, links: Sequence[str], hosts: Sequence[str]) -> bool:
+    """Every second message goes straight."""
+    assert links
+    assert hosts
+    return message.part % 2 == 0
+
+
 CASES = {
     **{name: (name, {"fan_out": 3}) for name in SCHEMES},
     "cbn-lub": ("cbn", {"fan_out": 3, "lub": True, "threshold": 2}),
     "cbn-disjunction": ("cbn", {"fan_out": 3, "lub": True, "threshold": 10**6}),
+    "cbn-both-ways": ("cbn", {"fan_out": 2, "is_straight": in_turns}),
+    "cbn-straight": ("cbn", {"fan_out": 2, "is_straight": lambda message, links, hosts: True}),
+    "cbn-both-ways-star": ("cbn", {"fan_out": 2, "repository": 1, "is_straight": in_turns}),
     "can-routed": ("can", {"least": 2, "routed": True}),
     "cut-off-small": ("cut-off", {"least": 2}),
     "range-tree-deep": ("range-tree", {"least": 2, "fan_out": 2}),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.model.frames import Carrier, Frame
+from cn.model.frames import Carrier, Frame, Straight
 from cn.model.geometry import Extent, Filter, Interval, contains
 from cn.model.message import Message
 from cn.model.network import Place, Space
@@ -98,7 +98,7 @@ class Driver:
         self.told.append((message, found))
 
     def watch(self, sender: str, to: str, frame: Frame) -> None:
-        if isinstance(frame, Carrier) and to != SERVER:
+        if isinstance(frame, Carrier | Straight) and to != SERVER:
             self.carried.add((to, frame.message.seq, frame.message.part))
 
     # -- what happens at random --------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""Which way a message takes from the server to the brokers concerned: down the network's tree, or straight to each.
+
+The tree spares the server copies, and pays with a hop for each level; straight, a message is there sooner and the server
+sends one copy for each broker. Both are compared by the weights of the optimizer for every message, so that what the
+optimizer learns of a plan (`prosem.engine.traffic`) is what the plan costs by its better way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cn.model.message import Message
+from cn.networks.node import Out
+from optimizer.plan import Estimate
+from prosem.engine.traffic import Carriage, Traffic
+
+HEAD_BYTES, TARGET_BYTES = 60, 9  # of a message: beside payload and contents, and of each target
+TREE, STRAIGHT = "tree", "straight"
+
+
+class Ways:
+    """`server` is the server's node; `always`: one way for all messages (None: the cheaper one).
+
+    Latencies are µs from a sender until its packet is stored for the receiver, as acknowledgements say; a link that nothing
+    was sent on is taken to be as fast as the mean of the others. A message whose ways differ costs O(brokers · depth).
+
+    >>> ways = Ways("server", Traffic())
+    >>> ways.learn({"a": "server", "b": "a", "c": "a"}, {"a": 300.0}, {"b": 500.0, "c": 500.0}, 0.5)
+    >>> message = Message(1, 0, 7, "row", payload=bytes(40))
+    >>> ways.is_straight(message, ["a"], ["b", "c"])  # one copy of 100 bytes more, 500 µs sooner
+    False
+    >>> ways.is_straight(message, ["a"], ["b"])
+    True
+    >>> ways.counts
+    {'tree': 1, 'straight': 1}
+    """
+
+    def __init__(self, server: str, traffic: Traffic, always: str | None = None) -> None:
+        self._server, self._traffic, self._always = server, traffic, always
+        self._parents: Mapping[str, str] = {}
+        self._own_us: Mapping[str, float] = {}  # from the server straight to a broker
+        self._tree_us: dict[str, float] = {}  # from the server down the tree to a broker
+        self._below_us: dict[str, float] = {}  # the mean of those behind one of the server's links
+        self._mean_us = 0.0
+        self._behind = 0.0
+        self._last: Carriage | None = None  # of the message in hand
+        self.counts = {TREE: 0, STRAIGHT: 0}
+
+    def learn(
+        self,
+        parents: Mapping[str, str],
+        own_us: Mapping[str, float],
+        link_us: Mapping[str, float],
+        behind: float,
+    ) -> None:
+        """The network as it is: the parent of each broker; latencies of the server's own links and of those from a parent
+        to a broker, where they are known; and how many copies brokers' links carry for each on the server's own."""
+        known = [*own_us.values(), *link_us.values()]
+        self._mean_us = sum(known) / len(known) if known else 0.0
+        self._parents, self._own_us, self._behind = parents, own_us, behind
+        self._tree_us = {broker: self._down_us(broker, link_us) for broker in parents}
+        below: dict[str, list[float]] = {}
+        for broker, took_us in self._tree_us.items():
+            below.setdefault(self._way(broker)[-1], []).append(took_us)
+        self._below_us = {link: sum(some) / len(some) for link, some in below.items()}
+
+    def _way(self, broker: str) -> list[str]:
+        """From a broker up to the last one below the server."""
+        way = [broker]
+        while self._parents.get(way[-1], self._server) != self._server:
+            way.append(self._parents[way[-1]])
+        return way
+
+    def _down_us(self, broker: str, link_us: Mapping[str, float]) -> float:
+        *brokers, first = self._way(broker)
+        return self._straight_us(first) + sum(link_us.get(one, self._mean_us) for one in brokers)
+
+    def latency_us(self, broker: str) -> dict[str, float]:
+        """What is known of both ways to a broker."""
+        tree_us = self._tree_us.get(broker, self._mean_us)
+        return {TREE: round(tree_us, 1), STRAIGHT: round(self._straight_us(broker), 1)}
+
+    def _straight_us(self, broker: str) -> float:
+        return self._own_us.get(broker, self._mean_us)
+
+    def is_straight(self, message: Message, links: Sequence[str], hosts: Sequence[str]) -> bool:
+        """Whether a message for these hosts, which the server's `links` lead to, goes straight to them."""
+        nodes = {node for host in hosts for node in self._way(host)}
+        tree_us = sum(self._tree_us.get(host, self._mean_us) for host in hosts) / len(hosts)
+        straight_us = sum(map(self._straight_us, hosts)) / len(hosts)
+        tree = Carriage(len(links), len(nodes), tree_us)
+        straight = Carriage(len(hosts), len(hosts), straight_us, 1.0)
+        size = size_of(message)
+        if self._always is not None:
+            is_straight = self._always == STRAIGHT
+        else:
+            is_straight = self._cost(straight, size) < self._cost(tree, size)
+        self._last = straight if is_straight else tree
+        self.counts[STRAIGHT if is_straight else TREE] += 1
+        return is_straight
+
+    def _cost(self, one: Carriage, size: int) -> float:
+        server_us = one.copies * self._traffic.copy_us
+        estimate = Estimate(server_us, one.way_us, one.copies * size, one.all_copies * size, 0.0)
+        return self._traffic.weights.cost(estimate)
+
+    def carried(self, outs: Iterable[Out]) -> Carriage:
+        """How the message was carried that the root has just sent so."""
+        last, self._last = self._last, None
+        if last is not None:
+            return last
+        links = [to for to, _ in outs if to != self._server]
+        copies = len(links)
+        way_us = sum(self._below_us.get(link, self._mean_us) for link in links) / max(1, copies)
+        return Carriage(copies, copies * (1 + self._behind), way_us)
+
+
+def size_of(message: Message) -> int:
+    """About the bytes of a message on a link."""
+    targets = 0 if message.targets is None else TARGET_BYTES * len(message.targets)
+    return HEAD_BYTES + len(message.payload) + sum(map(len, message.contents)) + targets
+
+
+def latencies(reports: Iterable[Any]) -> dict[str, float]:
+    """What brokers report of the latencies of their links, by the receiver; what is not a number is left out."""
+    links = [link for report in reports if isinstance(report, list) for link in report]
+    return {
+        link["to"]: float(link["latency_us"])
+        for link in links
+        if isinstance(link, dict)
+        and isinstance(link.get("to"), str)
+        and isinstance(link.get("latency_us"), int | float)
+    }

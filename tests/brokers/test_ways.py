@@ -1,0 +1,94 @@
+"""Two ways to a broker below another one: the weights decide, every stream is exact, and what was chosen is shown."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.broker_checks import QUERIES, assert_exact, event, last_seq
+from tests.support.deployed import Deployed
+from tests.support.live import Api, Json, attached
+from tests.support.waiting import until
+
+pytest.importorskip("nats")
+NOTHING = dict.fromkeys(("server_time", "response_time", "server_stress", "bandwidth"), 0.0)
+
+
+def test_messages_take_the_way_that_the_weights_prefer() -> None:
+    rng = random.Random(11)
+    chain = ("--network", "cbn", "--network-options", "fan_out=1", "--lease-s", "5")
+    with Deployed(options=chain) as deployed, Api(deployed.server.url) as api:
+        table = api.table(
+            {"k": "integer", "x": "integer", "y": "integer", "z": "integer", "s": "text"}, ["k"]
+        )
+        ids = [
+            api.subscribe(sql.format(table), params, **({"notify": notify} if notify else {}))["id"]
+            for sql, params, notify in QUERIES
+        ]
+        depth = {one["name"]: one["parent"] for one in deployed.network()["brokers"]}
+        sockets = [attached(url, ids) for url in deployed.urls]
+
+        def ways() -> Json:
+            found: Json = deployed.network()["ways"]
+            return found
+
+        def publish(count: int) -> None:
+            for _ in range(count):
+                api.publish(table, [event(rng) for _ in range(3)])
+            seq = last_seq(api)
+            for socket in sockets:
+                socket.progress(seq)
+
+        publish(5)
+        (last,) = set(depth) - set(depth.values())
+        until(lambda: latency(deployed, last)["tree"] > latency(deployed, last)["straight"] > 0)
+        api.call("PUT", "/v1/optimizer/weights", json=NOTHING | {"response_time": 1.0})
+        before = ways()
+        publish(10)
+        sooner = ways()
+        assert sooner["straight"] > before["straight"]
+        assert sooner["tree"] == before["tree"]
+        (group, *_) = api.call("POST", "/v1/explain", json={"table": table, "event": event(rng)})["groups"]
+        assert any(plan["straight"] > 0 for plan in group["plans"])
+        api.call("PUT", "/v1/optimizer/weights", json=NOTHING | {"server_stress": 1.0})
+        publish(10)
+        spared = ways()
+        assert spared["tree"] > sooner["tree"]
+        assert spared["straight"] == sooner["straight"]
+        assert_exact(api, ids, sockets)
+        for socket in sockets:
+            socket.close()
+
+
+def latency(deployed: Deployed, broker: str) -> Json:
+    (found,) = (one["latency_us"] for one in deployed.network()["brokers"] if one["name"] == broker)
+    return dict(found)
+
+
+def test_a_broker_on_the_tree_may_die_while_messages_go_straight_past_it() -> None:
+    rng = random.Random(12)
+    chain = ("--network", "cbn", "--network-options", "fan_out=1,straight=1")
+    with Deployed(options=chain) as deployed, Api(deployed.server.url) as api:
+        table = api.table(
+            {"k": "integer", "x": "integer", "y": "integer", "z": "integer", "s": "text"}, ["k"]
+        )
+        ids = [api.subscribe(sql.format(table), params)["id"] for sql, params, _ in QUERIES[:6]]
+        parents = {one["parent"]: one["name"] for one in deployed.network()["brokers"]}
+        first = parents["server"]
+        below = deployed.broker(parents[parents[first]])
+        sockets = [attached(below.url, ids), attached(deployed.server.url, ids)]
+        for step in range(20):
+            if step == 10:
+                deployed.broker(first).kill()
+            api.publish(table, [event(rng) for _ in range(3)])
+        until(lambda: first not in deployed.names())
+        api.publish(table, [event(rng) for _ in range(3)])
+        seq = last_seq(api)
+        for socket in sockets:
+            socket.progress(seq)
+        assert_exact(api, ids, sockets)
+        assert deployed.network()["ways"]["straight"]
+        assert deployed.lives(below) == 1, "it went on below another parent"
+        for socket in sockets:
+            socket.close()
