@@ -22,9 +22,11 @@ from optimizer.choose import Chooser, NamedPlan
 from optimizer.cost import Weights
 from optimizer.estimate import Entry
 from optimizer.plan import METRICS, addresses
+from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.engine import commands as c
 
 SIZES = (1, 10, 100, 1_000)
+_SHORT = ("knob", "weight", "reform", "per s", "latency", "server", "network")  # titles that fit 80 columns
 _KNOBS = (0.0, 1.0, 10.0, 100.0)
 _STRATEGIES = ("reformulate", "enumerate", "relax")
 Pick = Callable[[Case], str]
@@ -64,23 +66,31 @@ def costs(training: Sequence[Case], test: Sequence[Case], events: int) -> dict[s
         made = trained(training, entries, weights, chance)
         return lambda case: made.choose(Stand(case), None)
 
-    def static(*names: str) -> Pick:
-        """The plan of one of these names, or the type's favourite."""
-        return lambda case: next(plan for plan in (*names, *case.plans) if plan in case.plans)
+    def static(way: str, *names: str) -> Pick:
+        """The plan of one of these names, or the type's favourite; always by the same way."""
+        wanted = [f"{name}, {way}" for name in names]
+        return lambda case: next(
+            plan for plan in (*wanted, *case.plans) if plan in case.plans and plan.endswith(way)
+        )
 
-    flavours = sorted({plan for case in test for plan in case.plans} - {*_STRATEGIES}) or [""]
+    offered = {tuple(plan.split(", ")) for case in test for plan in case.plans}
+    flavours = sorted({plan for plan, _ in offered} - {*_STRATEGIES}) or [""]
     return {
         "worst": total(extreme(max)),
         "random": total(lambda case: chance.choice(list(case.plans))),
         "ours": {entries: total(ours(entries)) for entries in SIZES},
         "oracle": total(extreme(min)),
         "static": {
-            f"{one} {flavour}".strip(): total(static(one, flavour))
+            f"{one} {flavour}, {way}": total(static(way, one, flavour))
             for one in _STRATEGIES
             for flavour in flavours
+            for way in (TREE, STRAIGHT)
         },
         "static_by_group": round(
-            sum(min(total(static(plan), some) for plan in some[0].plans) for some in by_space(test).values()),
+            sum(
+                min(total(lambda case, plan=plan: plan, some) for plan in some[0].plans)  # type: ignore[misc]
+                for some in by_space(test).values()
+            ),
             3,
         ),
     }
@@ -175,7 +185,10 @@ def run(quick: bool) -> Report:
             [{"strategy": n, "cost": v} for n, v in order.items()],
         ),
         ("the same by type", types),
-        ("what the knobs do (thesis figures 6.6, 6.7)", rows),
+        (
+            "what the knobs do (thesis figures 6.6, 6.7): % reformulated, events/s, µs, bytes",
+            [dict(zip(_SHORT, row.values(), strict=True)) for row in rows],
+        ),
         (
             "overhead of choosing (thesis figure 6.4)",
             [{"entries": n, "percent": v} for n, v in percent.items()],

@@ -1,12 +1,13 @@
 """What every plan costs on the events of the mixed workload: the ground on which choices are compared.
 
 Server figures are those of the server's own code. The network is simulated: a server and 428 brokers ([ProSem thesis] figure
-6.8) in a tree, each hosting neighbouring points of every space. A message with a region travels along the links that lead to
-affected subscriptions; addressed ones go straight to their broker, without middleware ([ProSem thesis] 6.5.2).
+6.8) in a tree, each hosting neighbouring points of every space. A message travels down the links that lead to affected
+subscriptions, or straight to their brokers, without middleware ([ProSem thesis] 6.5.2): each plan is costed by both ways.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from bench.common import fail, progress
 from bench.mixed import Mixed
 from cn.model.message import Message
+from cn.transport.packets import Outgoing
 from optimizer.choose import Chooser, NamedPlan
 from optimizer.plan import Descriptor, Estimate, Planned
+from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.engine import commands as c
 from prosem.engine.measuring import measure
 from prosem.engine.state import EngineState
@@ -27,6 +30,7 @@ from prosem.types.shared.point_space import PointSpace
 from prosem.values.wire import pack
 
 BROKERS, FAN_OUT, HOP_US = 428, 10, 1_000.0
+COPIES = 10_000  # by which the cost of one is measured
 REPEATS = 3  # the fastest counts: what else the machine does is no cost of a plan
 
 
@@ -40,8 +44,9 @@ class Case(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Bytes out of the server, bytes between brokers, µs per average notification, and the subscriptions reached."""
+    """Copies and bytes out of the server, bytes on all links, µs per average notification, and the subscriptions reached."""
 
+    copies: int
     out: float
     between: float
     way_us: float
@@ -53,6 +58,7 @@ class Overlay:
 
     def __init__(self, state: EngineState) -> None:
         self._hosts: dict[int, NDArray[np.int64]] = {}
+        self.copy_us = copy_us()
         last = state.registry.next_sid
         for number, space in state.spaces.items():
             if isinstance(space, Planned):
@@ -63,8 +69,8 @@ class Overlay:
                         hosts[sid] = at * BROKERS // len(order)
                 self._hosts[number] = hosts
 
-    def carry(self, space: Any, messages: Sequence[Message]) -> Carried:
-        hosts, out, between, hops = self._hosts[space.network.id], 0.0, 0.0, 0.0
+    def carry(self, space: Any, messages: Sequence[Message], way: str) -> Carried:
+        hosts, copies, out, between, hops = self._hosts[space.network.id], 0, 0.0, 0.0, 0.0
         reached: list[Any] = [np.empty(0, np.int64)]
         for message in messages:
             size, found = len(pack(message)), _reached(space, message)
@@ -73,14 +79,28 @@ class Overlay:
             while len(nodes) and depth < 8:
                 between += size * len(nodes)
                 depth += 1
-                if nodes[-1] < FAN_OUT:
+                if nodes[-1] < FAN_OUT or way == STRAIGHT:
                     break
                 nodes = np.unique(nodes // FAN_OUT)
+            copies += max(1, len(nodes))
             out += size * max(1, len(nodes))
             hops += (1 + depth) * len(found)
             reached.append(found)
         told = np.concatenate(reached).astype(np.int64)
-        return Carried(out, between, HOP_US * hops / max(1, len(told)), np.unique(told))
+        return Carried(copies, out, between, HOP_US * hops / max(1, len(told)), np.unique(told))
+
+
+def copy_us() -> float:
+    """What one more copy of a frame costs the server: it is put into the packets of another link."""
+    frame, best = bytes(200), float("inf")
+    for _ in range(REPEATS):
+        link, start = Outgoing("server"), time.perf_counter_ns()
+        for _ in range(COPIES):
+            link.put(frame)
+        for number, _ in link.due():
+            link.confirm(number)
+        best = min(best, time.perf_counter_ns() - start)
+    return best / COPIES / 1e3
 
 
 def _reached(space: Any, message: Message) -> NDArray[np.int64]:
@@ -123,13 +143,16 @@ def _case(overlay: Overlay, space: Any, description: Any) -> Case:
         drafts = [draft for draft, storage in how.items() if storage is not Storage.STORED_ONLY]
         best = min(measure(0, space, description, plan, 0, 0.0) for _ in range(REPEATS))
         messages = [Message(0, part, space.network.id, *draft) for part, draft in enumerate(drafts)]
-        carried = overlay.carry(space, messages)
-        if reached is None:
-            reached = carried.reached
-        elif Storage.SENT_ONLY not in how.values() and not np.array_equal(reached, carried.reached):
-            fail(f"{plan} reaches {len(carried.reached)} subscriptions, {space.plans[0]} {len(reached)}")
-        server, waited = best.server_time_us + best.send_us, best.latency_us + carried.way_us
-        plans[plan] = Estimate(server, waited, carried.out, carried.between, len(reached))
+        for way in (TREE, STRAIGHT):
+            carried = overlay.carry(space, messages, way)
+            if reached is None:
+                reached = carried.reached
+            elif Storage.SENT_ONLY not in how.values() and not np.array_equal(reached, carried.reached):
+                fail(f"{plan} reaches {len(carried.reached)} subscriptions, {space.plans[0]} {len(reached)}")
+            copied_us = overlay.copy_us * carried.copies
+            server = best.server_time_us + best.send_us + copied_us
+            waited = best.latency_us + copied_us / 2 + carried.way_us
+            plans[f"{plan}, {way}"] = Estimate(server, waited, carried.out, carried.between, len(reached))
     return Case(space.network.id, space.descriptor(description), space.expected(description), plans)
 
 

@@ -168,10 +168,9 @@ def test_the_optimizer_in_miniature() -> None:
     assert len(workload.state.spaces) == len(mixed.TYPES) - 1, "the two filters share a space"
     flat = [case for some in cases for case in some]
     assert {plan for case in flat for plan in case.plans} >= {
-        "reformulate",
-        "enumerate",
-        "enum-sj",
-        "ref-sj-tup",
+        f"{plan}, {way}"
+        for plan in ("reformulate", "enumerate", "enum-sj", "ref-sj-tup")
+        for way in ("tree", "straight")
     }
     found = optimizer.costs(flat, flat, 60)
     assert found["oracle"] <= found["ours"][1000] <= found["worst"]
@@ -180,6 +179,13 @@ def test_the_optimizer_in_miniature() -> None:
     assert len(rows) == 16
     shares = {(row["knob"], row["weight"]): row["reformulation_percent"] for row in rows}
     assert shares["bandwidth", 100.0] <= shares["bandwidth", 0.0], "traffic between brokers is avoided"
+    by_knob = {(row["knob"], row["weight"]): row for row in rows}
+    for knob, figure in (
+        ("response_time", "latency_us"),
+        ("server_stress", "server_bytes"),
+        ("bandwidth", "network_bytes"),
+    ):
+        assert by_knob[knob, 100.0][figure] <= by_knob[knob, 0.0][figure]
     names = dict.fromkeys(workload.state.spaces, "type")
     for row in optimizer.by_type(flat, flat, 60, names):
         assert row["oracle"] <= row["ours"]
