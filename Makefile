@@ -64,7 +64,8 @@ serve: install           ## the server alone
 tools: $(DEV)            ## what the tests need beside Python: a browser, Node.js
 	@tests/tools.sh $(BIN)/python
 
-test: tools kernels check        ## style, types, layers, and everything that must hold, on real parts
+test: tools                      ## style, types, layers, and everything that must hold, on real parts
+	@$(MAKE) --no-print-directory --jobs 2 kernels check
 	$(PYTEST)
 
 images: tools            ## the documentation's screenshots, taken by the tests of the console
