@@ -10,7 +10,7 @@ from prosem.engine.state import EngineState
 from prosem.language import resolve
 from prosem.language.notify import radius_names
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Form, SpaceContext
+from prosem.types.base import Bound, Form, SpaceContext, folding
 from prosem.types.registry import TYPES
 from prosem.values.access import NO_PREDICATES, Predicates
 from prosem.values.model import DEFAULT_TENANT, JsonObject
@@ -51,6 +51,7 @@ def describe(
         "messages": kind["messages"],
         "update": kind["update"],
         "transform": kind["transform"],
+        "fold": folding(form),
     }
 
 

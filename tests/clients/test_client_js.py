@@ -36,7 +36,7 @@ def test_the_package_holds_the_sources_and_nothing_else() -> None:
     )
     (package,) = json.loads(done.stdout)
     packed = {entry["path"] for entry in package["files"]}
-    sources = {f"src/{path.name}" for path in (FOLDER / "src").iterdir()}
+    sources = {f"{folder}/{path.name}" for folder in ("src", "bin") for path in (FOLDER / folder).iterdir()}
     assert packed == sources | {"package.json", "README.md"}
     definition = json.loads((FOLDER / "package.json").read_text())
     assert "dependencies" not in definition

@@ -5,6 +5,7 @@ import { encode } from "./json.js";
 import { PinnedVariable, valuesOf } from "./pinned.js";
 import { Publisher } from "./publisher.js";
 import { outline, shapeOf } from "./query.js";
+import { RawSubscription } from "./raw.js";
 import { Stream } from "./stream.js";
 import { Subscription } from "./subscription.js";
 import { Transport, path } from "./transport.js";
@@ -113,12 +114,13 @@ export class Client {
   // -- subscriptions -----------------------------------------------------------------------------------------
   /**
    * Subscribe. With `snapshot` the iteration starts with the present answer. Values may be pinned variables. With `per`
-   * "transaction" it is notified at most once per request of a publisher.
+   * "transaction" it is notified at most once per request of a publisher. With `raw` it yields messages instead of changes.
    */
-  async subscribe(sql, params = {}, { notify, id, durable = true, per, snapshot = false } = {}) {
+  async subscribe(sql, params = {}, { notify, id, durable = true, per, snapshot = false, raw = false } = {}) {
     const request = { sql, notify, id, durable, per };
     const open = (values) => this._create(request, values);
-    return this._opened({ open, began: await open(valuesOf(params)), params, snapshot, renewable: !durable });
+    const began = await open(valuesOf(params));
+    return this._opened({ open, began, params, snapshot, renewable: !durable }, raw ? RawSubscription : Subscription);
   }
 
   /**
@@ -182,8 +184,8 @@ export class Client {
     return { ...made, shape: made.fold ?? (await this._shape(request.sql, made.result)) };
   }
 
-  _opened(options) {
-    const made = new Subscription(this._calls(), this._stream, { ...options, limit: this._queueLimit });
+  _opened(options, Kind = Subscription) {
+    const made = new Kind(this._calls(), this._stream, { ...options, limit: this._queueLimit });
     this._subscriptions.add(made);
     return made;
   }
@@ -191,6 +193,7 @@ export class Client {
   _calls() {
     return {
       patch: (id, body) => this._transport.call("PATCH", path("subscriptions", id), body),
+      rules: async (type) => (await this.types()).find(({ name }) => name === type)?.rules,
       delete: (id) => this._transport.call("DELETE", path("subscriptions", id)),
       closed: (subscription) => this._subscriptions.delete(subscription),
     };

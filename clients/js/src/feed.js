@@ -9,8 +9,9 @@
  * once that is consumed: a slow consumer costs at most `limit` frames and never holds up another one.
  */
 export class Feed {
-  constructor(id, received, limit, timeline = null) {
+  constructor(id, received, limit, timeline = null, isRaw = false) {
     this.id = id;
+    this.isRaw = isRaw; // messages instead of changes; not resumed, so nothing comes twice
     this.received = received;
     this.timeline = timeline; // that `received` is of; null: of a server that has none
     this.limit = limit;
@@ -67,7 +68,7 @@ export class Feed {
   }
 
   _isSeen({ seq, isSnapshot, timeline }) {
-    if (this.received === null) return false;
+    if (this.received === null || this.isRaw) return false;
     if (!isSnapshot) return seq <= this.received;
     // a snapshot of a smaller seq, or of another timeline, means that the server was set back: its word counts
     return seq === this.received && (timeline === null || timeline === this.timeline);

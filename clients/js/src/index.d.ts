@@ -152,6 +152,12 @@ export class Client {
   transact(events: TableEvent[], options?: { idempotencyKey?: string }): Promise<Published>;
   publishMany(table: string, events: Event[], options?: { idempotencyKey?: string }): Promise<Published>;
   publisher(options?: { inFlight?: number }): Publisher;
+  /** Messages instead of changes. */
+  subscribe(
+    sql: string,
+    params: Params | undefined,
+    options: { notify?: Notify; id?: string; durable?: boolean; raw: true },
+  ): Promise<RawSubscription>;
   /** `R` is the type of the rows or groups of its answers. */
   subscribe<R extends Row = Row>(
     sql: string,
@@ -193,6 +199,41 @@ export class Subscription<R extends Row = Row> implements AsyncIterableIterator<
   /** Call back with every change instead of iterating; the function it returns closes the subscription. */
   listen(changed: (told: Told<R>) => void, failed?: (error: Error) => void): () => void;
   return(value?: any): Promise<IteratorResult<Told<R>, undefined>>;
+  patch(params: Params): Promise<{ id: string; seq: number; result: Result }>;
+  suspend(): Promise<void>;
+  resume(): Promise<void>;
+  close(): void;
+  delete(): Promise<void>;
+}
+
+/** The messages of one event for a raw stream; `snapshot`: they begin with the whole state. */
+export interface RawItem {
+  id: string;
+  seq: number;
+  timeline: string | null;
+  messages: ({ message: string } & Record<string, Value>)[];
+  snapshot: boolean;
+}
+
+/** SQL for a SQLite database of the client, as `GET /v1/types` has it. */
+export interface Rules {
+  schema: string[];
+  update: Record<string, string[]>;
+  transform: string;
+}
+
+export class RawSubscription implements AsyncIterableIterator<RawItem> {
+  private constructor();
+  readonly id: string;
+  readonly type: string;
+  readonly group: string;
+  readonly seq: number;
+  readonly params: Record<string, Sendable>;
+  rules(): Promise<Rules>;
+  [Symbol.asyncIterator](): this;
+  next(): Promise<IteratorResult<RawItem, undefined>>;
+  listen(changed: (item: RawItem) => void, failed?: (error: Error) => void): () => void;
+  return(value?: any): Promise<IteratorResult<RawItem, undefined>>;
   patch(params: Params): Promise<{ id: string; seq: number; result: Result }>;
   suspend(): Promise<void>;
   resume(): Promise<void>;

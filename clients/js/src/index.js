@@ -1,6 +1,7 @@
 /** prosem-client: live SQL subscriptions for browsers and Node.js. */
 
 export { Client } from "./client.js";
+export { RawSubscription } from "./raw.js";
 export { Subscription } from "./subscription.js";
 export { Publisher } from "./publisher.js";
 export { PinnedVariable, release } from "./pinned.js";

@@ -141,8 +141,8 @@ export class Stream {
 
   _attach(feed) {
     feed.isListening = true;
-    const point = feed.received === null ? {} : { after: feed.received, timeline: feed.timeline ?? undefined };
-    this._send({ op: "attach", id: feed.id, ...point });
+    const after = feed.received === null ? {} : { after: feed.received, timeline: feed.timeline ?? undefined };
+    this._send({ op: "attach", id: feed.id, ...(feed.isRaw ? { raw: true } : after) });
     this._attaching.set(feed.id, this._pings + 1);
   }
 
@@ -173,16 +173,16 @@ export class Stream {
   // -- frames in ---------------------------------------------------------------------------------------------
   _read(text) {
     const frame = parse(text);
-    if ("snapshot" in frame || "change" in frame) this._told(frame);
+    if ("snapshot" in frame || "change" in frame || "raw" in frame) this._told(frame);
     else if ("progress" in frame) this._advance(frame.progress, frame.timeline ?? null);
     else if ("pong" in frame) this._answered(frame.timeline ?? null);
     else if ("error" in frame) this._refused(frame);
   }
 
   _told(frame) {
-    const isSnapshot = "snapshot" in frame;
+    const isSnapshot = "snapshot" in frame || frame.raw?.[0].message === "state";
     const feed = this._feeds.get(frame.id);
-    const payload = isSnapshot ? frame.snapshot : frame.change;
+    const payload = frame.raw ?? (isSnapshot ? frame.snapshot : frame.change);
     const told = { seq: frame.seq, payload, isSnapshot, timeline: frame.timeline ?? null };
     if (feed && !feed.take(told)) this._detach(feed);
   }

@@ -149,8 +149,12 @@ export class Subscription {
     this._seq = began.seq;
     this._timeline = began.timeline ?? null;
     this._setResult(began.result);
-    this._feed = new Feed(began.id, began.seq, this._limit, this._timeline);
+    this._feed = this._feedOf(began);
     this._stream.listen(this._feed);
+  }
+
+  _feedOf(began) {
+    return new Feed(began.id, began.seq, this._limit, this._timeline);
   }
 
   async _renew() {

@@ -303,3 +303,22 @@ test("a transaction over several tables is told as a whole, once", options, asyn
   );
   assert.equal((await client.result(joined.id)).result.rows.length, 1, "nothing of it was applied");
 });
+
+test("a raw stream has the messages, beginning with the state", options, async () => {
+  const middle = await proxy();
+  const client = made(middle.url);
+  const name = await table(client);
+  await client.publish(name, [upsert({ k: 1, x: 1, y: 10 })]);
+  const raw = await client.subscribe(`SELECT SUM(y) FROM ${name}`, {}, { raw: true });
+  const { value: first } = await raw.next();
+  assert.deepEqual([first.snapshot, first.messages[0].message], [true, "state"]);
+  await client.publish(name, [upsert({ k: 2, x: 1, y: 5 })]);
+  const { value: second } = await raw.next();
+  assert.deepEqual(second.messages.map(({ message, count, sum }) => [message, count, sum]), [["delta", 1, "5"]]);
+  assert.equal(second.snapshot, false);
+  assert.ok((await raw.rules()).update.delta.length > 0);
+  middle.cut();
+  const { value: again } = await raw.next();
+  assert.deepEqual([again.snapshot, again.messages[0].message], [true, "state"], "it is not resumed");
+  await raw.delete();
+});

@@ -1,6 +1,7 @@
 """Live SQL subscriptions from Python: `AsyncClient` for asyncio, `Client` for threads."""
 
 from prosem_client.client import AsyncClient
+from prosem_client.dataframe import LiveFrame
 from prosem_client.errors import (
     Closed,
     ConnectionLost,
@@ -28,6 +29,7 @@ __all__ = [
     "Client",
     "Closed",
     "ConnectionLost",
+    "LiveFrame",
     "LocalState",
     "MonitoredSubscription",
     "NotMonitorable",

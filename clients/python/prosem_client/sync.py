@@ -8,9 +8,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, overload
 
 from prosem_client.client import BUILD_S, DEFAULT_URL, AsyncClient, Columns
+from prosem_client.dataframe import LiveFrame
 from prosem_client.errors import Closed
 from prosem_client.monitor import UpdateMonitor
 from prosem_client.parameters import Parameters
@@ -78,6 +79,11 @@ class SyncSubscription:
             lambda: portal.run(lambda: {name: params[name] for name in params}),
             lambda name, value: portal.run(params.__setitem__, name, value),
         )
+
+    @property
+    def inner(self) -> Subscription:
+        """The subscription of the loop's thread."""
+        return self._subscription
 
     @property
     def id(self) -> str:
@@ -280,6 +286,29 @@ class Client:
                 )
             )
         )
+
+    @overload
+    def dataframe(
+        self, sql: str, params: Mapping[str, Any] | None = None, *, live: Literal[True], per: str = "event"
+    ) -> LiveFrame: ...
+
+    @overload
+    def dataframe(self, sql: str, params: Mapping[str, Any] | None = None, *, live: bool = False) -> Any: ...
+
+    def dataframe(
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        live: bool = False,
+        per: str = "event",
+    ) -> Any:
+        """The answer of a query as a pandas.DataFrame; with `live` as a LiveFrame, whose `frame` stays current."""
+        subscription = self.subscribe(sql, params, durable=False, per=per)
+        if live:
+            return LiveFrame(self._portal, subscription)
+        with subscription:
+            return subscription.to_pandas()
 
     def pin(self, value: Any) -> PinnedVariable:
         """As AsyncClient's; it may be set and released from any thread."""
