@@ -28,6 +28,7 @@ class Curve:
     y: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
     logarithmic: str = ""  # the axes that are, of x and y
+    marks: Sequence[float] = ()  # places on the x axis where something happened
 
 
 @dataclass

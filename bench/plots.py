@@ -9,24 +9,31 @@ from pathlib import Path
 from bench.common import Curve, Report
 from prosem.values.errors import SetupError
 
+MARKED_POINTS = 50  # a line of more is drawn without markers
+
 
 def draw(report: Report, path: Path) -> None:
     """One diagram a curve: in one file, whose ending says the format (png, svg, pdf), or in a folder, a png each."""
     if not report.curves:
         raise SetupError(f"the bench {report.bench} has nothing to plot; leave --plot out")
+    if path.suffix:
+        draw_curves(report.curves, path)
+        return
+    for curve in report.curves:
+        name = re.sub(r"[^a-z0-9.]+", "-", f"{report.bench} {curve.title}".lower()).strip("-.")
+        draw_curves([curve], path / f"{name}.png")
+
+
+def draw_curves(curves: Sequence[Curve], path: Path) -> None:
+    """One diagram per curve, side by side in one file."""
     try:
         import matplotlib
     except ImportError:
         raise SetupError("plots need matplotlib: pip install prosem[plots]") from None
     matplotlib.use("Agg")
     try:
-        if path.suffix:
-            _draw(report.curves, path)
-            return
-        path.mkdir(parents=True, exist_ok=True)
-        for curve in report.curves:
-            name = re.sub(r"[^a-z0-9.]+", "-", f"{report.bench} {curve.title}".lower()).strip("-.")
-            _draw([curve], path / f"{name}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _draw(curves, path)
     except (OSError, ValueError) as error:
         raise SetupError(f"the plot cannot be written to {path}: {error}") from error
 
@@ -39,7 +46,10 @@ def _draw(curves: Sequence[Curve], path: Path) -> None:
     try:
         for axis, curve in zip(axes[0], curves, strict=True):
             for name, points in curve.lines.items():
-                axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+                marker = "o" if len(points) <= MARKED_POINTS else None
+                axis.plot([x for x, _ in points], [y for _, y in points], marker=marker, label=name)
+            for at in curve.marks:
+                axis.axvline(at, color="gray", linestyle=":", linewidth=0.8)
             axis.set(title=curve.title, xlabel=curve.x, ylabel=curve.y)
             if "x" in curve.logarithmic:
                 axis.set_xscale("log", nonpositive="mask")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from api.commands.process import free_port
+from prosem.store import postmaster
 from tests.support.live import Api
 from tests.support.nats_proxy import ReorderingProxy
 from tests.support.processes import ServerProcess, open_folder
@@ -125,6 +126,19 @@ class Deployed:
                 os.kill(int(written.read_text()), signal.SIGKILL)
             except (ProcessLookupError, ValueError, FileNotFoundError):
                 return False
+            return True
+
+        until(kill)
+
+    def kill_postgres(self) -> None:
+        """The server's own PostgreSQL; if it is just being started again after the last time, the next one."""
+        cluster = self.server.folder / "data" / "cluster"
+
+        def kill() -> bool:
+            running = postmaster.find(cluster)
+            if running is None or running.port is None:
+                return False
+            os.kill(running.pid, signal.SIGKILL)
             return True
 
         until(kill)
