@@ -8,6 +8,7 @@ DEV    := $(VENV)/.installed-dev
 KERNELS := $(VENV)/.installed-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
+SOAK_KILLS ?= 1000
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
@@ -86,7 +87,9 @@ format: $(DEV)
 stress: tools kernels            ## the long checks, seeds printed
 	$(PYTEST) --stress
 
-soak: tools kernels              ## faults by seed in the simulation, for SOAK_S seconds
+soak: tools kernels              ## what takes longer: kills under load, a mixed load and the simulation for SOAK_S seconds each
+	$(BIN)/python -m tests.soak --kills $(SOAK_KILLS)
+	$(BIN)/python -m tests.soak --seconds $(SOAK_S) --image docs/images/soak.svg
 	$(BIN)/python -m tests.simulation --seconds $(SOAK_S)
 
 bench: $(DEV) kernels            ## every benchmark at full size
