@@ -15,7 +15,7 @@ LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --n
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test images first-answer check format stress soak bench acceptance lock clean \
+.PHONY: install kernels tools demo serve test images docs first-answer check format stress soak bench acceptance lock clean \
 	example-price-alerts example-drivers example-boards example-existing-postgresql
 install: $(STAMP)
 
@@ -71,6 +71,9 @@ test: tools                      ## style, types, layers, and everything that mu
 
 images: tools            ## the documentation's screenshots, taken by the tests of the console
 	$(BIN)/python -m pytest --images tests/api/test_console.py tests/api/test_console_views.py tests/api/test_console_pages.py tests/examples
+
+docs: $(DEV)             ## the documentation as a site with search, in build/site
+	$(BIN)/python -m docs.site
 
 first-answer: tools      ## the time from git clone to an answer that changes in the browser
 	$(BIN)/python -m tests.first_answer
