@@ -20,11 +20,24 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 PRELOADED = ("api.commands.serve", "api.attach.command", "api.poll.command", "prosem_client.client")
 CAN_FORK = hasattr(os, "pidfd_open")  # how the forking process hears that a child ended
 KEPT_B = 1 << 20  # bytes of one request: arguments and environment
+ROOT = Path(__file__).parents[2]
+_environment = dict(os.environ)  # of the process that forks, whatever a test changes
+
+
+def _importing(environment: Mapping[str, str]) -> dict[str, str]:
+    """What decides which modules a new interpreter imports."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith("PYTHON") or name == "PROSEM_KERNELS"
+    }
 
 
 class Forked:
@@ -79,9 +92,9 @@ def start(
     stderr: IO[bytes] | int = subprocess.DEVNULL,
     **variables: str,
 ) -> Process:
-    """`prosem ARGUMENTS` in a session of its own; files are given with their descriptors."""
+    """`prosem ARGUMENTS` in a session of its own; with an interpreter of its own where that would import other modules."""
     environment = os.environ | variables
-    if not CAN_FORK:
+    if not CAN_FORK or _importing(environment) != _importing(_environment):
         return subprocess.Popen(
             [sys.executable, "-m", "api.commands.cli", *arguments],
             stdin=stdin,
@@ -139,6 +152,8 @@ class _Forking:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
+                cwd=ROOT,
+                env=_environment,
             )
         atexit.register(self.close)
 
