@@ -27,6 +27,7 @@ STRUCTURES = (
     "IntegerJournal",
     "IntegerRadii",
     "IntervalBlocks",
+    "JoinRegions",
     "MinKdTree",
     "PackedRows",
     "PointIndex",

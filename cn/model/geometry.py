@@ -91,13 +91,15 @@ def difference(box: Box, hole: Box) -> Iterator[Box]:
     Interval(low=0, high=3, low_open=False, high_open=True)
     Interval(low=4, high=9, low_open=True, high_open=False)
     """
-    common = tuple(a & b for a, b in zip(box, hole, strict=True))
+    common = [a if a is b or a == b else a & b for a, b in zip(box, hole, strict=True)]
     if any(side.is_empty() for side in common):
         if not any(side.is_empty() for side in box):
             yield box
         return
     rest = list(box)
     for at, (side, inner) in enumerate(zip(box, common, strict=True)):
+        if inner is side:
+            continue
         below = Interval(side.low, inner.low, side.low_open, not inner.low_open)
         above = Interval(inner.high, side.high, not inner.high_open, side.high_open)
         if (

@@ -21,6 +21,7 @@ NB_MODULE(_native, module) {
     kernels::bind_epochs(module);
     kernels::bind_filters(module);
     kernels::bind_interval_blocks(module);
+    kernels::bind_join_regions(module);
     kernels::bind_packed_rows(module);
     kernels::bind_radii(module);
     kernels::bind_range_minima(module);

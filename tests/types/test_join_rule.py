@@ -11,16 +11,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cn.match import kernels
 from cn.model.geometry import BOTTOM, TOP, Point, contains
 from cn.model.message import Message
 from prosem.types.base import Bound, Draft, SpaceContext
-from prosem.types.join import semijoin as join_semijoin
+from prosem.types.join import regions as join_regions
 from prosem.types.join.message import JoinCodec, JoinedRows, Lose, Remove, Upsert
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.join.space import JoinSpace
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, Key, Row, Table
 from prosem.values.wire import pack
+from tests.support.makers import COMPILED, is_built
+
+
+@pytest.fixture(autouse=True, scope="module", params=["python", pytest.param("compiled", marks=is_built)])
+def kernels_used(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        choice = kernels._Choice(COMPILED, kernels.Found.USED)
+        off = kernels._Choice(None, kernels.Found.OFF)
+        patch.setattr(kernels, "_choice", choice if request.param == "compiled" else off)
+        yield
+
 
 MAX = 3  # range columns hold 0..3, join columns 0..1, payloads 0..1
 Held = list[dict[Key, Row]]
@@ -281,9 +293,7 @@ def test_points_and_partners_change_between_events(name: str, data: st.DataObjec
         held = {sid: as_rows(space.semijoins(point), shape) for sid, point in places.items()}
         description = space.step(delta)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                join_semijoin, "FEW", random.choice([0, 16])
-            )  # ask the points, or each narrow range
+            patch.setattr(join_regions, "FEW", random.choice([0, 16]))  # the points, or each narrow range
             drafts = [] if description is None else space.messages(description, random.choice(space.plans))
         for sid, point in places.items():
             fold(codec, held[sid], told(drafts, sid, point), shape)

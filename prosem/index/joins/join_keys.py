@@ -84,14 +84,19 @@ class JoinKeys:
             if held[:2] != wanted:
                 raise KeyError(wanted)
             del self._held[key]
-        else:
-            at = place_of(held, wanted)
+        elif type(held) is list:
+            at = bisect_left(held, wanted)
             if at == len(held) or held[at][:2] != wanted:
                 raise KeyError(wanted)
             del held[at]
             if len(held) == 1:
                 self._held[key] = held[0]
-            elif type(held) is SortedList and len(held) < LONG_LIST // 4:
+        else:
+            found = next(held.irange(wanted), None)  # places would be counted anew after every change
+            if found is None or found[:2] != wanted:
+                raise KeyError(wanted)
+            held.remove(found)
+            if len(held) < LONG_LIST // 4:
                 self._held[key] = list(held)
         self._count -= 1
 
@@ -105,11 +110,7 @@ class JoinKeys:
 
     def neighbours(self, key: Hashable, code: Code) -> tuple[Code | None, Code | None] | None:
         """The nearest codes on each side (None: there is none); None alone if an entry has the code itself."""
-        held = self.at(key)
-        at = place_of(held, (code,))
-        if at < len(held) and held[at][0] == code:
-            return None
-        return held[at - 1][0] if at else None, held[at][0] if at < len(held) else None
+        return neighbours(self.at(key), code)
 
     def span(self, key: Hashable, low: Code | None, high: Code | None) -> tuple[int, int]:
         """Where in `at(key)` the entries with `low <= code <= high` (None: no end) start and stop."""
@@ -148,4 +149,13 @@ def _order(entry: Entry) -> Entry:
 
 def place_of(held: Sequence[Entry], wanted: Entry) -> int:
     """Where the first entry that is not before `wanted` stands: O(log n) also in a sorted list of lists."""
-    return held.bisect_left(wanted) if isinstance(held, SortedList) else bisect_left(held, wanted)
+    some: Any = held
+    return some.bisect_left(wanted) if type(some) is SortedList else bisect_left(some, wanted)
+
+
+def neighbours(held: Sequence[Entry], code: Code) -> tuple[Code | None, Code | None] | None:
+    """The nearest codes of entries on each side (None: there is none); None alone if an entry has the code itself."""
+    at = place_of(held, (code,))
+    if at < len(held) and held[at][0] == code:
+        return None
+    return held[at - 1][0] if at else None, held[at][0] if at < len(held) else None

@@ -38,22 +38,22 @@ class StabbingSet:
     (False, True, [3])
     """
 
-    __slots__ = ("_highs", "_intervals", "_lows", "anchors")
+    __slots__ = ("_highs", "_lows", "anchors", "intervals")
 
     def __init__(self, int64: bool, *, intervals: IntervalBlocks | None = None) -> None:
-        self._intervals = interval_blocks(int64) if intervals is None else intervals
+        self.intervals = interval_blocks(int64) if intervals is None else intervals
         self._lows: list[Code] = []  # of the witnesses, in order
         self._highs: list[Code] = []
         self.anchors: list[Code] = []  # in order
 
     def __len__(self) -> int:
         """How many intervals there are."""
-        return len(self._intervals)
+        return len(self.intervals)
 
     # -- changes -------------------------------------------------------------------------------------------
     def add(self, low: Code, high: Code, ref: int) -> None:
         """Take in an interval of `ref`."""
-        self._intervals.add(low, high, ref)
+        self.intervals.add(low, high, ref)
         anchors = self.anchors
         at = bisect_left(anchors, low)
         if at < len(anchors) and anchors[at] <= high:
@@ -69,17 +69,17 @@ class StabbingSet:
             self._drop(at)
 
     def add_many(self, intervals: Sequence[Ends] | NDArray[np.int64], refs: Sequence[int]) -> None:
-        if len(intervals) * BULK < len(self._intervals):
+        if len(intervals) * BULK < len(self.intervals):
             for (low, high), ref in zip(intervals, refs, strict=True):
                 self.add(low, high, ref)
             return
-        self._intervals.add_many(intervals, refs)
+        self.intervals.add_many(intervals, refs)
         self._lows, self._highs, self.anchors = [], [], []
         self._choose(0)
 
     def remove(self, low: Code, high: Code, ref: int) -> None:
         """Take an interval out; KeyError if it is not there."""
-        self._intervals.remove(low, high, ref)
+        self.intervals.remove(low, high, ref)
         at = bisect_left(self._lows, low)
         if at < len(self._lows) and self._lows[at] == low and self._highs[at] == high:
             self._drop(at)
@@ -90,12 +90,12 @@ class StabbingSet:
         at = bisect_right(self.anchors, low)
         if at == len(self.anchors) or not self.anchors[at] < high:
             return False
-        found = self._intervals.first_end(low, high)
+        found = self.intervals.first_end(low, high)
         return found is not None and bool(found[1] < high)
 
     def between(self, low: Code, high: Code, limit: int) -> list[int] | None:
         """Whose intervals lie strictly between two codes, if that is soon known; None: many, perhaps."""
-        return self._intervals.inside(low, high, limit)
+        return self.intervals.inside(low, high, limit)
 
     # -- witnesses -----------------------------------------------------------------------------------------
     def _drop(self, at: int) -> None:
@@ -109,7 +109,7 @@ class StabbingSet:
         """Choose witnesses behind the one before place `at`, as long as they end before the one that stands there."""
         lows, highs = self._lows, self._highs
         after = highs[at - 1] if at else None
-        while (found := self._intervals.first_end(after)) is not None:
+        while (found := self.intervals.first_end(after)) is not None:
             low, high = found
             if at < len(lows) and lows[at] <= high:
                 self._set_lower_anchor(at, high < highs[at])
@@ -130,8 +130,8 @@ class StabbingSet:
 
     def check(self) -> None:
         """Assert the promise and what it rests on; O(N log N)."""
-        self._intervals.check()
-        intervals = [(low, high) for low, high, _ in self._intervals]
+        self.intervals.check()
+        intervals = [(low, high) for low, high, _ in self.intervals]
         witnesses = list(zip(self._lows, self._highs, strict=True))
         assert all(before[1] < after[0] for before, after in pairwise(witnesses)), "witnesses are disjoint"
         assert set(witnesses) <= set(intervals), "witnesses are intervals that are there"

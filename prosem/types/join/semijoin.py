@@ -26,25 +26,22 @@ from cn.model.geometry import (
     INT64_MIN,
     TOP,
     Box,
-    Code,
-    Interval,
     Point,
     Region,
-    difference,
 )
 from optimizer.plan import Descriptor
 from optimizer.sketch import Sketch
-from prosem.index.joins.join_keys import NOTHING, Entry
+from prosem.index.joins.join_keys import Entry, JoinKeys
 from prosem.index.joins.stabbing_set import StabbingSet
 from prosem.types.base import Bound, Draft
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.descriptor import semijoin_descriptor
 from prosem.types.join.model import Change, JoinModel
+from prosem.types.join.regions import OneOfKey, join_regions, under
+from prosem.types.join.shape import JoinKey
 from prosem.types.join.skyline import (
     Skyline,
     cluster_skyline,
-    merged_skyline,
-    staircase,
     subscription_skyline,
     tuple_skyline,
 )
@@ -52,7 +49,15 @@ from prosem.types.join.table import Classes, JoinTable, Placed, Sides
 from prosem.types.join.watching import watching
 from prosem.values.model import Row
 
-FEW = 1  # so many subscriptions are asked one by one before the points are searched: finding where one stands is as dear
+
+class Link(NamedTuple):
+    """From a table to a neighbour: the key that they share, of rows of the table, and the rows of both by it."""
+
+    other: JoinTable
+    classes: Classes
+    key_of: Callable[[Row], JoinKey]
+    own: JoinKeys
+    others: JoinKeys
 
 
 class Shift(NamedTuple):
@@ -85,16 +90,19 @@ class SemijoinMode:
     ) -> None:
         self._model, self.decomposition, self._locate = model, decomposition, locate
         shape, tables = model.shape, model.tables
-        self._followers: list[list[int]] = [[] for _ in tables]
         orders: list[set[Classes]] = [set() for _ in tables]
         for number, partner in enumerate(decomposition):
             classes = shape.shared(number, partner)
             assert classes, "partners share a join column"
-            self._followers[partner].append(number)
             orders[number].add(classes)
             orders[partner].add(classes)
         for table, wanted in zip(tables, orders, strict=True):
             table.hold(wanted)
+        self._partners = [self._link(number, partner) for number, partner in enumerate(decomposition)]
+        self._followers: list[list[Link]] = [[] for _ in tables]
+        for number, partner in enumerate(decomposition):
+            self._followers[partner].append(self._link(partner, number))
+        self._regions = join_regions(model.points, shape.dimensions, shape.int64, self._place_of)
         self.clusters = {
             number: StabbingSet(shape.int64)
             for number in set(decomposition)
@@ -102,6 +110,13 @@ class SemijoinMode:
         }
         placed = [(sid, place) for sid, _, place in model.points.items()]
         self.came([sid for sid, _ in placed], [place for _, place in placed])
+
+    def _link(self, number: int, other: int) -> Link:
+        tables, classes = self._model.tables, self._model.shape.shared(number, other)
+        table = tables[number]
+        return Link(
+            tables[other], classes, table.getter(classes), table.by(classes), tables[other].by(classes)
+        )
 
     # -- points --------------------------------------------------------------------------------------------------
     def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
@@ -128,40 +143,32 @@ class SemijoinMode:
         return seen if seen.old or seen.new or shifts else None
 
     def _partner(self, table: JoinTable) -> tuple[JoinTable, Classes]:
-        partner = self.decomposition[table.number]
-        return self._model.tables[partner], self._model.shape.shared(table.number, partner)
+        link = self._partners[table.number]
+        return link.other, link.classes
 
     def _joining(self, table: JoinTable, placed: Placed | None) -> Placed | None:
         """The row, if it joins with one of the partner and a subscription selects it."""
         if placed is None:
             return None
-        partner, classes = self._partner(table)
-        if table.key(classes, placed.row) not in partner.by(classes):
+        link = self._partners[table.number]
+        if link.key_of(placed.row) not in link.others:
             return None
-        return placed if self._model.is_selected(table.around(placed.codes)) else None
+        return placed if self._model.points.any(b"", (table.around_box(placed.codes),)) else None
 
     def _shifts(self, table: JoinTable, old: Placed | None, new: Placed | None) -> Iterator[Shift]:
-        model = self._model
-        for number in self._followers[table.number]:
-            other = model.tables[number]
-            classes = model.shape.shared(number, table.number)
-            lost = self._alone(table, other, classes, old)
-            gained = self._alone(table, other, classes, new)
-            regions: list[Region] = [() if lost is None else (lost,), () if gained is None else (gained,)]
-            keys = {table.key(classes, placed.row) for placed in (old, new) if placed is not None}
-            if lost and gained and len(keys) == 1:
-                regions = [tuple(difference(lost, gained)), tuple(difference(gained, lost))]
-            for placed, region, is_gain in zip((old, new), regions, (False, True), strict=True):
-                if placed is not None and region and model.points.any(b"", region):
-                    yield Shift(other, classes, placed.row, region, is_gain)
-
-    def _alone(
-        self, table: JoinTable, other: JoinTable, classes: Classes, placed: Placed | None
-    ) -> Box | None:
-        """The box of those that hold this row alone of its key, and reach between the other table's rows of that key."""
-        rows = NOTHING if placed is None else other.by(classes).at(table.key(classes, placed.row))
-        sides = table.alone(classes, placed) if placed is not None and rows else None
-        return None if sides is None else self._model.box(sides, other.reach(rows[0], rows[-1]))
+        for link in self._followers[table.number]:
+            lost = None if old is None else _one_of_key(link, old)
+            gained = None if new is None else _one_of_key(link, new)
+            if lost is None and gained is None:
+                continue
+            is_one_key = old is not None and new is not None and link.key_of(old.row) == link.key_of(new.row)
+            losing, gaining = self._regions.shifts(
+                table.routing, link.other.routing, lost, gained, is_one_key
+            )
+            if losing and old is not None:
+                yield Shift(link.other, link.classes, old.row, losing, False)
+            if gaining and new is not None:
+                yield Shift(link.other, link.classes, new.row, gaining, True)
 
     # -- messages ------------------------------------------------------------------------------------------------
     def messages(self, description: Described, plan: str) -> list[Draft]:
@@ -220,49 +227,36 @@ class SemijoinMode:
 
     def visible(self, table: JoinTable, placed: Placed, plan: str) -> Region:
         """Where subscriptions select a row and have a range with the code of a joining row; empty if there are none."""
-        own = table.around(placed.codes)
-        partner, _ = self._partner(table)
+        own, partner = table.around_box(placed.codes), self._partners[table.number].other
         if partner.routing is None:
-            return (self._model.box(own),)
-        region = self._under(self.skyline(table, placed, plan), partner.routing, own)
+            return (own,)
+        if plan in ("ref-sj-clu+", "ref-sj-clu"):
+            clusters, rows = self.clusters[partner.number], self._joining_rows(table, placed)
+            return self._regions.visible(own, rows, partner.routing, clusters, plan == "ref-sj-clu+")
+        skyline = self._points_of(own, self._joining_rows(table, placed), partner, plan)
+        region = under(skyline, own, partner.routing)
         return region if self._model.points.any(b"", region) else ()
 
-    def _under(self, skyline: Skyline, routing: tuple[int, int], own: Sides) -> Region:
-        low, high = routing
-        return tuple(self._model.box(own, {low: x, high: y}) for x, y in staircase(skyline))
+    def _joining_rows(self, table: JoinTable, placed: Placed) -> Sequence[Entry]:
+        link = self._partners[table.number]
+        return link.others.at(link.key_of(placed.row))
 
-    def skyline(self, table: JoinTable, placed: Placed, plan: str) -> Skyline:
-        """The descriptive skyline of a row, of the flavour that the plan names."""
-        partner, classes = self._partner(table)
-        rows, routing = partner.by(classes).at(table.key(classes, placed.row)), partner.routing
+    def _points_of(self, own: Box, rows: Sequence[Entry], partner: JoinTable, plan: str) -> Skyline:
+        """The skyline of a row by -Tup or -Sub."""
+        routing = partner.routing
         assert routing is not None, "a table without conditions has no skyline"
         if plan == "ref-sj-tup":
             return tuple_skyline(rows)
-        clusters, own = self.clusters[partner.number], table.around(placed.codes)
-        if plan == "ref-sj-clu+":
-            return merged_skyline(rows, clusters, lambda q, r: self._lives_between(q, r, partner, own))
-        skyline = cluster_skyline(rows, clusters)
-        if plan == "ref-sj-sub":
-            region = self._under(skyline, routing, own)
-            lows, highs = (self._model.points.codes(b"", region, dimension) for dimension in routing)
-            return subscription_skyline(*_ended(lows, highs, rows))
-        return skyline
+        region = under(cluster_skyline(rows, self.clusters[partner.number]), own, routing)
+        lows, highs = (self._model.points.codes(b"", region, dimension) for dimension in routing)
+        return subscription_skyline(*_ended(lows, highs, rows))
 
-    def _lives_between(self, q: Code, r: Code, partner: JoinTable, own: Sides) -> bool:
-        """Whether a subscription within `own` has a routing range strictly between two codes.
-
-        Mostly a handful of ranges is that narrow, and they are checked one by one; among many, one is soon found.
-        """
-        few = self.clusters[partner.number].between(q, r, FEW)
-        if few is None:
-            low, high = partner.routing or (0, 1)
-            gap = Interval(q, r, True, True)
-            return self._model.is_selected(own, {low: gap, high: gap})
-        for sid in few:
-            place = self._place_of(sid)
-            if all(place[at] in side for at, side in own.items()):
-                return True
-        return False
+    def skyline(self, table: JoinTable, placed: Placed, plan: str) -> Skyline:
+        """The descriptive skyline of a row, of the flavour that the plan names; empty if no subscription sees the row."""
+        routing = self._partners[table.number].other.routing
+        assert routing is not None, "a table without conditions has no skyline"
+        low, high = routing
+        return [(box[low].high, box[high].low) for box in self.visible(table, placed, plan)]
 
     def _exposed(
         self, table: JoinTable, rows: Sequence[Entry], region: Region
@@ -313,6 +307,13 @@ class SemijoinMode:
         for number, clusters in self.clusters.items():
             clusters.check()
             assert len(clusters) == len(self._model.points), f"every point has a range on table {number}"
+
+
+def _one_of_key(link: Link, placed: Placed) -> OneOfKey | None:
+    """A row of the table among those of its key; None if no row of the other table has it."""
+    key = link.key_of(placed.row)
+    others = link.others.at(key)
+    return OneOfKey(placed.entry[0], link.own.at(key), others) if others else None
 
 
 def _ended(lows: Any, highs: Any, rows: Sequence[Entry]) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from prosem.index.joins.join_keys import Entry, JoinKeys
 from prosem.types.join.shape import Codes, JoinKey, JoinShape
 from prosem.values.model import Key, Row
 
+_new = tuple.__new__  # of named tuples: their own takes twice as long
 Classes = tuple[int, ...]
 Sides = Mapping[int, Interval]  # of a box, by dimension; other dimensions are not constrained
 
@@ -40,6 +41,8 @@ class JoinTable:
         self._sides = [shape.sides(number, at) for at in shape.ranged[number]]
         routing = shape.routing[number]
         self._routing = None if routing is None else shape.ranged[number].index(routing)
+        # the two dimensions of the routing column's condition
+        self.routing = None if self._routing is None else self._sides[self._routing]
         self._key_of = shape.tables[number].key_of
         self._joins = shape.key_of(number, shape.classes_of(number))
         self._keys: dict[Classes, tuple[Callable[[Row], JoinKey], JoinKeys]] = {}
@@ -48,11 +51,6 @@ class JoinTable:
 
     def __len__(self) -> int:
         return len(self._keys[()][1])
-
-    @property
-    def routing(self) -> tuple[int, int] | None:
-        """The two dimensions of the routing column's condition."""
-        return None if self._routing is None else self._sides[self._routing]
 
     def placed(self, row: Row | None) -> Placed | None:
         """The row with its codes; None if there is none or it does not take part."""
@@ -105,6 +103,14 @@ class JoinTable:
             sides[low], sides[high] = Interval(None, code), Interval(code, None)
         return sides
 
+    def around_box(self, codes: Codes) -> Box:
+        """The same as a box."""
+        sides = [EVERYTHING] * self._shape.dimensions
+        for (low, high), code in zip(self._sides, codes, strict=True):
+            sides[low] = _new(Interval, (None, code, False, False))
+            sides[high] = _new(Interval, (code, None, False, False))
+        return tuple(sides)
+
     def around_all(self, rows: Sequence[Codes]) -> Sides:
         """A box that holds the subscriptions whose own conditions admit one of several rows."""
         sides: dict[int, Interval] = {}
@@ -116,29 +122,9 @@ class JoinTable:
         """The two dimensions of each condition, with a row's code there."""
         return zip(self._sides, codes, strict=True)
 
-    def alone(self, classes: Classes, placed: Placed) -> Sides | None:
-        """The subscriptions whose routing range holds this row's code and no other row's of its key.
-
-        The row itself is not in the table. None: there are no such subscriptions, since another row has the code.
-        """
-        ends = self.by(classes).neighbours(self.key(classes, placed.row), placed.entry[0])
-        if ends is None:
-            return None
-        if self.routing is None:
-            return {}
-        low, high = self.routing
-        code = placed.entry[0]
-        return {
-            low: Interval(ends[0], code, low_open=True),
-            high: Interval(code, ends[1], high_open=True),
-        }
-
     def reach(self, first: Entry, last: Entry) -> Sides:
         """The subscriptions whose routing range reaches between two rows."""
-        if self.routing is None:
-            return {}
-        low, high = self.routing
-        return {low: Interval(None, last[0]), high: Interval(first[0], None)}
+        return reach(self.routing, first, last)
 
     def range_of(self, point: Point) -> tuple[Code | None, Code | None]:
         """A subscription's routing range, None for a missing end."""
@@ -169,6 +155,13 @@ class JoinTable:
 
 def _whole(row: Row) -> JoinKey:
     return ()
+
+
+def reach(routing: tuple[int, int] | None, first: Entry, last: Entry) -> Sides:
+    """The subscriptions whose range under a condition reaches between two rows."""
+    if routing is None:
+        return {}
+    return {routing[0]: Interval(None, last[0]), routing[1]: Interval(first[0], None)}
 
 
 def box(dimensions: int, *parts: Sides) -> Box:

@@ -237,10 +237,13 @@ class SumSpace(PointSpace):
         old, new = self._contribution(delta.old), self._contribution(delta.new)
         if old == new:
             return None
-        if old is not None:
-            self._trees.change(old.topic, old.point, -1, -old.number, -old.total)
-        if new is not None:
-            self._trees.change(new.topic, new.point, 1, new.number, new.total)
+        if old is not None and new is not None and old[:2] == new[:2]:
+            self._trees.change(new.topic, new.point, 0, new.number - old.number, new.total - old.total)
+        else:
+            if old is not None:
+                self._trees.change(old.topic, old.point, -1, -old.number, -old.total)
+            if new is not None:
+                self._trees.change(new.topic, new.point, 1, new.number, new.total)
         if not len(self.points):
             return None
         has_point = self.points.any

@@ -118,6 +118,8 @@ class Measure:
         >>> measure.fine_code(radius)[-10:], Fraction(measure.fine_code(radius)) == radius
         ('0123456.78', True)
         """
+        if type(radius) is int:
+            return str(radius).zfill(DIGITS + 6)
         whole, rest = divmod(Fraction(radius), 1)
         decimals = str(int(rest * 10**DIGITS)).zfill(DIGITS).rstrip("0")
         return str(whole).zfill(DIGITS + 6) + ("." + decimals if decimals else "")
