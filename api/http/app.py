@@ -37,6 +37,7 @@ def make_app(made: ServerLifetime) -> FastAPI:
         lifespan=lifespan_of(made),
         docs_url=None,  # they load scripts from another host; /docs is a page of the console's
         redoc_url=None,
+        generate_unique_id_function=openapi.operation_id,
     )
     app.state.server = made
     problems.install(app)

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from msgspec import UNSET, Meta, UnsetType
 
 from api.http.models.events import Event, Events, TableEvent, Transaction
 from api.http.models.preview import Describe, Explain, Geometry, WeightChange
+from api.http.models.responses import RESPONSES, ResponseModel
 from api.http.models.subscriptions import BatchRow, NewSubscription, SubscriptionBatch, SubscriptionChange
 from api.http.models.views import NewView
 from api.server.key_requests import NewKey
@@ -54,11 +56,18 @@ BODIES: tuple[type[RequestModel], ...] = (
     LeaseRenewal,
 )
 PARTS: tuple[type[msgspec.Struct], ...] = (Problem, Event, TableEvent, Notify, BatchRow)  # of bodies
-_SCHEMAS = msgspec.json.schema_components((*BODIES, *PARTS), ref_template=REFERENCE)[1]
+_SCHEMAS = msgspec.json.schema_components((*BODIES, *PARTS, *RESPONSES), ref_template=REFERENCE)[1]
 
 
-def documented(summary: str, body: type[RequestModel] | None = None, **query: str) -> dict[str, Any]:
-    """Arguments of a route: its summary, the model of its body, what its query parameters mean, the form of its errors."""
+def documented(
+    summary: str,
+    body: type[RequestModel] | None = None,
+    *statuses: int,
+    returns: type[ResponseModel] | None = None,
+    **query: str,
+) -> dict[str, Any]:
+    """Arguments of a route: its summary, the model of its body, that of its response with these statuses (200), what its
+    query parameters mean, the form of its errors."""
     extra: dict[str, Any] = {}
     if query:
         extra["parameters"] = [
@@ -73,7 +82,16 @@ def documented(summary: str, body: type[RequestModel] | None = None, **query: st
         "description": "A problem document",
         "content": {"application/problem+json": {"schema": reference(Problem)}},
     }
-    return {"summary": summary, "openapi_extra": extra, "responses": {"4XX": problem, "503": problem}}
+    responses: dict[int | str, Any] = {"4XX": problem, "503": problem}
+    if returns is not None:
+        content = {"application/json": {"schema": reference(returns)}}
+        responses |= {status: {"description": "Done", "content": content} for status in statuses or (200,)}
+    return {"summary": summary, "openapi_extra": extra, "responses": responses}
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of a generated client's function, such as `subscriptions_subscribe`."""
+    return f"{route.tags[0]}_{route.name}" if route.tags else route.name
 
 
 def components() -> dict[str, Any]:
@@ -89,6 +107,21 @@ def describe(app: FastAPI) -> None:
     def document() -> dict[str, Any]:
         found = routes()
         found.setdefault("components", {}).setdefault("schemas", {}).update(components())
+        _complete(found)
         return found
 
     app.openapi = document  # type: ignore[method-assign]
+
+
+def _complete(node: Any) -> None:
+    """Lists and objects of anything say so: generators of clients take one that does not for an empty one."""
+    if isinstance(node, dict):
+        if node.get("type") == "array":
+            node.setdefault("items", {})
+        elif node.get("type") == "object" and "properties" not in node:
+            node.setdefault("additionalProperties", True)
+        for inner in node.values():
+            _complete(inner)
+    elif isinstance(node, list):
+        for inner in node:
+            _complete(inner)

@@ -15,6 +15,7 @@ from api.http.access import Disconnected, attend, caller_of, received
 from api.http.bodies import body, body_limit, lines
 from api.http.json_slices import SMALL_BYTES, decode, decode_large
 from api.http.models.events import Events, Transaction
+from api.http.models.responses import Published
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.server.command_port import awaited
@@ -40,7 +41,7 @@ NDJSON_BYTES = 1 << 20
 IN_FLIGHT = 64
 
 
-@router.post("/v1/tables/{table:path}/events", **documented("Publish events", Events))
+@router.post("/v1/tables/{table:path}/events", **documented("Publish events", Events, returns=Published))
 async def publish(request: Request, table: str) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
@@ -65,7 +66,10 @@ async def publish(request: Request, table: str) -> Response:
         return answer(await made.call(command, request.headers.get("traceparent", "")))
 
 
-@router.post("/v1/events", **documented("Publish events of any tables as one transaction", Transaction))
+@router.post(
+    "/v1/events",
+    **documented("Publish events of any tables as one transaction", Transaction, returns=Published),
+)
 async def transact(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)

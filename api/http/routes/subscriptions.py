@@ -11,6 +11,14 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
+from api.http.models.responses import (
+    BatchResult,
+    MovedSubscription,
+    NewSubscriptionResult,
+    SubscriptionDescription,
+    SubscriptionList,
+    SubscriptionResult,
+)
 from api.http.models.subscriptions import NewSubscription, SubscriptionBatch, SubscriptionChange, read_row
 from api.http.openapi import documented
 from api.http.responses import answer, server
@@ -30,7 +38,11 @@ router = APIRouter(prefix="/v1", tags=["subscriptions"])
 _SHORT_SQL = 2_000
 
 
-@router.post("/subscriptions", status_code=201, **documented("Subscribe", NewSubscription))
+@router.post(
+    "/subscriptions",
+    status_code=201,
+    **documented("Subscribe", NewSubscription, 201, returns=NewSubscriptionResult),
+)
 async def subscribe(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
     given = read(NewSubscription, await json_object(request, body_limit(request)))
@@ -50,7 +62,9 @@ async def subscribe(request: Request) -> Response:
 
 
 @router.post(
-    "/subscriptions/batch", status_code=201, **documented("Subscribe many at once", SubscriptionBatch)
+    "/subscriptions/batch",
+    status_code=201,
+    **documented("Subscribe many at once", SubscriptionBatch, 201, returns=BatchResult),
 )
 async def subscribe_batch(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
@@ -102,7 +116,17 @@ async def parsed(sql: str) -> Query:
     return parse(sql) if len(sql) <= _SHORT_SQL else await asyncio.to_thread(parse, sql)
 
 
-@router.get("/subscriptions", **documented("Subscriptions, page by page"))
+@router.get(
+    "/subscriptions",
+    **documented(
+        "Subscriptions, page by page",
+        returns=SubscriptionList,
+        group="only those of this group",
+        type="only those of this type",
+        limit="at most so many, from 1 to 10000 (100)",
+        after="the last id of the previous page",
+    ),
+)
 async def index(request: Request) -> Response:
     made, caller = server(request), _subscriber(request)
     query = request.query_params
@@ -150,12 +174,12 @@ async def types(request: Request) -> Response:
     return answer({"types": [kind.describe() for kind in TYPES]})
 
 
-@router.get("/subscriptions/{id:path}/result", **documented("The current answer"))
+@router.get("/subscriptions/{id:path}/result", **documented("The current answer", returns=SubscriptionResult))
 async def result(request: Request, id: str) -> Response:
     return answer(await server(request).call(c.Result(id, _subscriber(request).scope, ahead=True)))
 
 
-@router.get("/subscriptions/{id:path}", **documented("One subscription"))
+@router.get("/subscriptions/{id:path}", **documented("One subscription", returns=SubscriptionDescription))
 async def show(request: Request, id: str) -> Response:
     made, caller = server(request), _subscriber(request)
     found = await stored(made, id, caller)
@@ -169,7 +193,8 @@ async def delete(request: Request, id: str) -> Response:
 
 
 @router.patch(
-    "/subscriptions/{id:path}", **documented("Move, suspend or resume a subscription", SubscriptionChange)
+    "/subscriptions/{id:path}",
+    **documented("Move, suspend or resume a subscription", SubscriptionChange, returns=MovedSubscription),
 )
 async def patch(request: Request, id: str) -> Response:
     made, caller = server(request), _subscriber(request)

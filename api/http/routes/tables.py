@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import json_object
+from api.http.models.responses import TableDefinition, TableList
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from prosem.engine import commands as c
@@ -24,7 +25,7 @@ def _publisher(request: Request) -> Scope:
     return caller.scope
 
 
-@router.post("", status_code=201, **documented("Create a table", NewTable))
+@router.post("", status_code=201, **documented("Create a table", NewTable, 201, 200, returns=TableDefinition))
 async def create(request: Request) -> Response:
     made, scope = server(request), _publisher(request)
     body = await json_object(request, made.settings.max_body_mb << 20)
@@ -32,7 +33,7 @@ async def create(request: Request) -> Response:
     return answer(created.table.definition(), 201 if created.is_new else 200)
 
 
-@router.get("", **documented("All tables"))
+@router.get("", **documented("All tables", returns=TableList))
 async def index(request: Request) -> Response:
     tables = server(request).view.tables(caller_of(request).tenant)
     return answer(
@@ -45,7 +46,7 @@ async def rows(request: Request, table: str) -> Response:
     raise NotFoundError(f"rows are read by a subscription: SELECT * FROM {table!r}")
 
 
-@router.get("/{table:path}", **documented("One table"))
+@router.get("/{table:path}", **documented("One table", returns=TableDefinition))
 async def show(request: Request, table: str) -> Response:
     tables = server(request).view.tables(caller_of(request).tenant)
     return answer(known_table(tables, table).definition())

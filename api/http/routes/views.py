@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
+from api.http.models.responses import ViewDefinition
 from api.http.models.views import NewView
 from api.http.openapi import documented
 from api.http.responses import answer, server
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/v1/views", tags=["views"])
 REPORT_EVERY_S = 2.0
 
 
-@router.post("", status_code=201, **documented("Create a view", NewView))
+@router.post("", status_code=201, **documented("Create a view", NewView, 201, 200, returns=ViewDefinition))
 async def create(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
