@@ -15,7 +15,7 @@ LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --n
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test images docs first-answer check format stress soak bench acceptance lock clean \
+.PHONY: install kernels tools demo serve test images wheels docs first-answer check format stress soak bench acceptance lock clean \
 	example-price-alerts example-drivers example-boards example-existing-postgresql
 install: $(STAMP)
 
@@ -71,6 +71,10 @@ test: tools                      ## style, types, layers, and everything that mu
 
 images: tools            ## the documentation's screenshots, taken by the tests of the console
 	$(BIN)/python -m pytest --images tests/api/test_console.py tests/api/test_console_views.py tests/api/test_console_pages.py tests/examples
+
+wheels: $(STAMP)         ## the wheels of the server and of the Python client, in dist
+	rm -rf dist build/lib build/bdist.* clients/python/build
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . ./clients/python
 
 docs: $(DEV)             ## the documentation as a site with search, in build/site
 	$(BIN)/python -m docs.site

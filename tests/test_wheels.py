@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sysconfig
 import venv
@@ -177,6 +178,39 @@ def test_the_server_runs_from_its_wheel(pip: Path, folder: Path) -> None:
         server.terminate()
         assert server.wait(60) == 0
         log.close()
+
+
+def test_the_demo_runs_from_the_wheels_as_uvx_and_pipx_run_it(pip: Path, folder: Path) -> None:
+    """The first line says where to look; then answers change, also where there is no terminal."""
+    installed = Installed(pip, folder, built(pip, ROOT, folder), built(pip, CLIENT, folder))
+    with subprocess.Popen(
+        [
+            str(installed.bin / "prosem"),
+            "demo",
+            "--port",
+            str(free_port()),
+            "--data-dir",
+            str(folder / "data"),
+        ],
+        cwd=folder,
+        env=installed.variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        try:
+            lines = [demo.stdout.readline()]
+            assert (found := re.match(r"Console: (http://\S+/) ", lines[0])), lines
+            while not re.search(r"^seq \d+: SELECT", lines[-1]):
+                lines.append(demo.stdout.readline())
+                assert lines[-1], "".join(lines)
+            assert httpx.get(found[1], trust_env=False).status_code == 200
+        finally:
+            demo.send_signal(signal.SIGINT)
+        lines.append(demo.stdout.read())
+        assert demo.wait(60) == 0, "".join(lines)
+        assert "\x1b" not in "".join(lines)
 
 
 def _is_ready(http: httpx.Client) -> bool:
