@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 from optimizer.cost import ASSUMED, Calibration, Weights, boxes_of, calibrated, prior
@@ -37,10 +38,16 @@ Training = Mapping[int, Mapping[str, Sequence[Entry]]]  # space → plan → mea
 
 
 class Prepared(NamedTuple):
-    """A training set, made ready: the estimators of each space, and what all measurements say of spaces without any."""
+    """A training set, made ready: the estimators of each space, and what all measurements say of spaces without any.
+
+    `run` is the run of the statistics job that it comes from (None: this server measured it), `server_costs` the µs per
+    affected subscription in each space.
+    """
 
     estimators: Mapping[int, Mapping[str, Estimator]] = {}
     calibration: Calibration = ASSUMED
+    run: int | None = None
+    server_costs: Mapping[int, float] = {}
 
 
 P = TypeVar("P", bound=Offered)
@@ -138,6 +145,8 @@ class Chooser:
         self._known: dict[int, Known] = {}
         self._prepared: dict[int, Mapping[str, Estimator]] = {}
         self._calibration = ASSUMED
+        self._run: int | None = None
+        self._server_costs: Mapping[int, float] = {}
         self._now: tuple[Choice | None, Known | None] = (None, None)  # of the event in hand
 
     # -- choosing ------------------------------------------------------------------------------------------------
@@ -219,20 +228,30 @@ class Chooser:
         at = space.network.id
         known = self._known[at] = Known(space.plans, self._entries)
         known.is_planned = isinstance(space, Planned)
+        known.server_cost = self._server_costs.get(at, 0.0)
         for plan, estimator in self._prepared.get(at, {}).items():
             if plan in known.estimators:
                 known.estimators[plan] = estimator
         return known
 
     def order(self, spaces: Sequence[P]) -> Sequence[P]:
-        """The spaces of one event in increasing server cost per subscription."""
+        """The spaces of one event in increasing server cost per subscription: as measured here, or else by the run."""
         if len(spaces) < 2:
             return spaces
-        known = self._known
-        return sorted(
-            spaces,
-            key=lambda space: known[space.network.id].server_cost if space.network.id in known else 0.0,
-        )
+        return sorted(spaces, key=lambda space: self._server_cost(space.network.id))
+
+    def _server_cost(self, space: int) -> float:
+        known = self._known.get(space)
+        return self._server_costs.get(space, 0.0) if known is None else known.server_cost
+
+    def statistic(self, space: int, choice: Choice) -> str:
+        """What the estimates of a choice come from, in words."""
+        of_run = "" if self._run is None else f"run {self._run}"
+        if choice.source == "measured":
+            here = "measurements of this server"
+            return f"training set of {of_run}, {here}" if of_run and space in self._prepared else here
+        counted = "sample of the group's points" if choice.source == "histogram" else "messages"
+        return f"{counted}, priced by {of_run}" if self._calibration != ASSUMED and of_run else counted
 
     # -- learning ------------------------------------------------------------------------------------------------
     def executed(
@@ -302,10 +321,11 @@ class Chooser:
         """
         self._prepared = dict(prepared.estimators)
         self._calibration = prepared.calibration
+        self._run, self._server_costs = prepared.run, prepared.server_costs
         self._known.clear()
 
-    def prepare(self, training: Training) -> Prepared:
-        """The estimators of a training set, built on any thread."""
+    def prepare(self, training: Training, run: int | None = None) -> Prepared:
+        """The estimators of a training set, built on any thread. `run`: that of the statistics job it comes from."""
         estimators = {
             space: {plan: Estimator(self._entries, entries) for plan, entries in plans.items()}
             for space, plans in training.items()
@@ -316,7 +336,18 @@ class Chooser:
             for plan, some in plans.items()
             for entry in some[:: max(1, len(some) // _CALIBRATING)]
         )
-        return Prepared(estimators, calibrated(every))
+        costs = {space: _cheapest(plans) for space, plans in training.items()}
+        return Prepared(estimators, calibrated(every), run, costs)
+
+
+def _cheapest(plans: Mapping[str, Sequence[Entry]]) -> float:
+    """The least µs per affected subscription that a plan took, in the median of its measurements."""
+    found = [
+        median(one.server_time / max(1.0, one.affected) for _, one in entries)
+        for entries in plans.values()
+        if entries
+    ]
+    return min(found, default=0.0)
 
 
 def chooser(name: str, entries: int = ENTRIES, share: float = SHARE) -> Chooser:

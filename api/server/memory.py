@@ -93,7 +93,8 @@ class MemoryBuilder:
                 stale.add(number)
             else:
                 training[group.space] = plans
-        prepared = self._chooser().prepare(training)
+        run = None if statistics.run is None else statistics.run["run"]
+        prepared = self._chooser().prepare(training, run)
         return c.Adopt(statistics.run, prepared, statistics.figures, frozenset(stale))
 
     def retired(self, retained_after: int) -> None:

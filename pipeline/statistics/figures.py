@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pipeline.statistics.catalog import Catalog
-from pipeline.statistics.joins import JoinStatistics, semijoins
+from pipeline.statistics.joins import JoinStatistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,10 +59,6 @@ class Figures:
                     s.skew,
                 )
                 for edge, p, r, s in self.joins
-            ),
-            "statistics_semijoin": (
-                (base.table, list(base.columns), other.table, list(other.columns), cost)
-                for base, other, cost in semijoins(self.joins)
             ),
             "statistics_point": (
                 (row.owner, row.item, row.events, row.distinct_values, row.histogram, row.rank_error)

@@ -1,7 +1,7 @@
-"""Statistics of join edges: how often each side has events, how many rows share a key, and what a semijoin costs.
+"""Statistics of join edges: how often each side has events, and how many rows share a key.
 
 Edges are those of the groups that join tables. Rows a key are counted in the tables as they are now: tables fit the
-memory of a server, which the log does not. The cost of a semijoin is [ProSem thesis]'s parametric model (5.4.3).
+memory of a server, which the log does not. The server prices semijoins by them (`prosem/types/join/decomposition.py`).
 """
 
 from __future__ import annotations
@@ -105,27 +105,3 @@ def frequencies(keys: DataFrame) -> DataFrame:
     return together.select(
         "side", "keys", rows.alias("rows"), (f.col("squares") / f.col("rows") / rows).alias("skew")
     )
-
-
-def semijoin_cost(
-    p_r: float, p_s: float, j_r: float, j_s: float, alpha: float = 1.0, beta: float = 1.0
-) -> float:
-    """c(R^S), the cost of keeping one `σR ⋉ σS` ([ProSem thesis] 5.4.3): an event on R covers a third of R's space and
-    jS/(jS+2) of S's; one on S sends a message to each of jR rows, which covers 2/((jS+2)(jS+3)) of S's.
-
-    >>> round(semijoin_cost(0.5, 0.5, 2.0, 1.0), 6)
-    0.111111
-    """
-    return (
-        alpha * p_r / 3 * j_s / (j_s + 2)
-        + beta * p_s * j_r / 3 * 2 / ((j_s + 2) * (j_s + 3))
-    )  # fmt: skip
-
-
-def semijoins(found: Iterable[JoinStatistics]) -> list[tuple[Side, Side, float]]:
-    """Base side, filtering side and cost, for both directions of each edge."""
-    made = []
-    for edge, (p_r, p_s), r, s in found:
-        made.append((edge.r, edge.s, semijoin_cost(p_r, p_s, r.rows, s.rows)))
-        made.append((edge.s, edge.r, semijoin_cost(p_s, p_r, s.rows, r.rows)))
-    return made

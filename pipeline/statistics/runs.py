@@ -20,7 +20,6 @@ COLUMNS = {
     "statistics_column": "table_id, position, name, type, events, nulls, distinct_values, changes, update_rate,"
     " histogram, rank_error",
     "statistics_join": "table_r, columns_r, table_s, columns_s, p_r, p_s, j_r, j_s, keys_r, keys_s, skew_r, skew_s",
-    "statistics_semijoin": "base_table, base_columns, filter_table, filter_columns, cost",
     "statistics_point": "group_id, dimension, subscriptions, distinct_values, histogram, rank_error",
     "statistics_training": "group_id, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected",
 }

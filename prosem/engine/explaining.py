@@ -17,7 +17,7 @@ from optimizer.plan import Planned, addresses
 from prosem.engine.measuring import measure
 from prosem.engine.traffic import Traffic
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
-from prosem.types.base import Space
+from prosem.types.base import ArrangedSpace, Space
 from prosem.values.model import Delta, JsonObject
 
 
@@ -65,12 +65,16 @@ def explain_space(
         )
         for plan in (space.plans if analyze else ())
     }
-    found = explained(space.plans, choice, chooser.plan_of(space.plans, choice), measured, chooser.weights)
-    for row in found["plans"]:
+    plan = chooser.plan_of(space.plans, choice)
+    shown = explained(space.plans, choice, plan, measured, chooser.weights)
+    for row in shown["plans"]:
         carriage = traffic and traffic.expected(space.network.id, addresses(row["plan"]))
         if carriage:
             row["straight"] = round(carriage.straight, 3)
-    return found
+    shown["statistic"] = chooser.statistic(space.network.id, choice)
+    if isinstance(space, ArrangedSpace):
+        shown["arrangement"] = space.arrangement()
+    return shown
 
 
 def _named(space: Space, description: Any) -> float:

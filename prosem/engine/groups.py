@@ -242,11 +242,7 @@ class Groups:
                 if isinstance(table, View) and table not in self._views:
                     self._views.open(definition_of(table))
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
-            known = self.figures.event_shares
-            shares = tuple(known[one.id] for one in form.tables if one.id in known)
-            if len(shares) < len(form.tables):
-                shares = ()
-            context = SpaceContext(rows, self._locate, self._max_boxes, self._plan, shares)
+            context = SpaceContext(rows, self._locate, self._max_boxes, self._plan, self.figures, group.id)
             self._undo.add(self.on_close, group.space)
             self._keep_space(group.space)
             space = self.spaces[group.space] = form.open_space(group.space, context)

@@ -23,6 +23,7 @@ from prosem.language.syntax import Query
 from prosem.values.codes import Boxes
 from prosem.values.columns import ColumnType
 from prosem.values.model import Delta, JsonObject, Key, PlaceMark, Row, Table, View
+from prosem.values.statistics import NO_FIGURES, RunFigures
 from prosem.values.undo import UndoLog
 
 Rows = Mapping[Key, Row]  # the content of one table
@@ -81,15 +82,16 @@ def placements(sid: int, bound: Bound) -> Iterator[tuple[int, bytes, Any | None]
 class SpaceContext(NamedTuple):
     """What a space needs of the server: the rows of its tables, where a subscription stands, and limits.
 
-    `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `shares` are the tables' shares of the events,
-    by the statistics; empty if they are unknown.
+    `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `figures` are those of the statistics in force,
+    `group` the id of the group that opens the space.
     """
 
     rows: tuple[Rows, ...]
     locate: Callable[[int], Bound]
     max_boxes: int
     plan: str = "auto"
-    shares: tuple[float, ...] = ()
+    figures: RunFigures = NO_FIGURES
+    group: int = 0
 
 
 class Draft(NamedTuple):
@@ -393,6 +395,14 @@ class AdaptiveSpace(Protocol, metaclass=ByMembers):
 
     def rearrange(self) -> Callable[[], None] | None:
         """Do so where it pays, and edges must be given their states again: what takes it back. None: all stays."""
+
+
+@runtime_checkable
+class ArrangedSpace(Protocol, metaclass=ByMembers):
+    """A space that was arranged by statistics when it was opened."""
+
+    def arrangement(self) -> JsonObject:
+        """How, and which statistic each part of it was chosen by; EXPLAIN shows it."""
 
 
 def is_composed(form: Form) -> bool:

@@ -6,8 +6,9 @@ last. A value that fills whole buckets stands at several bounds: that is how hot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -133,10 +134,15 @@ class RunFigures:
     def column(self, table: int, name: str) -> ColumnStatistics | None:
         return next((one for one in self.columns.get(table, ()) if one.name == name), None)
 
-    @property
+    @cached_property
     def event_shares(self) -> dict[int, float]:
         """The share of each table that is joined in all events."""
         return {side.table: side.event_share for join in self.joins for side in join}
+
+    def side(self, table: int, columns: Set[str]) -> SideStatistics | None:
+        """How the rows of a table share keys of these columns."""
+        sides = (side for join in self.joins for side in join)
+        return next((one for one in sides if one.table == table and {*one.columns} == columns), None)
 
 
 NO_FIGURES = RunFigures()

@@ -236,6 +236,44 @@ def test_a_run_flips_decisions_of_a_space_it_knows_nothing_of() -> None:
         assert made.consider(space, FEW).source == "histogram"
 
 
+def test_a_run_flips_the_order_of_spaces_that_nothing_was_measured_in() -> None:
+    """The cheapest plan of each counts, per affected subscription."""
+    made, spaces = Chooser(share=0), [Space(number=1), Space(number=2)]
+
+    def order() -> list[int]:
+        return [space.network.id for space in made.order(spaces)]
+
+    slow, fast = Estimate(90, 90, 9, 0, 1), Estimate(100, 100, 9, 0, 50)
+    first = training(1, ("reformulate", FEW, slow), ("enumerate", FEW, fast))
+    second = training(2, ("reformulate", FEW, slow))
+    assert order() == [1, 2]
+    made.adopt(made.prepare(first | second, 5))
+    assert order() == [1, 2]
+    made.adopt(
+        made.prepare(training(1, ("reformulate", FEW, slow)) | training(2, ("enumerate", FEW, fast)), 6)
+    )
+    assert order() == [2, 1]
+    made.choose(spaces[0], FEW)
+    assert order() == [2, 1], "also once a space is open"
+
+
+def test_the_statistic_behind_a_choice_is_named() -> None:
+    made, known, other = Chooser(share=0), Space(number=1), Space(number=2)
+    cheap = Estimate(5, 5, 90, 0, 3)
+
+    def named(space: Space) -> str:
+        return made.statistic(space.network.id, made.consider(space, FEW))
+
+    assert named(known) == "sample of the group's points"
+    every = training(1, ("reformulate", FEW, cheap), ("enumerate", FEW, cheap))
+    made.adopt(made.prepare(every, 7))
+    assert named(known) == "training set of run 7, measurements of this server"
+    assert named(other) == "sample of the group's points, priced by run 7"
+    made.adopt(made.prepare(every))
+    assert named(known) == "measurements of this server"
+    assert made.statistic(2, made.by_counts(("reformulate",), 3.0)) == "messages"
+
+
 @given(
     st.lists(
         st.tuples(

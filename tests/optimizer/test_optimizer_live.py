@@ -17,11 +17,14 @@ from api.http.app import make_app
 from api.server.running import RunningServer
 from optimizer.cost import Weights
 from prosem.engine import commands as c
+from prosem.language.parse import parse
 from prosem.store.log import Writer, WriteSet
 from prosem.store.retention import Retention
+from prosem.values.wire import decode, encode
 from tests.support.command_line import run
-from tests.support.live import Api, Refused, upsert
+from tests.support.live import Api, Refused, in_any_order, upsert
 from tests.support.running import LOWEST, TABLE, WAIT_S, Listener, publish, running, served
+from tests.support.statistics_runs import column, make_run, point
 from tests.support.waiting import until_async
 
 EVENT = {"op": "upsert", "row": {"k": 1, "x": 50, "y": -1}}
@@ -249,6 +252,58 @@ def test_measurements_are_bounded(url: str, writer: Writer, retention: Retention
     assert counted is not None
     assert 30 <= counted[0] <= 34
     assert counted[1:] == (100, [1.0, 2.5])
+
+
+async def test_a_run_arranges_a_join_at_the_next_start_and_its_answers_stay(url: str) -> None:
+    """The routing column flips, EXPLAIN names the statistic, and a stream folds to the answers of the server."""
+    sql = "SELECT * FROM r JOIN s USING (b) WHERE s.x BETWEEN :x1 AND :x2 AND s.y BETWEEN :y1 AND :y2"
+    chance = random.Random(2)
+
+    def table(name: str, *columns: str) -> Any:
+        made = [{"name": column, "type": "integer"} for column in columns]
+        return {"name": name, "columns": made, "primary_key": ["k"]}
+
+    def event(name: str) -> Any:
+        row = {"k": chance.randrange(9), "b": chance.randrange(3)}
+        if name == "s":
+            row |= {"x": chance.randrange(99), "y": chance.randrange(99)}
+        return {"op": "upsert", "row": row}
+
+    async def arrangement(made: RunningServer) -> Any:
+        row = {"k": 99, "b": 1, "x": 5, "y": 5}
+        (group,) = (await made.call(c.Explain("s", {"op": "upsert", "row": row})))["groups"]
+        return group["arrangement"]["routing"], group["statistic"]
+
+    async with running(url) as made:
+        for one in (table("r", "k", "b"), table("s", "k", "b", "x", "y")):
+            await made.call(c.CreateTable(one))
+        rows: Any = [(f"j{at}", {"x1": 0, "x2": 90, "y1": at, "y2": at + 9}) for at in range(0, 90, 9)]
+        await made.call(c.Subscribe(parse(sql), None, rows, batch=True))
+        for name in "rs" * 20:
+            await made.call(c.Publish(name, [event(name)]))
+        assert (await arrangement(made))[0] == {"columns": {"s": "x"}, "statistic": "position"}
+        group = next(iter(made.view.groups))
+        numbers = {one.name: one.id for one in made.view.tables().values()}
+    every = list(range(99))
+    ends = [("s.x >=", [0.0] * 5), ("s.x <=", [90.0] * 5)]
+    ends += [("s.y >=", [0.0, 40.0, 81.0]), ("s.y <=", [9.0, 49.0, 90.0])]
+    number = make_run(
+        url,
+        [column(numbers["s"], at, name, "integer", every) for at, name in ((2, "x"), (3, "y"))],
+        [point(group, name, bounds, 10) for name, bounds in ends],
+    )
+    async with running(url) as made:
+        assert (made.view.statistics or {})["run"] == number
+        routing, _ = await arrangement(made)
+        assert routing == {"columns": {"s": "y"}, "statistic": "point and column histograms of the run"}
+        listener = await Listener(made, *[id for id, _ in rows]).attached()
+        for name in "srs" * 20:
+            last = await made.call(c.Publish(name, [event(name)]))
+        await listener.progress(last["last_seq"])
+        for id, folded in listener.answers.items():
+            answer = decode(encode((await made.call(c.Result(id)))["result"]))
+            assert in_any_order(folded) == in_any_order(answer), id
+        await listener.close()
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ from bench.plots import draw
 from pipeline.statistics.archive import Archive
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.job import TABLES, Job, Options, Outcome
-from pipeline.statistics.joins import semijoin_cost
 from pipeline.statistics.progress import Steps
 from pipeline.statistics.runs import list_runs, use_run
 from pipeline.statistics.session import Session
@@ -257,12 +256,6 @@ def test_joins_equal_brute_force(world: World, first: Outcome) -> None:
     assert row[4:] == pytest.approx((*p, *j, len(keys_r), len(keys_s), *skew))
     assert skew[0] > 1.2
     assert skew[1] == pytest.approx(1)
-    costs = world.ask(
-        "SELECT cost FROM prosem.statistics_semijoin WHERE run = %s ORDER BY base_table", first.run
-    )
-    assert [cost for (cost,) in costs] == pytest.approx(
-        [semijoin_cost(*p, *j), semijoin_cost(*p[::-1], *j[::-1])]
-    )
 
 
 def test_the_training_set_holds_the_means_of_what_was_measured(world: World, first: Outcome) -> None:
@@ -418,7 +411,7 @@ def test_killed_in_the_middle_nothing_has_changed(world: World, first: Outcome) 
             job.wait()
     until(lambda: world.ask(waiting) == [(0,)])  # PostgreSQL notices that its client is gone
     assert world.ask("SELECT id, active FROM prosem.statistics_run ORDER BY id") == before
-    for table in ("column", "join", "semijoin", "point", "training"):
+    for table in ("column", "join", "point", "training"):
         assert world.ask(f"SELECT count(*) FROM prosem.statistics_{table} WHERE run > %s", before[-1][0]) == [
             (0,)
         ]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pipeline.statistics import StatisticsError, java, sketch
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.job import moment
-from pipeline.statistics.joins import Edge, Frequencies, JoinStatistics, Side, edges, semijoins
+from pipeline.statistics.joins import Edge, Side, edges
 from pipeline.statistics.kinds import kind
 from pipeline.statistics.plans import Entries, cover, reduced
 from pipeline.statistics.points import Statements, _point
@@ -193,26 +193,6 @@ def test_edges_of_the_join_graph() -> None:
     assert edges([("SELECT * FROM r", (r,)), ("no SQL (", (r, s))]) == []
     assert edges([("SELECT COUNT(*) FROM r JOIN s ON r.b = s.b", (r, s))]) == []
     assert edges([("SELECT * FROM r JOIN dropped USING (b)", (r, s))]) == []
-
-
-def test_the_cost_of_a_semijoin_by_integration() -> None:
-    """[ProSem thesis]'s two ratios, against random tuples on a unit domain: what share of all ranges is affected."""
-    draw = np.random.default_rng(4)
-    js, samples = 3, 200_000
-    low, high = np.sort(draw.random((2, samples)), axis=0)
-    values = draw.random((samples, js))
-    hit = ((values >= low[:, None]) & (values <= high[:, None])).any(axis=1)
-    assert hit.mean() == pytest.approx(js / (js + 2), rel=0.02)
-    new = draw.random(samples)
-    first = (low <= new) & (new <= high) & ~hit
-    assert first.mean() == pytest.approx(2 / ((js + 2) * (js + 3)), rel=0.05)
-    edge = Edge(Side(1, ("b",)), Side(2, ("b",)))
-    found = semijoins(
-        [JoinStatistics(edge, (0.25, 0.75), Frequencies(1, 2.0, 1.0), Frequencies(1, 3.0, 1.0))]
-    )
-    cost = 0.25 / 3 * 3 / 5 + 0.75 * 2 / 3 * 2 / (5 * 6)
-    assert found[0] == (edge.r, edge.s, pytest.approx(cost))
-    assert found[1] == (edge.s, edge.r, pytest.approx(0.75 / 3 * 2 / 4 + 0.25 * 3 / 3 * 2 / (4 * 5)))
 
 
 # -- what executors import -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import count, product
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ from prosem.values.codes import value_at
 from prosem.values.columns import INT64_MAX, INT64_MIN, column_type
 from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import Column, Row, Table
+from prosem.values.statistics import JoinStatistics, RunFigures, SideStatistics
 from prosem.values.wire import decode, encode
 from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
@@ -376,6 +378,22 @@ def test_the_formula_of_the_thesis() -> None:
     assert cost(0, 1) == pytest.approx(2 * 0.25 / 3 * 2 / 4 + 3 * 0.75 * 4 / 3 * 2 / (4 * 5))
 
 
+def test_the_ratios_of_the_formula_by_integration() -> None:
+    """[ProSem thesis]'s two ratios, against random tuples on a unit domain: what share of all ranges is affected."""
+    draw = np.random.default_rng(4)
+    js, samples = 3, 200_000
+    low, high = np.sort(draw.random((2, samples)), axis=0)
+    values = draw.random((samples, js))
+    hit = ((values >= low[:, None]) & (values <= high[:, None])).any(axis=1)
+    assert hit.mean() == pytest.approx(js / (js + 2), rel=0.02)
+    new = draw.random(samples)
+    first = (low <= new) & (new <= high) & ~hit
+    assert first.mean() == pytest.approx(2 / ((js + 2) * (js + 3)), rel=0.05)
+    shape = form("SELECT * FROM r JOIN s USING (b)").shape
+    cost = formula(shape, Counted([0.25, 0.75], lambda number, _: (2.0, float(js))[number]))
+    assert cost(0, 1) == pytest.approx((0.25 * hit.mean() + 0.75 * 2 * first.mean()) / 3, rel=0.05)
+
+
 def random_rows(shape: JoinShape, chance: random.Random, number: int) -> list[list[Row]]:
     """Tables of a join over small values; few distinct join keys."""
     return [
@@ -428,7 +446,12 @@ def test_rows_a_key_and_the_first_decomposition() -> None:
     assert first_decomposition(chain, [rows_of_r, one_s, many_t]) == (2, 0, 0), (
         "t hardly ever exposes rows of r"
     )
-    often_t = first_decomposition(chain, [rows_of_r, one_s, many_t], (0.01, 0.01, 0.98))
+    sides = [
+        SideStatistics(one.id, ("k",), share, 1.0, 1, 1.0)
+        for one, share in zip(chain.tables, (0.01, 0.01, 0.98), strict=True)
+    ]
+    figures = RunFigures(joins=[JoinStatistics(sides[0], sides[1]), JoinStatistics(sides[0], sides[2])])
+    often_t = first_decomposition(chain, [rows_of_r, one_s, many_t], figures)
     assert often_t == (1, 0, 0), "unless nearly all events are on t"
 
 

@@ -20,6 +20,7 @@ from prosem.index.joins.join_keys import JoinKeys
 from prosem.types.join.shape import JoinShape
 from prosem.types.join.table import Classes, JoinTable
 from prosem.values.model import Row
+from prosem.values.statistics import NO_FIGURES, RunFigures
 
 Decomposition = tuple[int, ...]  # the partner of each table
 Cost = Callable[[int, int], float]  # of a table's semijoin with a partner, an event and a subscription
@@ -126,17 +127,29 @@ def rows_per_key(rows: Iterable[Row], key_of: Callable[[Row], tuple[object, ...]
 
 
 def first_decomposition(
-    shape: JoinShape, rows: Sequence[Iterable[Row]], shares: Sequence[float] = ()
+    shape: JoinShape, rows: Sequence[Iterable[Row]], figures: RunFigures = NO_FIGURES
 ) -> Decomposition:
-    """Before any event was counted here: by the tables' shares of the events so far, if they are known, else equal ones."""
+    """Before any event was counted here: by the shares of events and the join frequencies of a run, where it has them.
+
+    An event meets a key as often as the key has rows, so that it meets rows per key times skew. What the run does not know
+    is counted in the rows, and tables have equal shares.
+    """
     if not has_choice(shape):
         return tuple(shape.neighbours(table)[0] for table in range(len(shape.tables)))
     known: dict[tuple[int, Classes], float] = {}
 
     def per_key(table: int, classes: Classes) -> float:
         if (table, classes) not in known:
-            known[table, classes] = rows_per_key(rows[table], shape.key_of(table, classes))
+            own = shape.tables[table]
+            side = figures.side(own.id, {own.names[shape.classes[one][table]] for one in classes})
+            known[table, classes] = (
+                rows_per_key(rows[table], shape.key_of(table, classes))
+                if side is None
+                else side.rows_per_key * side.skew
+            )
         return known[table, classes]
 
-    known_shares = list(shares) if sum(shares) > 0 else [1 / len(shape.tables)] * len(shape.tables)
-    return cheapest(shape, formula(shape, Counted(known_shares, per_key)))
+    shares = [figures.event_shares.get(table.id, 0.0) for table in shape.tables]
+    if not all(table.id in figures.event_shares for table in shape.tables) or not sum(shares):
+        shares = [1 / len(shape.tables)] * len(shape.tables)
+    return cheapest(shape, formula(shape, Counted(shares, per_key)))

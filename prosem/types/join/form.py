@@ -21,8 +21,8 @@ from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Source, Star
 from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
+from prosem.types.join.arrangement import arrange, routing_column
 from prosem.types.join.client_rules import RULES
-from prosem.types.join.decomposition import first_decomposition
 from prosem.types.join.message import Joined
 from prosem.types.join.raw import JoinTelling
 from prosem.types.join.replay import JoinReplay
@@ -33,6 +33,7 @@ from prosem.types.shared.ranges import Ranges
 from prosem.types.shared.words import range_ends
 from prosem.values.errors import LanguageError
 from prosem.values.model import JsonObject, Table
+from prosem.values.statistics import NO_FIGURES
 from prosem.values.wire import decode, encode
 
 _OPERATORS = ("=", "<", "<=", ">", ">=")
@@ -92,9 +93,9 @@ class JoinForm:
         return bind
 
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
-        rows = [some.values() for some in context.rows]
-        partners = first_decomposition(self.shape, rows, context.shares)
-        return JoinSpace(self.shape, space_id, context, partners, mode_of(context.plan))
+        arranged = arrange(self.shape, self.atoms, context)
+        mode = mode_of(context.plan)
+        return JoinSpace(arranged.shape, space_id, context, arranged.partners, mode, arranged)
 
     # -- answers -------------------------------------------------------------------------------------------------
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
@@ -205,7 +206,8 @@ class JoinType(SubscriptionType):
             for table, some in zip(tables, atoms, strict=True)
         )
         routing = tuple(
-            _routing(table, at, some) for table, at, some in zip(tables, ranged, atoms, strict=True)
+            routing_column(table, at, some, NO_FIGURES, {})[0]
+            for table, at, some in zip(tables, ranged, atoms, strict=True)
         )
         return JoinForm(query, JoinShape(tuple(tables), classes, ranged, routing), atoms)
 
@@ -262,13 +264,3 @@ def _atoms(query: Query, tables: Sequence[Table]) -> tuple[tuple[Atom, ...], ...
             )
         found[table.id].append(atom)
     return tuple(tuple(found[table.id]) for table in tables)
-
-
-def _routing(table: Table, ranged: Sequence[int], atoms: Sequence[Atom]) -> int | None:
-    """The column that finds subscriptions: one with equality if there is any, since it tells most of them apart."""
-    equal = {table.position[atom.column.name] for atom in atoms if atom.op == "="}
-
-    def promise(at: int) -> tuple[bool, bool, int]:
-        return table.columns[at].type.name == "boolean", at not in equal, at
-
-    return min(ranged, key=promise, default=None)

@@ -14,13 +14,14 @@ from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
 from prosem.types.base import Bound, Draft, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
+from prosem.types.join.arrangement import Arrangement
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.model import Change, JoinModel, Mode
 from prosem.types.join.plain import JoinedMode, SelectionMode
 from prosem.types.join.semijoin import SemijoinMode
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.shared.point_space import PointSpace
-from prosem.values.model import Delta, Row
+from prosem.values.model import Delta, JsonObject, Row
 from prosem.values.wire import is_same
 
 
@@ -44,6 +45,7 @@ class JoinSpace(PointSpace):
         context: SpaceContext,
         decomposition: Decomposition,
         mode: str = "semijoin",
+        arranged: Arrangement | None = None,
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
@@ -57,6 +59,7 @@ class JoinSpace(PointSpace):
             else SelectionMode(self.model)
         )
         self.adaptation = Adaptation(self.model)
+        self._arranged = arranged or Arrangement(shape, decomposition, "given", "given")
 
     # -- points --------------------------------------------------------------------------------------------------
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
@@ -91,6 +94,13 @@ class JoinSpace(PointSpace):
         before = self.decomposition
         self.redecompose(better)
         return partial(self.redecompose, before)
+
+    def arrangement(self) -> JsonObject:
+        """Routing columns and partners, and which statistic each was chosen by."""
+        found = self._arranged
+        if self.decomposition != found.partners:
+            found = found._replace(partners=self.decomposition, partners_by="events counted since the start")
+        return found.document()
 
     # -- events --------------------------------------------------------------------------------------------------
     def step(self, delta: Delta) -> Any | None:
