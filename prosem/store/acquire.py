@@ -100,7 +100,9 @@ def open_session(url: str) -> Connection:
             "it is like postgresql://user:password@host:5432/name"
         ) from error
     connection.adapters.register_dumper(Packed, PackedDumper)
-    connection.prepared_max = 2000
+    connection.prepare_threshold = (
+        None  # what is prepared is the writer's: psycopg would take it away with its own
+    )
     try:
         connection.execute(_SESSION)
         connection.commit()

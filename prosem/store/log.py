@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import psycopg
 
 from prosem.store import catalog
-from prosem.store.flushing import flush_all
 from prosem.store.holders import lock_alone
 from prosem.store.partitions import Connection, Partitions
 from prosem.store.refusal import refusal
 from prosem.store.retention import IDEMPOTENCY_S
+from prosem.store.round_trip import RoundTrip
 from prosem.store.session import LEASE_S, Session, clock_s
 from prosem.store.writeset import Counters, WriteSet, commands
 from prosem.values.errors import CommitError, SetupError
@@ -26,6 +27,7 @@ from prosem.values.errors import CommitError, SetupError
 __all__ = ["IDEMPOTENCY_S", "PARTITION_SIZE", "Counters", "InjectedFault", "WriteSet", "Writer"]
 
 PARTITION_SIZE = 1_000_000
+_COMMIT, _CHECK = b"COMMIT", b"SET CONSTRAINTS ALL IMMEDIATE"
 _PAUSE_S = 0.1
 _CANCEL_S = 5.0  # that a cancelled statement has to end
 _EXTEND_AGAIN_S = 5.0
@@ -47,6 +49,7 @@ class Writer:
         self._partitions = Partitions(partition_size)
         self._extend_after_s = 0.0
         self._rows: dict[int, catalog.RowStatements] = {}
+        self._round_trip = RoundTrip()
 
     @classmethod
     def connect(
@@ -141,21 +144,32 @@ class Writer:
 
     def _send(self, connection: Connection, batch: WriteSet, *, is_trial: bool = False) -> None:
         """All statements of the batch in a transaction, which is committed unless this is a trial."""
-        self.busy_since = time.monotonic()
+        self._sent()
         self._extend(connection, batch.last_seq)
-        lasting = batch.created is None and batch.dropped is None
-        owner = (self.session.epoch, self.session.token)
-        # psycopg forgets its prepared statements after a DROP, cleanly only outside a pipeline.
-        with connection.pipeline() if lasting else contextlib.nullcontext():
-            for text, parameters in commands(batch, self._rows, owner):
-                connection.execute(text, parameters, prepare=lasting)
-                flush_all(connection)
-                self.busy_since = time.monotonic()
-            if is_trial:
-                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-                return
-            self._count_down()
+        statements = commands(batch, self._rows, (self.session.epoch, self.session.token))
+        ending, is_faulty = (_CHECK, False) if is_trial else (_COMMIT, self._is_faulty())
+        if batch.created is None and batch.dropped is None:
+            self._round_trip.run(connection, statements, None if is_faulty else ending, self._sent)
+        else:
+            self._send_one_by_one(connection, statements, None if is_faulty else ending)
+        if is_faulty:
+            raise InjectedFault("a fault was injected before the commit")
+
+    def _send_one_by_one(
+        self, connection: Connection, statements: Iterable[tuple[bytes, list[Any]]], ending: bytes | None
+    ) -> None:
+        """Changes of the schema: rare, and the end of what is prepared of a table that is dropped."""
+        self._round_trip.forget()
+        for text, parameters in statements:
+            connection.execute(text, parameters)
+            self._sent()
+        if ending == _COMMIT:
             connection.commit()
+        elif ending is not None:
+            connection.execute(ending)
+
+    def _sent(self) -> None:
+        self.busy_since = time.monotonic()
 
     def abort(self) -> None:
         """End a commit that makes no progress; the thread that waits for it gets an error.
@@ -212,9 +226,12 @@ class Writer:
                 connection.rollback()
                 self._extend_after_s = time.monotonic() + _EXTEND_AGAIN_S
 
-    def _count_down(self) -> None:
-        if self.fail_after is not None:
-            self.fail_after -= 1
-            if self.fail_after < 0:
-                self.fail_after = None
-                raise InjectedFault("a fault was injected before the commit")
+    def _is_faulty(self) -> bool:
+        """Whether this write is the one that is to fail."""
+        if self.fail_after is None:
+            return False
+        self.fail_after -= 1
+        if self.fail_after >= 0:
+            return False
+        self.fail_after = None
+        return True

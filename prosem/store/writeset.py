@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from prosem.store import catalog
-from prosem.store.flushing import PIECE_BYTES
 from prosem.store.packing import Packed, pack
+from prosem.store.round_trip import PIECE_BYTES
 from prosem.values.model import DEFAULT_TENANT, Group, Key, Row, Statement, Table, View
 
 

@@ -7,7 +7,6 @@ It takes what `prosem.store` sends over a session, with the statements of a batc
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -196,7 +195,7 @@ class Connection:
         database.processes += 1
         self._pid = database.processes
         self.adapters = SimpleNamespace(register_dumper=lambda *_: None)
-        self.prepared_max = 0
+        self.prepare_threshold: int | None = 5
 
     @property
     def info(self) -> Any:
@@ -206,9 +205,6 @@ class Connection:
             server_version=160_000,
             parameter_status=lambda name: "UTF8",
         )
-
-    def pipeline(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def cancel_safe(self, timeout: float = 0.0) -> None: ...
 
@@ -257,9 +253,7 @@ class Connection:
             raise self._lose("the server closed the connection unexpectedly")
 
     # -- transactions --------------------------------------------------------------------------------------------
-    def execute(
-        self, text: str | bytes, values: Sequence[Any] = (), prepare: bool | None = None
-    ) -> Connection:
+    def execute(self, text: str | bytes, values: Sequence[Any] = ()) -> Connection:
         self._reach()
         if self._status == TransactionStatus.INERROR:
             raise psycopg.errors.InFailedSqlTransaction("current transaction is aborted")

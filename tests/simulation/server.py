@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -32,7 +32,7 @@ from prosem.store.log import Writer
 from prosem.store.session import Session
 from prosem.values.errors import RecoveringError, SetupError
 from tests.simulation.machine import Lock, Process, VirtualClock, VirtualLoop, blocking, pause
-from tests.simulation.postgres import URL, Database, batch_commands
+from tests.simulation.postgres import URL, Connection, Database, batch_commands
 from tests.simulation.readers import Readers, Snapshot, retire
 
 LEASE_S = 4.0
@@ -40,8 +40,26 @@ QUEUE = 6  # frames that wait for one subscriber: few, so that slow ones lag
 IDLE_S = 0.5  # that a thread without work sleeps at most
 
 
-def _flush(connection: object) -> None:
-    pause(0.0)
+class RoundTrip:
+    """The statements of a batch one by one, as psycopg sends them."""
+
+    def run(
+        self,
+        connection: Connection,
+        statements: Iterable[tuple[bytes, list[Any]]],
+        ending: bytes | None,
+        sent: Callable[[], None],
+    ) -> None:
+        for text, parameters in statements:
+            connection.execute(text, parameters)
+            pause(0.0)
+            sent()
+        if ending == b"COMMIT":
+            connection.commit()
+        elif ending is not None:
+            connection.execute(ending)
+
+    def forget(self) -> None: ...
 
 
 @contextlib.contextmanager
@@ -50,7 +68,7 @@ def simulated_database(database: Database) -> Iterator[None]:
     with (
         mock.patch.object(psycopg, "connect", database.connect),
         mock.patch.object(store_log, "commands", batch_commands),
-        mock.patch.object(store_log, "flush_all", _flush),
+        mock.patch.object(store_log, "RoundTrip", RoundTrip),
         mock.patch.object(store_session, "threading", SimpleNamespace(RLock=Lock)),
     ):
         yield

@@ -31,6 +31,7 @@ from tests.simulation.postgres import Data, Database
 from tests.simulation.readers import Readers, Snapshot, retire
 from tests.simulation.server import simulated_database
 from tests.simulation.world import run
+from tests.support.commits import replace_commit
 from tests.support.database import events, rows_of, table_of
 
 TABLE = table_of(["integer", "integer"])
@@ -224,11 +225,11 @@ class RealSite:
 
         def commit() -> None:
             if how == "after":
-                type(connection).commit(connection)
+                connection.commit()
             connection.close()
             raise psycopg.OperationalError("the connection broke")
 
-        self._monkeypatch.setattr(connection, "commit", commit)
+        replace_commit(self._monkeypatch, writer, commit)
 
     def vanish(self, writer: Writer) -> None:
         writer.session.url = "postgresql://127.0.0.1:1/prosem"

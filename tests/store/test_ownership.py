@@ -15,6 +15,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.heartbeat import Heartbeat
 from prosem.store.log import Writer
 from prosem.values.errors import CommitError, SetupError, UnknownOutcomeError
+from tests.support.commits import replace_commit
 from tests.support.database import events
 from tests.support.processes import open_folder
 
@@ -54,7 +55,7 @@ def test_the_batch_of_another_server_is_not_taken_for_ones_own(
         other.close()
         raise LOST
 
-    monkeypatch.setattr(connection, "commit", lose)
+    replace_commit(monkeypatch, writer, lose)
     with pytest.raises(CommitError):
         writer.write(events(3))
     assert _last_seq(url) == 2
@@ -71,7 +72,7 @@ def test_a_lost_answer_counts_although_another_server_has_written_since(
     connection = writer.session.require()
 
     def commit_and_lose() -> None:
-        type(connection).commit(connection)
+        connection.commit()
         connection.close()
         others.append(Writer.connect(url, partition_size=100))
         others[0].write(events(3))
@@ -80,7 +81,7 @@ def test_a_lost_answer_counts_although_another_server_has_written_since(
             others[0].close()
         raise LOST
 
-    monkeypatch.setattr(connection, "commit", commit_and_lose)
+    replace_commit(monkeypatch, writer, commit_and_lose)
     writer.write(events(2))
     assert writer.session.is_superseded
     assert _last_seq(url) == 4
@@ -93,12 +94,12 @@ def test_an_outcome_that_cannot_be_known_is_no_refusal(
     connection = writer.session.require()
 
     def commit_and_lose() -> None:
-        type(connection).commit(connection)
+        connection.commit()
         connection.close()
         writer.session.url = "postgresql://127.0.0.1:1/x"
         raise LOST
 
-    monkeypatch.setattr(connection, "commit", commit_and_lose)
+    replace_commit(monkeypatch, writer, commit_and_lose)
     writer.session.settle_s = 0
     with pytest.raises(UnknownOutcomeError):
         writer.write(events(2))

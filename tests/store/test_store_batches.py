@@ -21,6 +21,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Counters, Writer, WriteSet
 from prosem.values.errors import CommitError, RefusedError, SetupError, UnknownOutcomeError
 from prosem.values.model import Group, Statement, Table
+from tests.support.commits import replace_commit
 from tests.support.database import events, put, rows_of, table_of
 
 FAST = {"fsync": "off"}  # here only processes die, never the machine
@@ -195,11 +196,11 @@ def test_a_commit_whose_answer_was_lost_counts(
     assert connection is not None
 
     def commit_and_lose() -> None:
-        type(connection).commit(connection)
+        connection.commit()
         connection.close()
         raise psycopg.OperationalError("the server closed the connection unexpectedly")
 
-    monkeypatch.setattr(connection, "commit", commit_and_lose)
+    replace_commit(monkeypatch, writer, commit_and_lose)
     writer.write(events(2))
     writer.write(events(3))
     with recovery.load(url) as loaded:
