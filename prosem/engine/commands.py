@@ -50,13 +50,6 @@ class InstallView:
 
 
 @dataclass(frozen=True, slots=True)
-class AbandonView:
-    """A view will not be built after all."""
-
-    build: ViewBuild
-
-
-@dataclass(frozen=True, slots=True)
 class DropView:
     name: str
     scope: Scope = WHOLE
@@ -197,7 +190,6 @@ Command = (
     | DropTable
     | PrepareView
     | InstallView
-    | AbandonView
     | DropView
     | Publish
     | Transact

@@ -51,9 +51,6 @@ class Defining:
         memory.batch.writes.views.append(build.view)
         return build.view
 
-    def abandon(self, command: c.AbandonView) -> None:
-        self._memory.views.abandon(command.build)
-
     def drop(self, command: c.DropView) -> None:
         memory = self._memory
         view = known_view(memory.tables(command.scope.tenant), command.name)

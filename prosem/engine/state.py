@@ -43,7 +43,6 @@ class EngineState(EngineMemory):
             c.DropTable: self.drop_table,
             c.PrepareView: defining.prepare,
             c.InstallView: defining.install,
-            c.AbandonView: defining.abandon,
             c.DropView: defining.drop,
             c.Publish: publishing.publish,
             c.Transact: publishing.transact,

@@ -9,7 +9,7 @@ queued; it is brought up to date, and takes its place in the engine's order.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ class ViewBuild:
         self.operator = definition.open(lambda table: self._copies[table.id])
         self.rows: dict[Key, Row] = {}
         self.queue: list[Changes] = []
+        self.is_abandoned = False
+        """It will not take its place. Set by the thread that builds it, so no state of the engine keeps it alive."""
         self._lock = threading.Lock()
 
     @property
@@ -103,7 +105,13 @@ class Views:
 
     @property
     def being_built(self) -> list[View]:
-        return [build.view for build in self._builds.values()]
+        return [build.view for build in self._wanted_builds()]
+
+    def _wanted_builds(self) -> Collection[ViewBuild]:
+        """Abandoned ones are forgotten here."""
+        for id in [id for id, build in self._builds.items() if build.is_abandoned]:
+            del self._builds[id]
+        return self._builds.values()
 
     # -- opening and closing -------------------------------------------------------------------------------------
     def open(self, definition: ViewDefinition, progress: Callable[[int], None] | None = None) -> None:
@@ -114,15 +122,11 @@ class Views:
     def begin(self, definition: ViewDefinition) -> ViewBuild:
         """Build a view aside; from now on changes of its inputs are queued for it."""
         build = self._builds[definition.view.id] = ViewBuild(definition, self._rows_of)
-        self._undo.add(self.abandon, build)
+        self._undo.add(self._builds.pop, build.view.id, None)
         return build
 
-    def abandon(self, build: ViewBuild) -> None:
-        self._undo.keep(self._builds, build.view.id)
-        self._builds.pop(build.view.id, None)
-
     def is_building(self, build: ViewBuild) -> bool:
-        return self._builds.get(build.view.id) is build
+        return self._builds.get(build.view.id) is build and not build.is_abandoned
 
     def finish(self, build: ViewBuild) -> None:
         """A view that was built aside takes its place; ViewRowError if what changed meanwhile forbids it."""
@@ -165,7 +169,7 @@ class Views:
         """An event counts: views that are being built take it later."""
         if self._builds:
             changes = {**derived.changes, **{view.id: rows for view, rows in derived.effects}}
-            for build in self._builds.values():
+            for build in self._wanted_builds():
                 build.note(changes)
 
     def _put(self, view: View, key: Key, row: Row | None) -> None:

@@ -98,7 +98,7 @@ class Images:
 
     def sizes(self) -> dict[str, str]:
         lines = self.buildah("images", "--noheading", "--format", "{{.Name}} {{.Size}}").splitlines()
-        return {line.split(" ", 1)[0].rpartition("/")[2]: line.split(" ", 1)[1] for line in lines}
+        return {line.split(" ", 1)[0].rpartition("/")[2]: line.split(" ", 1)[1].strip() for line in lines}
 
 
 class Container:

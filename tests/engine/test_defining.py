@@ -60,12 +60,23 @@ def test_events_go_on_while_a_view_is_built(state: EngineState) -> None:
     assert [(row["k"], row["x"]) for row in rows(state)] == [(1, 11), (3, 15), (4, 20), (9, 98)]
 
 
+def test_an_abandoned_view_takes_no_events(state: EngineState) -> None:
+    build = state.execute(c.PrepareView("high", HIGH)).build
+    publish(state, {"op": "insert", "row": {"k": 9, "x": 99}})
+    assert build.queue
+    build.queue.clear()
+    build.is_abandoned = True
+    publish(state, {"op": "insert", "row": {"k": 10, "x": 99}})
+    assert not build.queue
+    state.execute(c.DropTable("t"))  # nothing uses it
+
+
 def test_a_name_is_taken_while_its_view_is_built(state: EngineState) -> None:
     prepared = state.execute(c.PrepareView("high", HIGH))
     for sql in (HIGH, "SELECT k FROM t"):
         with pytest.raises(ConflictError, match="'high' is being built"):
             state.execute(c.PrepareView("high", sql))
-    state.execute(c.AbandonView(prepared.build))
+    prepared.build.is_abandoned = True
     with pytest.raises(RecoveringError):
         state.execute(c.InstallView(prepared.build))
     define(state)

@@ -139,12 +139,11 @@ class World:
             c.DropTable(("heir", "u")[b % 2]),
             c.PrepareView(names[a % 3], VIEWS[names[a % 3]]),
             None if build is None else c.InstallView(build),
-            None if build is None or b else c.AbandonView(build),
             c.DropView(names[a % 3]),
-            c.Weigh({"bytes": 1.0 + d}),
+            c.Weigh({"bandwidth": 1.0 + d}),
             c.Explain("t", events[0]),
         ]  # fmt: skip
-        weights = (6, 3, 3, 2, 3, 8, 4, 3, 3, 1, 1, 1, 1, 2, 3, 1, 1, 1, 1)
+        weights = (6, 3, 3, 2, 3, 8, 4, 3, 3, 1, 1, 1, 1, 2, 3, 1, 1, 1)
         return [one for one, weight in zip(choices, weights, strict=True) for _ in range(weight)][
             kind % sum(weights)
         ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from prosem.values.wire import decode
 from tests.simulation.listener import Told
-from tests.simulation.plan import TABLES, Query
+from tests.simulation.plan import TABLES, VIEWS, Query
 from tests.simulation.postgres import Data
 
 NAMES = {name: [column["name"] for column in table["columns"]] for name, table in TABLES.items()}
@@ -78,6 +78,8 @@ class Oracle:
         self._database = sqlite3.connect(":memory:")
         for name, columns in NAMES.items():
             self._database.execute(f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY (k))")
+        for name, sql in VIEWS.items():
+            self._database.execute(f"CREATE VIEW {name} AS {sql}")
         self._rows: dict[str, dict[int, list[Any]]] = {name: {} for name in NAMES}
         names = {number: table.name for number, table in data.tables.items()}
         found = {one.id: one for one in data.subscriptions.values()}

@@ -21,6 +21,10 @@ TABLES: dict[str, dict[str, Any]] = {
     }
     for name, value in (("t", "y"), ("u", "z"))
 }
+VIEWS = {
+    "v": "SELECT x, COUNT(*) AS n, SUM(y) AS total FROM t GROUP BY x",
+    "w": "SELECT t.k AS k, u.k AS other, y, z FROM t JOIN u ON t.x = u.x WHERE z >= 3",
+}
 NETWORKS = ("unicast", "cbn", "can", "multicast", "bloom")
 
 
@@ -32,6 +36,7 @@ class Query:
     per: str = "event"
     key: tuple[str, ...] = ("k",)
     order: tuple[str, ...] = ()
+    view: str = ""
 
 
 _RANGE = ("a", "b")
@@ -52,6 +57,11 @@ QUERIES = (
     Query("SELECT COUNT(*), SUM(t.y) AS total FROM t JOIN u ON t.x = u.x WHERE u.z >= :c", ("c",)),
     Query("SELECT SUM(y) FROM t WHERE x BETWEEN :a AND :b", _RANGE, per="transaction"),
     Query("SELECT * FROM t WHERE y < :c", ("c",), per="transaction"),
+    Query("SELECT * FROM v WHERE total >= :c", ("c",), key=("x",), view="v"),
+    Query("SELECT MAX(total) FROM v WHERE x BETWEEN :a AND :b", _RANGE, view="v"),
+    Query("SELECT MAX(total) FROM v WHERE x BETWEEN :a AND :b", _RANGE, per="transaction", view="v"),
+    Query("SELECT * FROM w WHERE y < :c", ("c",), key=("k", "other"), view="w"),
+    Query("SELECT COUNT(*) FROM w WHERE y BETWEEN :a AND :b", _RANGE, view="w"),
 )
 
 

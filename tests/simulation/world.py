@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from prosem.engine import commands as c
+from prosem.engine.views import ViewBuild
 from prosem.language.parse import parse
 from prosem.values.errors import (
     BusyError,
@@ -27,7 +28,7 @@ from tests.simulation.judge import Patched, Read, Record, Request, judge
 from tests.simulation.listener import Listener
 from tests.simulation.machine import StuckError, VirtualLoop, virtual_time
 from tests.simulation.nats import Nats, simulated_nats
-from tests.simulation.plan import POISON, QUERIES, TABLES, Plan, Query
+from tests.simulation.plan import POISON, QUERIES, TABLES, VIEWS, Plan, Query
 from tests.simulation.postgres import Database
 from tests.simulation.server import Server, simulated_database
 
@@ -183,6 +184,8 @@ class World:
         self._begin(self._subscribe(id, QUERIES[query], params))
 
     async def _subscribe(self, id: str, query: Query, params: dict[str, Any]) -> None:
+        if query.view:
+            await self._define(query.view)
         parsed = replace(parse(query.sql), per=query.per)
         answer = await self.insist(c.Subscribe(parsed, query.notify, [(id, params)]))
         if isinstance(answer, ConflictError):
@@ -191,6 +194,28 @@ class World:
             self.record.problems.append(f"the subscription {query.sql} was refused: {answer!r}")
         else:
             self.record.created[id] = answer["seq"], _travelled(answer["result"])
+
+    async def _define(self, name: str) -> None:
+        """As the route of views does: built beside the engine, then put into place. Repeated until the view is there."""
+        while True:
+            server = self.primary()
+            prepared = await self.call(c.PrepareView(name, VIEWS[name]), server)
+            if isinstance(prepared, c.PreparedView):
+                if prepared.build is None or await self._build(prepared.build, server):
+                    return
+            elif prepared is not LOST and not isinstance(prepared, BusyError | ConflictError):
+                self.record.problems.append(f"the view {name} was refused: {prepared!r}")
+                return
+            await asyncio.sleep(self.chance.uniform(0.1, 0.5))
+
+    async def _build(self, build: ViewBuild, server: Server | None) -> bool:
+        """Whether the view is known to be there."""
+        await asyncio.sleep(self.chance.choice((0.0, 0.02, 0.5)))  # events are processed meanwhile
+        build.fill()
+        build.catch_up()
+        installed = await self.call(c.InstallView(build), server)
+        build.is_abandoned = installed is LOST or isinstance(installed, ProsemError)
+        return not build.is_abandoned
 
     def listen(self, id: str, listener: int) -> None:
         if id in self.record.queries:

@@ -45,7 +45,7 @@ async def _build(made: RunningServer, build: ViewBuild) -> None:
         await asyncio.to_thread(_fill, build)
         await made.call(c.InstallView(build))
     except BaseException:
-        await made.call(c.AbandonView(build))
+        build.is_abandoned = True
         raise
 
 
