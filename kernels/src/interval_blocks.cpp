@@ -139,7 +139,7 @@ bool IntervalBlocks::first_end(std::optional<int64_t> after, std::optional<int64
     return is_found;
 }
 
-bool IntervalBlocks::inside(int64_t after, int64_t before, size_t limit, std::vector<int64_t>& refs) const {
+bool IntervalBlocks::inside(int64_t after, int64_t before, size_t limit, std::vector<Held>& found) const {
     size_t first = block_behind(after);
     size_t stop = block_not_before(before, std::min(first, blocks_.size()));
     if (stop > first + NEAR) return false;
@@ -148,8 +148,8 @@ bool IntervalBlocks::inside(int64_t after, int64_t before, size_t limit, std::ve
         auto end = not_before(block, before);
         for (auto held = behind(block, after); held < end; ++held) {
             if (held->high >= before) continue;
-            if (refs.size() == limit) return false;
-            refs.push_back(held->ref);
+            if (found.size() == limit) return false;
+            found.push_back(*held);
         }
     }
     return true;
@@ -224,11 +224,11 @@ void bind_interval_blocks(nb::module_& module) {
              nb::arg("after").none(), nb::arg("before").none() = nb::none())
         .def("inside",
              [](const IntervalBlocks& self, int64_t after, int64_t before, size_t limit) -> nb::object {
-                 std::vector<int64_t> refs;
-                 if (!self.inside(after, before, limit, refs)) return nb::none();
-                 nb::list found;
-                 for (int64_t ref : refs) found.append(ref);
-                 return found;
+                 std::vector<IntervalBlocks::Held> found;
+                 if (!self.inside(after, before, limit, found)) return nb::none();
+                 nb::list refs;
+                 for (const auto& held : found) refs.append(held.ref);
+                 return refs;
              })
         .def_prop_ro("nbytes", &IntervalBlocks::bytes)
         .def("check", &IntervalBlocks::check);

@@ -40,8 +40,8 @@ class IntervalBlocks {
 
     // Of the intervals with `after < low < before` one with the least upper end; false if there are none.
     bool first_end(std::optional<int64_t> after, std::optional<int64_t> before, Ends& found) const;
-    // The refs of intervals strictly between two codes; false if they are more than `limit`, or perhaps far apart.
-    bool inside(int64_t after, int64_t before, size_t limit, std::vector<int64_t>& refs) const;
+    // The intervals strictly between two codes; false if they are more than `limit`, or perhaps far apart.
+    bool inside(int64_t after, int64_t before, size_t limit, std::vector<Held>& found) const;
 
     template <class Visit>
     void each(Visit visit) const {

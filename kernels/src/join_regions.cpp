@@ -8,6 +8,8 @@
 namespace kernels {
 
 namespace {
+constexpr size_t FEW = 4;  // so many ranges are looked up one by one before the points are searched for any of them
+
 // An interval of codes, with the ends that Python gives it.
 struct Side {
     bool has_low = false, has_high = false, low_open = false, high_open = false;
@@ -302,8 +304,17 @@ class JoinRegions {
         if (at == anchors.size() || anchors[at] >= r) return false;
         IntervalBlocks::Ends found;
         if (!intervals.first_end(q, r, found) || found.second >= r) return false;
-        spans[low] = spans[high] = {q + 1, r - 1};
-        return points_.any(&tree, spans);
+        std::vector<IntervalBlocks::Held> few;
+        if (!intervals.inside(q, r, FEW, few)) {
+            spans[low] = spans[high] = {q + 1, r - 1};
+            return points_.any(&tree, spans);
+        }
+        for (const auto& held : few) {
+            spans[low] = {held.low, held.low};
+            spans[high] = {held.high, held.high};
+            if (points_.any(&tree, spans)) return true;
+        }
+        return false;
     }
 
     nb::object as_interval(const Side& side) const {

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +17,7 @@ from prosem.index.radii.labels import ORIGIN, Label
 from prosem.language.syntax import Query
 from prosem.types.base import described_columns
 from prosem.types.shared.ranges import topic_of
-from prosem.types.value.measure import FINE, Measure, Radii
+from prosem.types.value.measure import FINE, Measure, Radii, fine_radius
 from prosem.values.codes import value_of
 from prosem.values.errors import InputError
 from prosem.values.model import JsonObject, Key, Row, Table
@@ -134,7 +133,7 @@ class Items:
             return int
         if self.form == "may":
             return self.measure.pair_of
-        return Fraction if self.form.startswith(FINE) else self.measure.radius_of
+        return fine_radius if self.form.startswith(FINE) else self.measure.radius_of
 
     @cached_property
     def code(self) -> Callable[[Radius], Any]:

@@ -299,21 +299,25 @@ class ManySpace(BesideItems, ManyPoints):
         values, topic, value, before, single, apart = description
         kind = self._kind
         key = encode(dict(zip(kind.table.primary_key, values, strict=True)))
-        now, drafts = encode(value), []
-        topics = [topic, *([SINGLE] if SINGLE in self._count else ())]
+        begun, drafts = b'{"key":%b,"value":%b,"previous":' % (key, encode(value)), []
+        counted, find, value_of = self._count, self.points.find, kind.value
+        topics = [one for one in (topic, SINGLE) if one in counted]
         if plan == "enumerate":
             topics.append(ALL)
+        has_regions = plan != "enumerate" and ALL in counted
         for told, region in before:
-            payload = b'{"key":%b,"value":%b,"previous":%b}' % (key, now, encode(kind.value(told)))
-            named = [sid for one in topics for sid in self.points.find(one, region).tolist()]
+            payload = b"%b%b}" % (begun, encode(value_of(told)))
+            if has_regions and self._is_populated(region):
+                drafts.append(Draft("item", ALL, region, payload=payload))
+            named: list[int] = []
+            for one in topics:
+                named += find(one, region).tolist()
             if apart:
                 named = [sid for sid in named if sid not in apart]
-            if plan != "enumerate" and self._is_populated(region):
-                drafts.append(Draft("item", ALL, region, payload=payload))
             if named:
                 drafts.append(Draft("item", topic, targets=tuple(named), payload=payload))
         for sid, told in single:
-            payload = b'{"key":%b,"value":%b,"previous":%b}' % (key, now, encode(kind.value(told)))
+            payload = b"%b%b}" % (begun, encode(value_of(told)))
             drafts.append(Draft("item", topic, targets=(sid,), payload=payload))
         return drafts
 

@@ -155,6 +155,15 @@ class Measure:
         return max(21, self.kind.digits + 2)
 
 
+def fine_radius(code: str) -> Radius:
+    """The radius of a `fine_code`: an integer if it is whole, since compiled trees take those.
+
+    >>> fine_radius("000123"), fine_radius("000123.5")
+    (123, Fraction(247, 2))
+    """
+    return Fraction(code) if "." in code else int(code)
+
+
 def measure_of(kind: ColumnType) -> Measure | None:
     """The measure of a column's type; None if its values have no distances."""
     return Measure(kind) if kind.numeric or kind.name in _TIMES else None
