@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -45,8 +46,15 @@ LONGEST = {
     "test_workers",
     "test_top_k",
     "test_new_type",
+    "test_simulation",
+    "test_brokers_long",
+    "test_kills",
 }  # begin first, so that no worker is left with one of them at the end
 ON_SPARK = {"tests/pipeline/test_statistics.py", "tests/pipeline/test_backtest.py"}
+LEFT_OUT = "the seeds of this test have had their time"
+SEEDS_S = 90.0  # that the seeds of one slow test may take in make stress
+_seeds_s: dict[str, float] = {}  # that were taken, by test
+_begun: set[tuple[str, str]] = set()  # tests with parameters other than the seed
 # No test asserts a time; a busy machine must not fail one either.
 for profile, examples in (("short", 50), ("stress", 200)):
     hypothesis.settings.register_profile(
@@ -101,8 +109,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(skip)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Seeds of a slow test are left out when they have had their time, but for the first of each other parameter."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or "seed" not in callspec.params or "slow" not in item.keywords:
+        return (yield)
+    name = item.nodeid.partition("[")[0]
+    variant = name, str({key: value for key, value in callspec.params.items() if key != "seed"})
+    if _seeds_s.get(name, 0.0) >= SEEDS_S and variant in _begun:
+        pytest.skip(LEFT_OUT)
+    _begun.add(variant)
+    since = time.perf_counter()
+    try:
+        return (yield)
+    finally:
+        _seeds_s[name] = _seeds_s.get(name, 0.0) + time.perf_counter() - since
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Tests that count say at the end how much they did."""
+    if config.getoption("--stress"):
+        passed, left = terminalreporter.getreports("passed"), terminalreporter.getreports("skipped")
+        slow = sum("slow" in report.keywords for report in passed)
+        seeds = sum(LEFT_OUT in str(report.longrepr) for report in left)
+        terminalreporter.write_line(
+            f"make stress: {len(passed)} passed, {slow} of them slow; {seeds} seeds left out, each of a test"
+            f" whose seeds had taken {SEEDS_S:.0f} s"
+        )
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             if name == "summary":
