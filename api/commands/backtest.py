@@ -17,8 +17,9 @@ from prosem.values.errors import SetupError
 from prosem.values.model import JsonObject
 
 if TYPE_CHECKING:
+    from pipeline.backtest.execution import Outcome
     from pipeline.backtest.job import Period
-    from pipeline.backtest.report import Counts
+    from pipeline.backtest.plan import Question
     from pipeline.backtest.tuning import Suggestion
     from pipeline.statistics.progress import Steps
     from pipeline.statistics.session import Session
@@ -52,7 +53,7 @@ def backtest(options: Options) -> int:
         from pipeline.statistics.session import check_spark, open_session
 
         check_spark()
-        from pipeline.statistics.job import moment
+        from pipeline.statistics.moments import moment
         from pipeline.statistics.progress import Steps
 
         moment(options.since)  # what cannot succeed ends before Spark takes its time
@@ -68,40 +69,36 @@ def backtest(options: Options) -> int:
 
 def run(options: Options, session: Session, steps: Steps, console: Console) -> None:
     """One backtest in a given session."""
-    from pipeline.backtest.job import Backtest
+    from pipeline.backtest.execution import Request, carry_out
     from pipeline.backtest.parameters import read_parameters
-    from pipeline.backtest.report import count, draw, write, write_counts
-    from pipeline.backtest.tuning import suggest, tunable, tuned
-    from pipeline.statistics.job import moment
+    from pipeline.backtest.report import draw
 
-    made = Backtest(session, options.archive, options.archive_of)
-    notify = tunable(options.notify) if options.per_day else options.notify
-    question = made.ask(options.sql, notify, options.per, options.tenant)
-    name = tuned(question, options.tune) if options.per_day else ""
     given = dict(options.params or {})
-    if options.file:
-        rows = read_parameters(options.file, question, {name, *given})
-        population: Sequence[JsonObject] = [row | given for row in rows]
-    else:
-        population = [given]
-    with steps.step("looking for the period"):
-        period = made.period(moment(options.since))
-    _show_period(console, question.form.type, len(population), period)
-    if options.per_day:
-        with steps.step(f"trying values of :{name}"):
-            found = suggest(made, question, population, period, name, options.per_day)
-        _show_suggestions(console, name, options.per_day, found)
-        population = [one.params | {name: one.value} for one in found]
-    with steps.step("taking the log"):
-        notifications = made.run(question, population, period)
-        if options.output:
-            notifications = write(notifications, options.output)
-        counts = count(notifications, len(population), period)
-    if options.output:
-        write_counts(session.spark, counts, population, options.output)
+
+    def population(question: Question, name: str) -> list[JsonObject]:
+        if not options.file:
+            return [given]
+        return [row | given for row in read_parameters(options.file, question, {name, *given})]
+
+    request = Request(
+        options.sql,
+        options.archive,
+        options.archive_of,
+        options.notify,
+        options.per,
+        options.tenant,
+        options.since,
+        options.per_day,
+        options.tune,
+        options.output,
+    )
+    outcome = carry_out(session, request, population, steps.step)
+    _show_period(console, outcome.type, len(outcome.population), outcome.period)
+    if outcome.tuned:
+        _show_suggestions(console, outcome.tuned, options.per_day, outcome.suggestions)
     if options.plot:
-        draw(counts, Path(options.plot))
-    _show_counts(console, counts, population)
+        draw(outcome.counts, Path(options.plot))
+    _show_counts(console, outcome)
 
 
 def _show_period(console: Console, type: str, subscriptions: int, period: Period) -> None:
@@ -125,7 +122,8 @@ def _show_suggestions(console: Console, name: str, wanted: float, found: Sequenc
     console.print(table)
 
 
-def _show_counts(console: Console, counts: Counts, population: Sequence[JsonObject]) -> None:
+def _show_counts(console: Console, outcome: Outcome) -> None:
+    counts = outcome.counts
     console.print(f"{counts.total:,} notifications", highlight=False)
     spread = Table("share of subscriptions", box=None, padding=(0, 2, 0, 0))
     spread.add_column("notifications per day, at most", justify="right")
@@ -134,13 +132,11 @@ def _show_counts(console: Console, counts: Counts, population: Sequence[JsonObje
     console.print(spread)
     console.print(_bars("day", [(f"{day:%Y-%m-%d}", told) for day, told in counts.per_day.items()]))
     console.print(_bars("hour (UTC)", [(f"{hour:02}", told) for hour, told in counts.per_hour.items()]))
-    most = sorted(range(len(population)), key=lambda number: -counts.per_subscription[number])[:MOST_SHOWN]
     table = Table("most notified", box=None, padding=(0, 2, 0, 0))
     table.add_column("notifications", justify="right")
     table.add_column("per day", justify="right")
-    for number in most:
-        per_day = counts.per_day_and_subscription(number)
-        table.add_row(_shown(population[number]), f"{counts.per_subscription[number]:,}", f"{per_day:.2f}")
+    for params, told, per_day in outcome.most_notified():
+        table.add_row(_shown(params), f"{told:,}", f"{per_day:.2f}")
     console.print(table)
 
 

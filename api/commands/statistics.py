@@ -22,8 +22,9 @@ def refresh(url: str, archive: str, since: str, master: str, training: int) -> i
 
     with _errors_reported():
         check_spark()
-        from pipeline.statistics.job import Options, moment
+        from pipeline.statistics.job import Options
         from pipeline.statistics.job import refresh as run
+        from pipeline.statistics.moments import moment
 
         done = run(Options(url, archive, master, moment(since), training))
     rows = done.rows

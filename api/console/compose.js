@@ -3,6 +3,7 @@
 import { announce, field, fill, h, later, problem } from "./dom.js";
 import { client, maybe, watch } from "./session.js";
 import { text } from "./cells.js";
+import { backtester } from "./backtest.js";
 
 const NOTIFY = [
   ["", "every change"],
@@ -57,6 +58,7 @@ export function composer() {
   const outcome = h("div", { class: "outcome" });
   const becomes = h("section", { class: "becomes", "aria-label": "What it becomes", "aria-live": "polite" });
   const inputs = new Map();
+  const past = backtester(() => ({ ...given(), per: draft.per }));
 
   function given() {
     const values = {};
@@ -159,8 +161,10 @@ export function composer() {
         h("button", { class: "primary", title: "Ctrl Enter" }, "Start"),
         h("label", { class: "check" }, durable, "keep it when this page closes"),
         h("label", { class: "check" }, perTransaction, "one change per transaction"),
+        past.button,
       ),
       outcome,
+      past.report,
     ),
     becomes,
   );

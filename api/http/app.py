@@ -10,6 +10,7 @@ from api.http.access import AuthenticationMiddleware
 from api.http.direct import DirectRoutes
 from api.http.origins import allow_origins
 from api.http.routes import (
+    backtests,
     console,
     events,
     keys,
@@ -54,6 +55,7 @@ def make_app(made: ServerLifetime) -> FastAPI:
         streams.router,
         events.router,
         subscriptions.router,
+        backtests.router,
         tables.router,
         views.router,
         keys.router,

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from msgspec import UNSET, Meta, UnsetType
 
+from api.http.models.backtests import NewBacktest
 from api.http.models.events import Event, Events, TableEvent, Transaction
 from api.http.models.preview import Describe, Explain, Geometry, WeightChange
 from api.http.models.responses import RESPONSES, ResponseModel
@@ -45,6 +46,7 @@ BODIES: tuple[type[RequestModel], ...] = (
     NewSubscription,
     SubscriptionBatch,
     SubscriptionChange,
+    NewBacktest,
     Describe,
     Geometry,
     Explain,

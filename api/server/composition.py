@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from api.server.backtests import BacktestService
 from api.server.command_port import CommandPort
 from api.server.database import Database
 from api.server.deployment import Deployment, NoBrokers
@@ -85,6 +86,9 @@ async def compose(
             metrics.restarts,
         )
         opened.push_async_callback(webhooks.close)
+        archive = settings.archive or str(settings.folder / "archive")
+        backtests = BacktestService(archive, settings.spark_master, metrics.restarts)
+        opened.push_async_callback(backtests.close)
         made = RunningServer(
             settings=settings,
             metrics=metrics,
@@ -97,6 +101,7 @@ async def compose(
             port=port,
             engine=engine,
             webhooks=webhooks,
+            backtests=backtests,
             opened=opened.pop_all(),
         )
     try:
@@ -117,6 +122,7 @@ def _start(made: RunningServer, memory: MemoryBuilder, retiring: Retiring, orpha
     following = Following(made, memory)
     made.opened.push_async_callback(following.close)
     made.webhooks.start(lambda: made.is_ready)
+    made.backtests.start()
     expiry = Expiry(
         orphans,
         lambda sid: made.edge.hosts(sid) or made.brokers.hosts(sid),

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from api.server.backtests import BacktestService
 from api.server.command_port import LOST, CommandPort
 from api.server.database import Database
 from api.server.deployment import Deployment, NoBrokers
@@ -42,6 +43,7 @@ class RunningServer:
     port: CommandPort
     engine: Engine
     webhooks: WebhookService
+    backtests: BacktestService
     opened: AsyncExitStack
     """closes what was opened, in reverse order"""
     idempotency_locks: dict[str, list[Any]] = field(default_factory=dict)

@@ -45,6 +45,10 @@ class Settings:
         2, "time the optimizer may spend on measuring plans, in percent of the events' (0: none)"
     )  # type: ignore[assignment]
     measurements: int = setting(200_000, "measurements of plans kept for the statistics job")  # type: ignore[assignment]
+    archive: str = setting(
+        "", "folder of the Parquet archive that backtests read (default: archive in the data folder)"
+    )  # type: ignore[assignment]
+    spark_master: str = setting("", "Spark's master for backtests (default: all cores of this machine)")  # type: ignore[assignment]
     max_backlog: int = setting(50_000, "events that may wait before publishers are answered 503")  # type: ignore[assignment]
     max_backlog_mb: int = setting(128, "MiB of requests that may wait before publishers are answered 503")  # type: ignore[assignment]
     max_batch: int = setting(2_000, "events after which a transaction takes no further request")  # type: ignore[assignment]

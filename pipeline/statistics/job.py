@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from pipeline.statistics.catalog import Catalog, family, key_queries, open_catal
 from pipeline.statistics.database import Connection, connect, take_lock
 from pipeline.statistics.figures import Collected, Figures
 from pipeline.statistics.joins import SIDE, Frequencies, JoinStatistics, frequencies
+from pipeline.statistics.moments import moment
 from pipeline.statistics.progress import Steps
 from pipeline.statistics.runs import write_run
 from pipeline.statistics.session import Session, check_spark, open_session
@@ -261,32 +261,6 @@ class Job:
 
 
 # -- the command line of spark-submit ----------------------------------------------------------------------------
-_SPAN = re.compile(r"(\d+)\s*([dhm])")
-
-
-def moment(text: str, now: datetime | None = None) -> datetime | None:
-    """A moment in ISO 8601, or a span back from now; an empty text is none.
-
-    >>> moment("2026-01-31T12:00:00Z").isoformat()
-    '2026-01-31T12:00:00+00:00'
-    >>> moment("7d", datetime(2026, 1, 31, tzinfo=UTC)).isoformat()
-    '2026-01-24T00:00:00+00:00'
-    """
-    if not text:
-        return None
-    span = _SPAN.fullmatch(text.strip())
-    if span is not None:
-        unit = {"d": "days", "h": "hours", "m": "minutes"}[span[2]]
-        return (now or datetime.now(UTC)) - timedelta(**{unit: int(span[1])})
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise StatisticsError(
-            f"--since takes a moment like 2026-01-31T12:00:00Z or a span like 7d, 12h or 30m, got {text!r}"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Compute the optimizer's statistics (see prosem stats refresh)."

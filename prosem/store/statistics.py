@@ -134,6 +134,14 @@ def active_run(url: str) -> int | None:
     return None if row is None else int(row[0])
 
 
+def archive_id(url: str) -> str:
+    """Under which name archives hold this database."""
+    with psycopg.connect(url, application_name="prosem statistics", **KEEPALIVE) as connection:
+        row = connection.execute("SELECT id::text FROM prosem.statistics_archive").fetchone()
+    assert row is not None, "the schema makes the only row"
+    return str(row[0])
+
+
 def by_group(rows: Iterable[tuple[Any, ...]]) -> ByGroup:
     found: ByGroup = {}
     for group, plan, descriptor, *metrics in rows:

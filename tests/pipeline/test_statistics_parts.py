@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from pipeline.statistics import StatisticsError, java, sketch
 from pipeline.statistics.database import connect, take_lock
-from pipeline.statistics.job import moment
 from pipeline.statistics.joins import Edge, Side, edges
 from pipeline.statistics.kinds import kind
+from pipeline.statistics.moments import moment
 from pipeline.statistics.plans import Entries, cover, reduced
 from pipeline.statistics.points import Statements, _point
 from pipeline.statistics.session import _shipped

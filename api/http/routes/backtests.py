@@ -1,0 +1,77 @@
+"""/v1/backtests: how often subscriptions would have been notified, as jobs over the archive of the statistics job."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from api.http.access import caller_of
+from api.http.bodies import body_limit, json_object
+from api.http.models.backtests import NewBacktest
+from api.http.openapi import documented
+from api.http.responses import answer, server
+from api.http.routes.subscriptions import check_complexity, parsed
+from pipeline.statistics import StatisticsError
+from pipeline.statistics.moments import moment
+from prosem.engine import commands as c
+from prosem.engine.describe import describe
+from prosem.store.statistics import archive_id
+from prosem.values.access import Caller, Role
+from prosem.values.errors import InputError
+from prosem.values.request_model import read
+
+router = APIRouter(prefix="/v1/backtests", tags=["backtests"])
+
+
+@router.post(
+    "", **documented("Count the notifications that subscriptions would have had; a job", NewBacktest)
+)
+async def create(request: Request) -> Response:
+    made, caller = server(request), _caller(request)
+    given = read(NewBacktest, await json_object(request, body_limit(request)))
+    try:
+        moment(given.since)
+    except StatisticsError as error:
+        raise InputError(str(error), "/since") from None
+    query = await parsed(given.sql)
+    check_complexity(query, caller)
+    await made.call(c.Inspect(lambda state: describe(state, query, given.notify, {}, caller.tenant)))
+    asked = {
+        "sql": given.sql,
+        "subscriptions": given.population,
+        "notify": given.notify,
+        "per": given.per,
+        "since": given.since,
+        "per_day": given.per_day,
+        "tune": given.tune,
+        "archive_of": await asyncio.to_thread(archive_id, made.database.url),
+    }
+    return answer(made.backtests.submit(caller.tenant, asked).document(), 202)
+
+
+@router.get("", **documented("The backtests of this tenant since the server started, newest first"))
+async def index(request: Request) -> Response:
+    caller = _caller(request)
+    jobs = server(request).backtests.jobs(caller.tenant)
+    return answer({"backtests": [one.document(with_result=False) for one in jobs]})
+
+
+@router.get("/{id}", **documented("A backtest: its state, the steps begun, and its result or error"))
+async def show(request: Request, id: str) -> Response:
+    caller = _caller(request)
+    return answer(server(request).backtests.job(caller.tenant, id).document())
+
+
+@router.delete("/{id}", **documented("End a backtest and forget it"))
+async def delete(request: Request, id: str) -> Response:
+    caller = _caller(request)
+    return answer(server(request).backtests.cancel(caller.tenant, id).document(with_result=False))
+
+
+def _caller(request: Request) -> Caller:
+    """A backtest counts by all rows of its tables."""
+    caller = caller_of(request)
+    caller.check(Role.SUBSCRIBER)
+    caller.check_sees_all()
+    return caller

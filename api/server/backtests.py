@@ -1,0 +1,187 @@
+"""Backtests as jobs: queued, run one at a time in a process of their own, and kept until newer ones push them out.
+
+Jobs live in the memory of the server: a restart forgets them and ends the one that runs. A process that is cancelled is
+killed with all that it started (Java).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+import uuid
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prosem.runtime.supervise import end, supervise
+from prosem.values.errors import BusyError, ConflictError, NotFoundError
+from prosem.values.model import JsonObject
+from prosem.values.wire import decode, encode_exact
+
+MOST_WAITING = 20
+KEPT = 100
+RETRY_AFTER_S = 60
+_LINE_BYTES = 64 << 20
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_LAST_WORDS = 2_000  # characters of what a process wrote before it died
+
+
+@dataclass
+class BacktestJob:
+    """`state` is queued, running, done, failed or cancelled; `steps` are those begun so far."""
+
+    tenant: str
+    request: JsonObject
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    state: str = "queued"
+    steps: list[str] = field(default_factory=list)
+    result: Any = None
+    error: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in ("queued", "running")
+
+    def document(self, *, with_result: bool = True) -> JsonObject:
+        shown = {
+            "id": self.id,
+            "created": self.created,
+            "state": self.state,
+            "sql": self.request["sql"],
+            "subscriptions": len(self.request["subscriptions"]),
+            "steps": list(self.steps),
+            "error": self.error,
+        }
+        return {**shown, "result": self.result} if with_result else shown
+
+
+class BacktestService:
+    """Used on the loop's thread."""
+
+    def __init__(self, archive: str, master: str, restarts: MutableMapping[str, int]) -> None:
+        self._archive, self._master, self._restarts = archive, master, restarts
+        self._jobs: dict[str, BacktestJob] = {}
+        self._waiting: asyncio.Queue[BacktestJob] = asyncio.Queue()
+        self._process: asyncio.subprocess.Process | None = None
+        self._current: BacktestJob | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = supervise("backtests", self._run, self._restarts)
+
+    async def close(self) -> None:
+        await end(self._task)
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+    def submit(self, tenant: str, request: JsonObject) -> BacktestJob:
+        """Queue a backtest over the archive of this database; ConflictError if there is none."""
+        if not _SCHEME.match(self._archive) and not (Path(self._archive) / request["archive_of"]).is_dir():
+            raise ConflictError(
+                f"there is no archive of this database in {self._archive}: prosem stats refresh fills it; "
+                "--archive of the server names another folder"
+            )
+        if sum(not one.is_over for one in self._jobs.values()) >= MOST_WAITING:
+            raise BusyError(f"{MOST_WAITING} backtests wait already", retry_after_s=RETRY_AFTER_S)
+        job = BacktestJob(tenant, {**request, "archive": self._archive, "tenant": tenant})
+        self._jobs[job.id] = job
+        over = [one.id for one in self._jobs.values() if one.is_over]
+        for id in over[: max(0, len(self._jobs) - KEPT)]:
+            del self._jobs[id]
+        self._waiting.put_nowait(job)
+        return job
+
+    def jobs(self, tenant: str) -> list[BacktestJob]:
+        """Newest first."""
+        return [one for one in reversed(self._jobs.values()) if one.tenant == tenant]
+
+    def job(self, tenant: str, id: str) -> BacktestJob:
+        found = self._jobs.get(id)
+        if found is None or found.tenant != tenant:
+            raise NotFoundError(f"there is no backtest {id[:200]!r}")
+        return found
+
+    def cancel(self, tenant: str, id: str) -> BacktestJob:
+        """End a backtest that waits or runs, and forget it."""
+        job = self.job(tenant, id)
+        del self._jobs[id]
+        if not job.is_over:
+            job.state = "cancelled"
+            if job is self._current:
+                self._kill()
+        return job
+
+    # -- the process ---------------------------------------------------------------------------------------------
+    async def _run(self) -> None:
+        while True:
+            job = await self._waiting.get()
+            if job.is_over:
+                continue
+            self._current = job
+            try:
+                await self._carry_out(job)
+            finally:
+                self._kill()
+                self._current = self._process = None
+
+    async def _carry_out(self, job: BacktestJob) -> None:
+        job.state = "running"
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "pipeline.backtest.process",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            limit=_LINE_BYTES,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        words = asyncio.create_task(_last_words(process.stderr))
+        try:
+            with contextlib.suppress(ConnectionError):
+                process.stdin.write(encode_exact({**job.request, "master": self._master}))
+                await process.stdin.drain()
+                process.stdin.close()
+            async for line in process.stdout:
+                self._take(job, line)
+            await process.wait()
+            said = (await words).strip()
+        finally:
+            words.cancel()
+        if not job.is_over:
+            job.state, job.error = "failed", f"the process ended with {process.returncode}: {said}"
+
+    def _take(self, job: BacktestJob, line: bytes) -> None:
+        try:
+            said = decode(line)
+        except ValueError:
+            return  # a library that prints
+        if not isinstance(said, dict) or job.is_over:
+            return
+        if "step" in said:
+            job.steps.append(said["step"])
+        elif "result" in said:
+            job.state, job.result = "done", said["result"]
+        elif "error" in said:
+            job.state, job.error = "failed", said["error"]
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+async def _last_words(stream: asyncio.StreamReader) -> str:
+    kept = ""
+    while block := await stream.read(4_096):
+        kept = (kept + block.decode(errors="replace"))[-_LAST_WORDS:]
+    return kept

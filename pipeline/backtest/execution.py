@@ -1,0 +1,116 @@
+"""One backtest from its request to its counts, for the command line and for the server's jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipeline.backtest.job import Backtest, Period
+from pipeline.backtest.plan import Question
+from pipeline.backtest.report import Counts, count, write, write_counts
+from pipeline.backtest.tuning import Suggestion, suggest, tunable, tuned
+from pipeline.statistics.moments import moment
+from prosem.values.model import JsonObject
+
+if TYPE_CHECKING:
+    from pipeline.statistics.session import Session
+
+MOST_SHOWN = 10  # subscriptions of a report
+Population = Callable[[Question, str], Sequence[JsonObject]]  # of the parameter that is found, or ""
+Step = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """`per_day`: find the value of one parameter (`tune`) with about so many notifications per day."""
+
+    sql: str
+    archive: str
+    archive_of: str = ""
+    notify: JsonObject | None = None
+    per: str = "event"
+    tenant: str = "default"
+    since: str = ""
+    per_day: float = 0.0
+    tune: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`suggestions` of the parameter `tuned`, one for each subscription; none if nothing was to be found."""
+
+    type: str
+    population: Sequence[JsonObject]
+    counts: Counts
+    tuned: str = ""
+    suggestions: Sequence[Suggestion] = ()
+
+    @property
+    def period(self) -> Period:
+        return self.counts.period
+
+    def most_notified(self) -> Iterator[tuple[JsonObject, int, float]]:
+        """Parameters, notifications, and notifications per day of those with the most."""
+        told = self.counts.per_subscription
+        for number in sorted(range(len(told)), key=lambda one: -told[one])[:MOST_SHOWN]:
+            yield self.population[number], told[number], self.counts.per_day_and_subscription(number)
+
+    def document(self) -> JsonObject:
+        """As the API shows it."""
+        counts, period = self.counts, self.period
+        found: dict[str, Any] = {
+            "type": self.type,
+            "subscriptions": len(self.population),
+            "since": period.since.isoformat(),
+            "until": period.until.isoformat(),
+            "days": period.days,
+            "notifications": counts.total,
+            "distribution": [{"share": share, "per_day": told} for share, told in counts.distribution],
+            "per_day": [{"day": day.isoformat(), "notifications": n} for day, n in counts.per_day.items()],
+            "per_hour": [{"hour": hour, "notifications": n} for hour, n in counts.per_hour.items()],
+            "most_notified": [
+                {"params": params, "notifications": told, "per_day": per_day}
+                for params, told, per_day in self.most_notified()
+            ],
+        }
+        if self.tuned:
+            shown = self.suggestions[:MOST_SHOWN]
+            found["suggestions"] = {
+                "parameter": self.tuned,
+                "values": [
+                    {"params": one.params, "value": one.value, "per_day": one.per_day} for one in shown
+                ],
+            }
+        return found
+
+
+def carry_out(session: Session, request: Request, population: Population, step: Step) -> Outcome:
+    """StatisticsError with the server's own words if a subscription would be refused."""
+    made = Backtest(session, request.archive, request.archive_of)
+    notify = tunable(request.notify) if request.per_day else request.notify
+    question = made.ask(request.sql, notify, request.per, request.tenant)
+    name = tuned(question, request.tune) if request.per_day else ""
+    chosen = population(question, name)
+    with step("looking for the period"):
+        period = made.period(moment(request.since))
+    found: Sequence[Suggestion] = ()
+    if name:
+        with step(f"trying values of :{name}"):
+            found = suggest(made, question, chosen, period, name, request.per_day)
+        chosen = [one.params | {name: one.value} for one in found]
+    with step("taking the log"):
+        notifications = made.run(question, chosen, period)
+        if request.output:
+            notifications = write(notifications, request.output)
+        counts = count(notifications, len(chosen), period)
+    if request.output:
+        write_counts(session.spark, counts, chosen, request.output)
+    return Outcome(question.form.type, chosen, counts, name, found)
+
+
+def given(params: Sequence[Mapping[str, Any]]) -> Population:
+    """These subscriptions, whatever the query."""
+    return lambda question, name: [dict(one) for one in params]
