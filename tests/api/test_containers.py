@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,13 @@ def test_services_have_keys_of_their_own_roles() -> None:
     assert "environment: PROSEM_METRICS_KEY" in COMPOSE
     assert "/run/secrets/metrics-key" in (ROOT / "docker" / "prometheus.yaml").read_text()
     assert COMPOSE.count("{PROSEM_ADMIN_KEY") == 1
+
+
+def test_the_image_has_every_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.rstrip(".*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    taken = set((ROOT / "docker" / "Dockerfile.dockerignore").read_text().splitlines())
+    assert {f"!{name}" for name in packages} <= taken
 
 
 def test_the_image_installs_the_client_beside_the_server() -> None:

@@ -101,7 +101,8 @@ def run_services(images: Images, folder: Path) -> None:
         print(
             "migrated; server and broker are healthy, and the broker delivers what was published", flush=True
         )
-        statistics = services.container("statistics", _refresh(), **database)
+        # A container engine makes the name of the host known in the container; a chroot has none.
+        statistics = services.container("statistics", _refresh(), **database, SPARK_LOCAL_IP="127.0.0.1")
         statistics.start()
         statistics.finish()
         print("statistics were computed", flush=True)
