@@ -56,7 +56,7 @@ SEEDS_S = 90.0  # that the seeds of one slow test may take in make stress
 _seeds_s: dict[str, float] = {}  # that were taken, by test
 _begun: set[tuple[str, str]] = set()  # tests with parameters other than the seed
 # No test asserts a time; a busy machine must not fail one either.
-for profile, examples in (("short", 50), ("stress", 200)):
+for profile, examples in (("short", 35), ("stress", 200)):
     hypothesis.settings.register_profile(
         profile,
         deadline=None,

@@ -19,7 +19,7 @@ def agree(oldest: int | None, newest: int | None, version: str | None, own_versi
     """The protocol to speak with a broker that understands those from `oldest` to `newest`; ConflictError if there is none.
 
     >>> agree(2, 7, "3.0", "1.0")
-    2
+    3
     """
     newest = 1 if newest is None else newest
     oldest = newest if oldest is None else oldest

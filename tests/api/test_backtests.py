@@ -93,6 +93,7 @@ def test_what_cannot_be_asked_is_refused_at_once(world: World) -> None:
     assert world.api.call("GET", "/v1/backtests") == {"backtests": []}
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_go_on_fails_its_job_and_the_next_runs(world: World) -> None:
     """The archive has the folder of this database and nothing in it: Spark starts, and finds that out."""
     pytest.importorskip("pyspark")

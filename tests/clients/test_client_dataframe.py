@@ -69,10 +69,17 @@ def test_reads_while_rows_change_are_answers(client: Client, table: str) -> None
         assert wrong == []
 
 
-def test_a_table_that_is_dropped_ends_the_frame_with_its_error(client: Client, table: str) -> None:
-    live = client.dataframe(f"SELECT k FROM {table} WHERE x > 0", live=True)
-    client.drop_table(table)
-    with pytest.raises(ProsemError):
+def test_what_ends_the_stream_is_raised_by_the_frame(
+    client: Client, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = client.dataframe(f"SELECT k, x FROM {table} WHERE x > 0", live=True)
+
+    def ended(timeout_s: float | None = None) -> None:
+        raise ProsemError(404, "not-found", "the stream has ended")
+
+    monkeypatch.setattr(live._subscription, "next", ended)
+    client.publish(table, [update(1, x=77)])  # what the follower waits for; then it asks again
+    with pytest.raises(ProsemError, match="has ended"):
         until(lambda: live.frame is None)
     live.close()
 
