@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from pipeline.backtest.request import MOST_SHOWN, Request
 from pipeline.statistics import StatisticsError
 from prosem.values.errors import SetupError
 from prosem.values.model import JsonObject
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pipeline.statistics.progress import Steps
     from pipeline.statistics.session import Session
 
-MOST_SHOWN = 10  # subscriptions in a table
 WIDTH = 40  # of the longest bar
 
 
@@ -32,18 +32,9 @@ WIDTH = 40  # of the longest bar
 class Options:
     """What `prosem backtest` takes; `params` are those of all subscriptions, `file` has those that differ."""
 
-    sql: str
-    archive: str
-    archive_of: str = ""
+    request: Request
     params: JsonObject | None = None
     file: str = ""
-    notify: JsonObject | None = None
-    per: str = "event"
-    tenant: str = "default"
-    since: str = ""
-    per_day: float = 0.0
-    tune: str = ""
-    output: str = ""
     plot: str = ""
     master: str = ""
 
@@ -56,7 +47,7 @@ def backtest(options: Options) -> int:
         from pipeline.statistics.moments import moment
         from pipeline.statistics.progress import Steps
 
-        moment(options.since)  # what cannot succeed ends before Spark takes its time
+        moment(options.request.since)  # what cannot succeed ends before Spark takes its time
         with Steps() as steps, ExitStack() as stack:
             with steps.step("starting Spark"):
                 session = stack.enter_context(open_session(options.master))
@@ -69,7 +60,7 @@ def backtest(options: Options) -> int:
 
 def run(options: Options, session: Session, steps: Steps, console: Console) -> None:
     """One backtest in a given session."""
-    from pipeline.backtest.execution import Request, carry_out
+    from pipeline.backtest.execution import carry_out
     from pipeline.backtest.parameters import read_parameters
     from pipeline.backtest.report import draw
 
@@ -80,22 +71,10 @@ def run(options: Options, session: Session, steps: Steps, console: Console) -> N
             return [given]
         return [row | given for row in read_parameters(options.file, question, {name, *given})]
 
-    request = Request(
-        options.sql,
-        options.archive,
-        options.archive_of,
-        options.notify,
-        options.per,
-        options.tenant,
-        options.since,
-        options.per_day,
-        options.tune,
-        options.output,
-    )
-    outcome = carry_out(session, request, population, steps.step)
+    outcome = carry_out(session, options.request, population, steps.step)
     _show_period(console, outcome.type, len(outcome.population), outcome.period)
     if outcome.tuned:
-        _show_suggestions(console, outcome.tuned, options.per_day, outcome.suggestions)
+        _show_suggestions(console, outcome.tuned, options.request.per_day, outcome.suggestions)
     if options.plot:
         draw(outcome.counts, Path(options.plot))
     _show_counts(console, outcome)

@@ -519,13 +519,12 @@ def backtest(
     """How often subscriptions would have been notified: the server's own engine over the archive, on Spark."""
     from api.commands.backtest import Options
     from api.commands.backtest import backtest as run
+    from pipeline.backtest.request import Request
 
-    options = Options(
+    request = Request(
         sql,
         archive or str(Settings(data_dir=data_dir).folder / "archive"),
         archive_of,
-        _params(param),
-        params,
         _notify(notify),
         per,
         tenant,
@@ -533,10 +532,8 @@ def backtest(
         per_day,
         tune,
         output,
-        plot,
-        master,
     )
-    raise typer.Exit(run(options))
+    raise typer.Exit(run(Options(request, _params(param), params, plot, master)))
 
 
 keys = typer.Typer(

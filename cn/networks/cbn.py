@@ -64,9 +64,7 @@ class CbnRoot(CbnNode, TreeRoot):
         if self._is_straight is None:
             return super().carry(frame)
         links, hosts = self.table.owners_and_hosts(frame.message)
-        if len(links) == len(hosts) and set(links) == set(hosts):
-            return [(link, frame) for link in links]
-        if not self._is_straight(frame.message, links, hosts):
+        if set(links) == set(hosts) or not self._is_straight(frame.message, links, hosts):
             return [(link, frame) for link in links]
         self._sent_straight |= dict.fromkeys(hosts, frame.position)
         return [(host, Straight(frame.position, frame.message)) for host in hosts]

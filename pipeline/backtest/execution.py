@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.backtest.job import Backtest, Period
 from pipeline.backtest.plan import Question
 from pipeline.backtest.report import Counts, count, write, write_counts
+from pipeline.backtest.request import MOST_SHOWN, Request
 from pipeline.backtest.tuning import Suggestion, suggest, tunable, tuned
 from pipeline.statistics.moments import moment
 from prosem.values.model import JsonObject
@@ -17,25 +18,8 @@ from prosem.values.model import JsonObject
 if TYPE_CHECKING:
     from pipeline.statistics.session import Session
 
-MOST_SHOWN = 10  # subscriptions of a report
 Population = Callable[[Question, str], Sequence[JsonObject]]  # of the parameter that is found, or ""
 Step = Callable[[str], AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """`per_day`: find the value of one parameter (`tune`) with about so many notifications per day."""
-
-    sql: str
-    archive: str
-    archive_of: str = ""
-    notify: JsonObject | None = None
-    per: str = "event"
-    tenant: str = "default"
-    since: str = ""
-    per_day: float = 0.0
-    tune: str = ""
-    output: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pipeline.statistics import StatisticsError
@@ -24,16 +24,14 @@ def main() -> int:
         from pipeline.statistics.session import check_spark, open_session
 
         check_spark()
-        from pipeline.backtest.execution import Request, carry_out, given
+        from pipeline.backtest.execution import carry_out, given
+        from pipeline.backtest.request import Request
 
-        with _step("starting Spark"):
-            session = open_session(master)
-            opened = session.__enter__()
-        try:
-            outcome = carry_out(opened, Request(**asked), given(subscriptions), _step)
+        with ExitStack() as stack:
+            with _step("starting Spark"):
+                session = stack.enter_context(open_session(master))
+            outcome = carry_out(session, Request(**asked), given(subscriptions), _step)
             _say(encode_exact({"result": outcome.document()}).decode())
-        finally:
-            session.__exit__(None, None, None)
     except StatisticsError as error:
         _say(json.dumps({"error": str(error)}))
         return 1

@@ -23,7 +23,7 @@ from cn.model.network import Space
 from cn.networks.node import Out, Root
 from prosem.brokers import control
 from prosem.brokers.member import Member, RemoteSink, ReplaySink
-from prosem.brokers.protocol import STRAIGHT
+from prosem.brokers.protocol import WITH_STRAIGHT
 from prosem.brokers.ways import Ways
 from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import commands as c
@@ -111,7 +111,7 @@ class Dispatcher:
 
     def is_straight(self, message: Message, links: Sequence[str], hosts: Sequence[str]) -> bool:
         """Whether a message for these hosts goes straight to them; see `cn.networks.cbn`."""
-        spoken = all(self.members[host].protocol >= STRAIGHT for host in hosts)
+        spoken = all(self.members[host].protocol >= WITH_STRAIGHT for host in hosts)
         return spoken and self.ways.is_straight(message, links, hosts)
 
     def _send_message(self, message: Message) -> None:

@@ -102,13 +102,9 @@ class Membership:
         message takes."""
         forgotten = partial(self._drop_later, why="it asks for a content that the server has forgotten")
         expired = partial(self._drop_later, why="its lease in the network is over")
-        calls: dict[str, Any] = {
-            "forgotten": forgotten,
-            "expired": expired,
-            "is_straight": self._dispatcher.is_straight,
-        }
-        if "repository" in self._options:
-            del calls["is_straight"]  # contents are spared on the links of the tree
+        calls: dict[str, Any] = {"forgotten": forgotten, "expired": expired}
+        if "repository" not in self._options:  # with it, contents are spared on the links of the tree
+            calls["is_straight"] = self._dispatcher.is_straight
         return self._scheme.root(SERVER, {**self._options, **calls})
 
     def _drop_later(self, node: str, why: str) -> None:
@@ -209,13 +205,14 @@ class Membership:
         """What is known of the network now: its tree, how fast links are, and how much lies behind the server's own."""
         members = self._dispatcher.members
         reports = [member.report.get("links") for member in members.values()]
-        links = [link for report in reports if isinstance(report, list) for link in report]
-        counts = [link.get("messages") for link in links if isinstance(link, dict)]
+        listed = [link for report in reports if isinstance(report, list) for link in report]
+        links = [link for link in listed if isinstance(link, dict)]
+        counts = [link.get("messages") for link in links]
         behind = sum(count for count in counts if isinstance(count, int))
         own = sum(carried.messages for carried in self.carried.values())
         own_us = {node: link.latency_us for node, link in self._links.items() if link.latency_us is not None}
         parents = {node: member.parent for node, member in members.items()}
-        self._dispatcher.ways.learn(parents, own_us, latencies(reports), behind / own if own else 0.0)
+        self._dispatcher.ways.learn(parents, own_us, latencies(links), behind / own if own else 0.0)
 
     def leave(self, name: str, node: str | None) -> None:
         """A broker says goodbye."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from prosem.values.errors import ConflictError
 
 PROTOCOL, OLDEST = 3, 2  # spoken here, and the oldest one that is still understood
-STRAIGHT = 3  # the first that has messages straight from the server
+WITH_STRAIGHT = 3  # the first that has messages straight from the server
 
 
 def agree(oldest: int | None, newest: int | None, version: str | None, own_version: str) -> int:

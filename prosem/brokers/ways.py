@@ -122,13 +122,10 @@ def size_of(message: Message) -> int:
     return HEAD_BYTES + len(message.payload) + sum(map(len, message.contents)) + targets
 
 
-def latencies(reports: Iterable[Any]) -> dict[str, float]:
+def latencies(links: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """What brokers report of the latencies of their links, by the receiver; what is not a number is left out."""
-    links = [link for report in reports if isinstance(report, list) for link in report]
     return {
         link["to"]: float(link["latency_us"])
         for link in links
-        if isinstance(link, dict)
-        and isinstance(link.get("to"), str)
-        and isinstance(link.get("latency_us"), int | float)
+        if isinstance(link.get("to"), str) and isinstance(link.get("latency_us"), int | float)
     }

@@ -21,6 +21,7 @@ pytest.importorskip("pyspark")
 
 from api.commands.backtest import Options, run
 from pipeline.backtest.job import Backtest, Period
+from pipeline.backtest.request import Request
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.job import Job
@@ -114,14 +115,9 @@ def test_the_command_reports_how_often_and_when(world: World, tmp_path: Path) ->
     file.write_text("s\n" + "".join('"' + one["s"].replace('"', '""') + '"\n' for one in case.population))
     end = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=10 * world.recorded.start, seconds=1)
     said = io.StringIO()
-    options = Options(
-        case.sql,
-        str(world.folder / "late"),
-        file=str(file),
-        since=end.isoformat(),
-        output=str(tmp_path / "out"),
-        plot=str(tmp_path / "plot.png"),
-    )
+    archive, output = str(world.folder / "late"), str(tmp_path / "out")
+    request = Request(case.sql, archive, since=end.isoformat(), output=output)
+    options = Options(request, file=str(file), plot=str(tmp_path / "plot.png"))
     run(options, world.session, Steps(quiet=True), Console(file=said, width=160))
     expected = world.recorded.notified["filter by symbol"]
     told = Counter(number for number, _, _ in expected)

@@ -61,12 +61,6 @@ class Forked:
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
     def _ended(self, wait_s: float | None) -> int | None:
         if self.returncode is None and select.select([self._status], [], [], wait_s)[0]:
             self.returncode = int(self._read_line())
@@ -217,7 +211,7 @@ def _close(events: selectors.BaseSelector) -> None:
 
 
 def _say(status: socket.socket, number: int) -> None:
-    with status, contextlib.suppress(BrokenPipeError):  # nobody waits for this command any more
+    with status, contextlib.suppress(BrokenPipeError):  # the test has ended without waiting for it
         status.sendall(b"%d\n" % number)
 
 
