@@ -107,6 +107,46 @@ async def test_the_answer_is_that_of_a_plain_subscription(server: str, path: Any
             await monitored.next(timeout_s=0.05)
 
 
+@pytest.mark.parametrize(
+    ("where", "share"),
+    [
+        ("x BETWEEN :pos - :reach AND :pos + :reach", 0.5),
+        ("price >= (:pos - :reach) / 4 AND :pos / 4 + 1.5 > price", 0.5),
+        ("x = :pos", 0.6),
+    ],
+)
+async def test_arithmetic_and_equality_have_the_answer_of_a_plain_subscription(
+    server: str, where: str, share: float
+) -> None:
+    """The position of a vehicle and how far it looks, as in the paper; after every step, with events between."""
+    dice = random.Random(where)
+    async with opened(server) as (client, table):
+        sql = f"SELECT * FROM {table} WHERE {where}"
+        start = {"pos": 45, "reach": 5} if ":reach" in where else {"pos": 45}
+        plain = await client.subscribe(sql, start)
+        monitored = await client.subscribe(sql, start, monitor=EAGER)
+        assert isinstance(monitored, MonitoredSubscription)
+        for at in range(80):
+            monitored.params.pos = plain.params.pos = round(swing(at, dice, 0))
+            if "reach" in start and at % 20 == 19:
+                monitored.params.reach = plain.params.reach = dice.choice([3, 5, 9])
+            if dice.random() < 0.4:
+                await client.publish(table, [row(dice.randrange(110), dice.choice([None, *range(100)]))])
+            await plain.flush()
+            expected = by_key((await client.result(plain.id)).result)
+            await catch_up(monitored, expected)
+            await catch_up(plain, expected)
+        assert monitored.updates > 30
+        used = monitored.patches / monitored.updates
+        assert used <= share, f"{monitored.patches} requests for {monitored.updates} moves"
+        with pytest.raises(ProsemError) as caught:
+            monitored.params.pos = "there"
+        assert (caught.value.status, caught.value.errors[0]["at"]) == (422, "/params/pos")
+        id, last = monitored.id, plain.id
+        await monitored.close()
+        assert by_key((await client.result(id)).result) == by_key((await client.result(last)).result)
+
+
 async def test_a_burst_ends_where_it_was_let_go(server: str) -> None:
     async with opened(server) as (client, table):
         sql = f"SELECT k, price FROM {table} WHERE price > :lo AND price < :hi AND s = :s"

@@ -11,59 +11,37 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prosem_client import AsyncClient, NotMonitorable, UpdateMonitor, fold
-from prosem_client.conditions import End, condition
+from prosem_client import AsyncClient, NotMonitorable, ProsemError, UpdateMonitor, fold
+from prosem_client.conditions import condition
 from prosem_client.coverage import Aim, Coverage
 from prosem_client.forecast import History
-from prosem_client.held import HeldRows, Limit, Limits
-from prosem_client.monitor import Widening, limits_of
-from prosem_client.scales import scale
+from prosem_client.held import End, HeldRows, Limit, Limits
+from prosem_client.monitor import Widening
+from prosem_client.registration import registration
+from prosem_client.scales import Scale, scale
 from prosem_client.spline import Spline
 from prosem_client.values import encode
 
 from prosem.language.extents import extent
+from prosem.language.parse import parse
 from prosem.language.syntax import Atom, ColumnName, Parameter
 from prosem.values.columns import column_type
+from prosem.values.errors import InputError
 from prosem.values.model import Column
 from prosem.values.wire import decode_exact
-from tests.support.monitored import SQL, TABLE, by_key, scan
+from tests.support.monitored import CASES, SQL, TABLE, by_key, scan
 
 
-# -- which queries -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ("x BETWEEN :lo AND :hi", [("x", "lo", True, False), ("x", "hi", False, False)]),
-        ("x >= :lo AND x < :hi", [("x", "lo", True, False), ("x", "hi", False, True)]),
-        (":lo < x AND s = :s", [("x", "lo", True, True)]),
-        ("(t.x > :a AND (x <= :b))", [("x", "a", True, True), ("x", "b", False, False)]),
-        ("y BETWEEN 3 AND :c AND s LIKE 'a%'", [("y", "c", False, False)]),
-        ('"My X" >= :lo AND (x = 1 OR y > :y)', [("My X", "lo", True, False)]),
-        ("s = 'a AND x > :no' AND x > :a -- AND x < :b", [("x", "a", True, True)]),
-        ("x > :twice AND y < :twice AND y > :once", [("y", "once", True, True)]),
-        ("NOT x > :a AND y > :b", [("y", "b", True, True)]),
-        ("x BETWEEN :pos - :reach AND :hi", [("x", "hi", False, False)]),
-        ("y BETWEEN 1 AND 2 AND x > :a", [("x", "a", True, True)]),
-        ("d >= :from_day::date AND x > :a", [("x", "a", True, True)]),
-    ],
-)  # fmt: skip
-def test_the_ends_of_a_range(where: str, expected: list[tuple[str, str, bool, bool]]) -> None:
-    assert list(condition(f"SELECT * FROM t WHERE {where}").ends) == [End(*end) for end in expected]
+# -- which queries: the cases are those of the JavaScript client too ------------------------------------------
+@pytest.mark.parametrize("case", CASES["registrations"], ids=lambda case: case["where"])
+def test_the_ends_of_a_range(case: dict[str, Any]) -> None:
+    start = "SELECT * FROM t WHERE "
+    made = registration(condition(start + case["where"]), CASES["table"])
+    assert made.sql == start + (case["registered"] or case["where"])
+    assert [list(limit.end) for limit in made.limits] == case["ends"]
 
 
-@pytest.mark.parametrize(
-    ("sql", "word"),
-    [
-        ("SELECT MIN(x) FROM t WHERE x BETWEEN :lo AND :hi", "aggregate"),
-        ("SELECT DISTINCT s FROM t WHERE x > :lo", "distinct"),
-        ("SELECT * FROM t JOIN u USING (k) WHERE x > :lo", "join"),
-        ("SELECT * FROM t WHERE x > :lo OR s = 'a'", "OR"),
-        ("SELECT * FROM t WHERE x BETWEEN :pos - :reach AND :pos + :reach", "arithmetic"),
-        ("SELECT * FROM t WHERE x = :x", "BETWEEN"),
-        ("SELECT * FROM t", "range"),
-        ("SELECT x FROM t WHERE x > :lo", "value notification"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "word"), CASES["refused"])
 async def test_a_query_that_cannot_be_checked_is_refused(sql: str, word: str) -> None:
     async with AsyncClient("http://127.0.0.1:9") as client:
         with pytest.raises(NotMonitorable, match=word):
@@ -72,18 +50,87 @@ async def test_a_query_that_cannot_be_checked_is_refused(sql: str, word: str) ->
             client.subscribe(SQL, notify={"change": 1}, monitor=UpdateMonitor())
 
 
-@pytest.mark.parametrize(
-    ("sql", "word"),
-    [
-        ("SELECT * FROM t WHERE s > :lo", "numbers or times"),
-        ("SELECT * FROM t WHERE nonsense > :lo", "no such column"),
-        ("SELECT k, s FROM t WHERE x > :lo", "needs x"),
-        ("SELECT x, s FROM t WHERE x > :lo", "needs k"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "word"), CASES["unforetellable"])
 def test_a_range_that_cannot_be_foretold_is_refused(sql: str, word: str) -> None:
     with pytest.raises(NotMonitorable, match=word):
-        limits_of(condition(sql), TABLE)
+        registration(condition(sql), CASES["table"])
+
+
+@pytest.mark.parametrize("case", CASES["values"], ids=lambda case: f"{case['where']} {case['params']}")
+def test_the_parameters_that_are_registered(case: dict[str, Any]) -> None:
+    """Also held against the server's own reading of both texts."""
+    made = registration(condition(f"SELECT * FROM t WHERE {case['where']}"), CASES["table"])
+    if "at" in case:
+        with pytest.raises(ProsemError) as refused:
+            made.exact(case["params"])
+        assert (refused.value.status, refused.value.errors[0]["at"]) == (422, case["at"])
+        with pytest.raises(InputError) as caught:
+            _extents(f"SELECT * FROM t WHERE {case['where']}", case["params"])
+        assert caught.value.at == case["at"]
+        return
+    registered = made.exact(case["params"])
+    assert encode(registered) == encode(case["registered"])
+    expected = _extents(f"SELECT * FROM t WHERE {case['where']}", case["params"])
+    assert _extents(made.sql, registered) == expected
+
+
+def _extents(sql: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What the conditions of a text admit of each column, by the server's language."""
+    sent = decode_exact(encode(params).encode())
+    types = {column["name"]: column_type(column["type"]) for column in CASES["table"]["columns"]}
+    (atoms,) = parse(sql).where
+    found: dict[str, Any] = {}
+    for atom in atoms:
+        name = atom.column.name
+        one = extent(atom, Column(name, types[name]), sent)
+        found[name] = one & found[name] if name in found else one
+    return found
+
+
+# -- arithmetic: as the server computes it -------------------------------------------------------------------
+_LITERALS = st.sampled_from(["0", "1", "2", "7", "0.5", "1.25", "10.0", "3"])
+_TERMS = st.recursive(
+    st.sampled_from([":a", ":b", ":c"]) | _LITERALS,
+    lambda part: (
+        st.tuples(part, st.sampled_from(["+", "-", "*", "/"]), part).map(" ".join)
+        | part.map(lambda text: f"({text})")
+        | part.map(lambda text: f"- {text}")
+    ),
+    max_leaves=6,
+)
+_OPERANDS = st.none() | st.integers(-9, 9) | st.integers(-30, 30).map(lambda n: n / 4)
+
+
+@pytest.mark.parametrize("type", ["integer", "bigint", "double precision", "numeric(6,2)", "numeric(30,1)"])
+@given(data=st.data(), term=_TERMS.filter(lambda text: ":" in text))
+@settings(max_examples=80, deadline=None)
+def test_arithmetic_is_the_servers(type: str, data: st.DataObject, term: str) -> None:
+    """The registered text admits what the user's text admits, and the client admits the same rows."""
+    sign = data.draw(st.sampled_from(["<", "<=", ">", ">=", "="]))
+    operands = _OPERANDS | (
+        st.sampled_from(["1.5", "-2", "0.10"]) if type.startswith("numeric") else _OPERANDS
+    )
+    params = {name: data.draw(operands) for name in "abc"}
+    sql = f"SELECT * FROM t WHERE x {sign} {term} AND s IN (:a, :b, :c)"
+    table = {"columns": [{"name": "x", "type": type}, {"name": "s", "type": "text"}], "primary_key": ["x"]}
+    made = registration(condition(sql), table)
+    kind, sent = Column("x", column_type(type)), decode_exact(encode(params).encode())
+    atom = next(atom for atom in parse(sql).where[0] if atom.column.name == "x")
+    try:
+        registered = made.exact(params)
+    except ProsemError:
+        with pytest.raises(InputError):
+            extent(atom, kind, sent)
+        return
+    expected = extent(atom, kind, sent)
+    given_back = decode_exact(encode(registered).encode())
+    found = [extent(one, kind, given_back) for one in parse(made.sql).where[0] if one.column.name == "x"]
+    constants = made.limits.constants(registered)
+    for unit in range(-40, 41):
+        value = {"integer": unit, "bigint": unit, "double precision": unit / 4}.get(type, f"{unit / 10:.1f}")
+        code = kind.type.code(kind.type.read(value))
+        assert all(code in one for one in found) == (code in expected), (registered, value)
+        assert made.limits.admit(made.limits.places({"x": value}), constants) == (code in expected)
 
 
 def test_a_monitor_needs_sensible_settings() -> None:
@@ -165,6 +212,45 @@ def test_a_wider_end_lies_beyond(type: str, place: float, upward: bool) -> None:
     assert is_clamped or abs(float(there) - place) <= 1 + abs(place) * 1e-15
 
 
+@pytest.mark.parametrize(("type", "sign", "value", "param", "admits"), CASES["comparisons"])
+def test_comparisons_of_the_cases(type: str, sign: str, value: Any, param: Any, admits: bool | None) -> None:
+    """Held against the server, as the JavaScript client holds them against what is written."""
+    atom, kind = Atom(ColumnName("x"), sign, (Parameter("p"),)), column_type(type)
+    limit = Limit(End("x", "p", sign[0] == ">", len(sign) == 1), _scale(type))
+    sent = decode_exact(encode({"p": param}).encode())
+    if admits is None:
+        with pytest.raises(ValueError):  # noqa: PT011 (of any kind)
+            limit.constant({"p": param})
+        with pytest.raises(InputError):
+            extent(atom, Column("x", kind), sent)
+        return
+    limits = Limits([limit])
+    assert limits.admit(limits.places({"x": value}), limits.constants({"p": param})) == admits
+    code = None if value is None else kind.code(kind.read(value))
+    assert (code in extent(atom, Column("x", kind), sent)) == admits
+
+
+@pytest.mark.parametrize(("type", "place", "upward", "value"), CASES["beyond"])
+def test_wider_ends_of_the_cases(type: str, place: float, upward: bool, value: Any) -> None:
+    assert encode(_scale(type).beyond(place, upward)) == encode(value)
+
+
+def _scale(type: str) -> Scale:
+    found = scale(type)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("case", CASES["forecasts"], ids=lambda case: case["name"])
+def test_forecasts_of_the_cases(case: dict[str, Any]) -> None:
+    found = history(case["values"], case["rate_hz"])
+    assert found.frequency((len(case["values"]) - 1) / case["rate_hz"]) == case["frequency"]
+    assert found.span == case["span"]
+    band = found.band()
+    assert (band is None) == (case["band"] is None)
+    assert band is None or band == pytest.approx(case["band"], abs=1e-6)
+
+
 # -- the curve -----------------------------------------------------------------------------------------------
 @given(st.lists(st.tuples(st.floats(0.01, 3), st.floats(-100, 100)), min_size=2, max_size=12))
 @settings(max_examples=80, deadline=None)
@@ -234,7 +320,7 @@ def test_frequency_counts_within_the_window() -> None:
 
 # -- rows at hand --------------------------------------------------------------------------------------------
 def limits_for(sql: str = SQL) -> Limits:
-    return limits_of(condition(sql), TABLE)
+    return registration(condition(sql), TABLE).limits
 
 
 TWO_ENDS = "SELECT * FROM t WHERE x > :lo AND x < :hi AND k <= :most"
@@ -243,7 +329,8 @@ TWO_ENDS = "SELECT * FROM t WHERE x > :lo AND x < :hi AND k <= :most"
 @given(data=st.data(), sql=st.sampled_from([SQL, TWO_ENDS]))
 @settings(max_examples=150, deadline=None)
 def test_held_rows_are_those_of_a_scan(data: st.DataObject, sql: str) -> None:
-    limits, ends = limits_for(sql), condition(sql).ends
+    limits = limits_for(sql)
+    ends = tuple(limit.end for limit in limits)
     xs, constant = st.none() | st.integers(0, 9), st.none() | st.integers(-1, 10)
     rows: dict[int, dict[str, Any]] = {
         k: {"k": k, "x": data.draw(xs)} for k in range(data.draw(st.integers(0, 5)))

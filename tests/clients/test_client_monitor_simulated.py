@@ -20,6 +20,7 @@ from prosem_client.conditions import condition
 from prosem_client.coverage import Aim
 from prosem_client.feed import Feed, Frame
 from prosem_client.query import Shape
+from prosem_client.registration import registration
 from prosem_client.subscription import Opening
 from prosem_client.values import Change, Result
 
@@ -47,6 +48,7 @@ class Simulation:
         self.expected: int | None = None
         self.progress = -1
         self.patches: list[dict[str, Any]] = []
+        self.limits = registration(condition(SQL), TABLE).limits
 
     @property
     def seq(self) -> int:
@@ -54,10 +56,11 @@ class Simulation:
 
     def answer(self, params: dict[str, Any], seq: int | None = None) -> dict[int, Any]:
         rows = self.rows if seq is None else self.log[seq]
-        return scan(rows, condition(SQL).ends, params)
+        return scan(rows, tuple(limit.end for limit in self.limits), params)
 
     # -- the calls -------------------------------------------------------------------------------------------
-    async def create(self, params: dict[str, Any]) -> Opening:
+    async def create(self, sql: str, params: dict[str, Any]) -> Opening:
+        self.limits = registration(condition(sql), TABLE).limits
         self.params = params
         self.told = self.answer(params)
         return Opening("a", self.seq, {"rows": list(self.told.values())}, params, Shape(("k",)))
@@ -196,7 +199,9 @@ class Watcher:
         self.shown = self.shown[-1:]
 
 
-async def monitored(simulation: Simulation, params: dict[str, Any], window_s: float) -> MonitoredSubscription:
+async def monitored(
+    simulation: Simulation, params: dict[str, Any], window_s: float, sql: str = SQL
+) -> MonitoredSubscription:
     stream: Any = simulation
     subscription = MonitoredSubscription(
         simulation.create,
@@ -207,7 +212,7 @@ async def monitored(simulation: Simulation, params: dict[str, Any], window_s: fl
         snapshot=False,
         renewable=True,
         monitor=UpdateMonitor(frequency_hz=20, window_s=window_s),
-        condition=condition(SQL),
+        condition=condition(sql),
         define=simulation.define,
     )
     await subscription
@@ -302,6 +307,46 @@ async def test_an_update_of_unknown_fate_is_overcome(seed: int) -> None:
     _, _, watcher = await simulated(seed, 250, losses=0.15)
     assert watcher.lost > 0
     assert watcher.items > 20
+
+
+@pytest.mark.parametrize(
+    ("sql", "offset"), [("x BETWEEN :pos - :reach AND :pos + :reach", 3), ("x = :pos AND k >= :reach", 0)]
+)
+async def test_arithmetic_and_equality_are_exact(sql: str, offset: int) -> None:
+    """Every item is the answer of the registered ends, and the last one that of the user's own conditions."""
+    simulation, dice = Simulation(7), random.Random(7)
+    for k in range(30):
+        simulation.event(k, dice.randint(0, 60))
+    subscription = await monitored(
+        simulation, {"pos": 20, "reach": 3}, window_s=0.1, sql=f"SELECT * FROM t WHERE {sql}"
+    )
+    watcher = Watcher(simulation, subscription)
+    tasks = [asyncio.create_task(simulation.deliver()), asyncio.create_task(watcher.run())]
+    for (low, high), _ in zip(random_paths(dice), range(300), strict=False):
+        subscription.params.pos = low
+        subscription.params.reach = 3 if high is None else high % 5
+        if dice.random() < 0.5:
+            simulation.event(dice.randint(0, 35), dice.choice([None, *range(60)]), delete=dice.random() < 0.2)
+        if dice.random() < 0.7:
+            await simulation.pause()
+        assert not tasks[1].done(), tasks[1].result()
+    subscription.params.pos, subscription.params.reach = 30, 3
+    await subscription.flush()
+
+    def is_exact() -> bool:
+        assert not tasks[1].done(), tasks[1].result()
+        expected = {
+            k: row for k, row in simulation.rows.items()
+            if row["x"] is not None and abs(row["x"] - 30) <= offset and (offset or k >= 3)
+        }  # fmt: skip
+        return by_key(subscription.result) == expected
+
+    await until_async(is_exact)
+    assert watcher.items > 30
+    assert len(simulation.patches) < 0.8 * subscription.updates
+    await subscription.close()
+    tasks[0].cancel()
+    await tasks[1]
 
 
 @pytest.mark.parametrize("seed", range(20, 22))

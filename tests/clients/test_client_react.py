@@ -70,6 +70,11 @@ def test_components_show_answers_that_stay_current(
     page.get_by_role("button", name="wider").click()
     expect(lowest).to_have_text("3")
     assert len(moved) == 1, "other parameters move the subscription"
+    near = page.locator("#near")
+    expect(near).to_have_text("1")
+    page.get_by_role("button", name="drive").click()
+    expect(near).to_have_text("2")
+    assert len([sql for sql in made if ":end_1 AND :end_2" in sql]) == 1, "under an update monitor"
     page.get_by_role("button", name="add").click()
     expect(lowest).to_have_text("-7")
     expect(page.locator("#again")).to_have_text("3")

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from prosem_client.conditions import End
+from prosem_client.held import End
+
+# what both clients must make of queries, parameters and histories; test/monitor.test.js of the other one reads it too
+CASES: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "clients" / "monitor_cases.json").read_text(encoding="utf-8")
+)
 
 SQL = "SELECT * FROM t WHERE x BETWEEN :lo AND :hi"
 TABLE = {

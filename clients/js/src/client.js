@@ -1,11 +1,14 @@
 /** The client: the calls of the contract, and one shared stream for all its subscriptions. */
 
-import { ProsemError } from "./errors.js";
+import { condition } from "./conditions.js";
+import { NotMonitorable, ProsemError } from "./errors.js";
 import { encode } from "./json.js";
+import { MonitoredSubscription, settingsOf } from "./monitored.js";
 import { PinnedVariable, valuesOf } from "./pinned.js";
 import { Publisher } from "./publisher.js";
 import { outline, shapeOf } from "./query.js";
 import { RawSubscription } from "./raw.js";
+import { registration } from "./registration.js";
 import { Stream } from "./stream.js";
 import { Subscription } from "./subscription.js";
 import { Transport, path } from "./transport.js";
@@ -115,9 +118,12 @@ export class Client {
   /**
    * Subscribe. With `snapshot` the iteration starts with the present answer. Values may be pinned variables. With `per`
    * "transaction" it is notified at most once per request of a publisher. With `raw` it yields messages instead of changes.
+   * With `monitor` (true, or its settings) parameters that move often cost few requests.
    */
-  async subscribe(sql, params = {}, { notify, id, durable = true, per, snapshot = false, raw = false } = {}) {
+  async subscribe(sql, params = {}, options = {}) {
+    const { notify, id, durable = true, per, snapshot = false, raw = false, monitor = false } = options;
     const request = { sql, notify, id, durable, per };
+    if (monitor) return this._monitored(request, params, { snapshot, raw, monitor: settingsOf(monitor) });
     const open = (values) => this._create(request, values);
     const began = await open(valuesOf(params));
     return this._opened({ open, began, params, snapshot, renewable: !durable }, raw ? RawSubscription : Subscription);
@@ -184,6 +190,20 @@ export class Client {
     return { ...made, shape: made.fold ?? (await this._shape(request.sql, made.result)) };
   }
 
+  async _monitored(request, params, { snapshot, raw, monitor }) {
+    if (raw) throw new NotMonitorable("the update monitor folds rows itself; it has no raw mode");
+    if (request.notify) throw new NotMonitorable("the update monitor needs rows, not a value notification");
+    const found = condition(request.sql);
+    const registered = registration(found, await this._definition(found.table));
+    const open = async (values) => {
+      const exact = registered.exact(values);
+      return { ...(await this._create({ ...request, sql: registered.sql }, exact)), registered: exact };
+    };
+    const began = await open(valuesOf(params));
+    const options = { open, began, params, snapshot, renewable: !request.durable };
+    return this._opened({ ...options, monitor, registration: registered }, MonitoredSubscription);
+  }
+
   _opened(options, Kind = Subscription) {
     const made = new Kind(this._calls(), this._stream, { ...options, limit: this._queueLimit });
     this._subscriptions.add(made);
@@ -205,12 +225,17 @@ export class Client {
     const seen = outline(sql);
     if (seen.table === null) return {};
     try {
-      if (!this._definitions.has(seen.table)) this._definitions.set(seen.table, await this.table(seen.table));
-      return shapeOf(seen, this._definitions.get(seen.table));
+      return shapeOf(seen, await this._definition(seen.table));
     } catch (error) {
       if (error instanceof ProsemError && error.status === 404) return {};
       throw error;
     }
+  }
+
+  /** The definition of a table or view, asked of the server once. */
+  async _definition(table) {
+    if (!this._definitions.has(table)) this._definitions.set(table, await this.table(table));
+    return this._definitions.get(table);
   }
 }
 

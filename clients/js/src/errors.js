@@ -4,6 +4,7 @@
  *     ProsemError          status, code, detail, errors [{at, detail}]: an answer that is not 2xx
  *     ├── ConnectionLost   0  connection-lost   no answer came, however often it was tried
  *     ├── Closed           0  closed            used after close(); an iteration just ends
+ *     ├── NotMonitorable   0  not-monitorable   a query whose answer cannot be checked by the client
  *     └── OutOfStep        0  out-of-step       a change does not fit the answer before it
  */
 
@@ -48,6 +49,13 @@ export class ConnectionLost extends ProsemError {
 export class Closed extends ProsemError {
   constructor(detail = "it was closed by its user") {
     super(0, "closed", detail);
+  }
+}
+
+/** An update monitor was asked for, but the exact answer does not follow from the one of a wider range. */
+export class NotMonitorable extends ProsemError {
+  constructor(detail) {
+    super(0, "not-monitorable", detail);
   }
 }
 

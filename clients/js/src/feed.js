@@ -41,6 +41,20 @@ export class Feed {
     if (this.received !== null) this.received = Math.max(this.received, seq);
   }
 
+  /** The consumer may go on: let it look again. */
+  nudge() {
+    this._news();
+  }
+
+  get length() {
+    return this._frames.length;
+  }
+
+  /** Up to this seq no frame is queued, and none will come. */
+  get horizon() {
+    return this._frames.length ? this._frames[0].seq - 1 : (this.received ?? -1);
+  }
+
   /** Throw the error from now on, after what is queued. */
   end(error) {
     this._end ??= error;
@@ -48,9 +62,9 @@ export class Feed {
     this._news();
   }
 
-  /** The next frame, null if there is none now; throws what ended the feed. */
-  pop() {
-    if (this._frames.length) return this._frames.shift();
+  /** The next frame, null if there is none now; throws what ended the feed. With `hold` queued frames stay there. */
+  pop(hold = false) {
+    if (this._frames.length && !hold) return this._frames.shift();
     if (this._end) throw this._end;
     return null;
   }

@@ -158,6 +158,18 @@ export class Client {
     params: Params | undefined,
     options: { notify?: Notify; id?: string; durable?: boolean; raw: true },
   ): Promise<RawSubscription>;
+  /** Parameters that move often cost few requests; NotMonitorable if the answer cannot be checked by the client. */
+  subscribe<R extends Row = Row>(
+    sql: string,
+    params: Params | undefined,
+    options: {
+      id?: string;
+      durable?: boolean;
+      per?: "event" | "transaction";
+      snapshot?: boolean;
+      monitor: true | UpdateMonitor;
+    },
+  ): Promise<MonitoredSubscription<R>>;
   /** `R` is the type of the rows or groups of its answers. */
   subscribe<R extends Row = Row>(
     sql: string,
@@ -200,6 +212,43 @@ export class Subscription<R extends Row = Row> implements AsyncIterableIterator<
   listen(changed: (told: Told<R>) => void, failed?: (error: Error) => void): () => void;
   return(value?: any): Promise<IteratorResult<Told<R>, undefined>>;
   patch(params: Params): Promise<{ id: string; seq: number; result: Result }>;
+  suspend(): Promise<void>;
+  resume(): Promise<void>;
+  close(): void;
+  delete(): Promise<void>;
+}
+
+/** When the update monitor widens a range, and how much. */
+export interface UpdateMonitor {
+  /** Updates per second of an end from which it is widened (5). */
+  frequencyHz?: number;
+  /** The time over which they are counted, how far ahead is looked, and after which a range at rest is exact again (1 s). */
+  windowMs?: number;
+  /** This share of the expected band is added on its outer side (0.25). */
+  margin?: number;
+}
+
+/** The exact answer, while the server has a wider range. */
+export class MonitoredSubscription<R extends Row = Row> implements AsyncIterableIterator<Told<R>> {
+  private constructor();
+  readonly id: string;
+  readonly type: string;
+  readonly group: string;
+  readonly fold: Fold;
+  readonly seq: number;
+  readonly timeline: string | null;
+  readonly result: Result<R>;
+  readonly params: Record<string, Sendable>;
+  /** Updates of the parameters that came into force. */
+  readonly updates: number;
+  /** Requests they took. */
+  readonly patches: number;
+  [Symbol.asyncIterator](): this;
+  next(): Promise<IteratorResult<Told<R>, undefined>>;
+  listen(changed: (told: Told<R>) => void, failed?: (error: Error) => void): () => void;
+  return(value?: any): Promise<IteratorResult<Told<R>, undefined>>;
+  /** Done when they are in force, or will be when the stream gets there; a request is made if it must. */
+  patch(params: Params): Promise<void>;
   suspend(): Promise<void>;
   resume(): Promise<void>;
   close(): void;
@@ -299,6 +348,9 @@ export class ProsemError extends Error {
   static ofProblem(problem: unknown, status?: number): ProsemError;
 }
 export class ConnectionLost extends ProsemError {
+  constructor(detail: string);
+}
+export class NotMonitorable extends ProsemError {
   constructor(detail: string);
 }
 export class Closed extends ProsemError {

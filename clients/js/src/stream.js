@@ -18,6 +18,7 @@ export class Stream {
     this._onState = onState;
     this._backoff = backoff;
     this._feeds = new Map();
+    this._expected = new Map(); // ids whose consumer waits until nothing more comes up to a seq
     this._socket = null;
     this._isRunning = false;
     this._isClosed = false;
@@ -44,13 +45,22 @@ export class Stream {
     feed.isWanted = feed.isListening = false;
     if (this._feeds.get(feed.id) !== feed) return;
     this._feeds.delete(feed.id);
+    this._expected.delete(feed.id);
     this._detach(feed);
+  }
+
+  /** Nudge the feed when everything up to `seq` has reached it: no frame need come with that seq. */
+  expect(feed, seq) {
+    if (this._feeds.get(feed.id) !== feed) return;
+    this._expected.set(feed.id, seq);
+    this._mark();
   }
 
   /** Close the socket; the feeds hear nothing more. */
   close() {
     this._isClosed = true;
     this._feeds.clear();
+    this._expected.clear();
     clearInterval(this._alive);
     this._socket?.close();
   }
@@ -132,6 +142,7 @@ export class Stream {
   _endAll(error) {
     for (const feed of this._feeds.values()) feed.end(error);
     this._feeds.clear();
+    this._expected.clear();
   }
 
   // -- frames out --------------------------------------------------------------------------------------------
@@ -177,6 +188,20 @@ export class Stream {
     else if ("progress" in frame) this._advance(frame.progress, frame.timeline ?? null);
     else if ("pong" in frame) this._answered(frame.timeline ?? null);
     else if ("error" in frame) this._refused(frame);
+    if (this._expected.size) this._mark();
+  }
+
+  /**
+   * Tell the feeds that wait for it how far they have received everything. A mark from before the attach counts too once
+   * that is confirmed: an attach brings all since `after`.
+   */
+  _mark() {
+    for (const [id, seq] of this._expected) {
+      if (seq > this.progress || !this._confirmed.has(id)) continue;
+      this._expected.delete(id);
+      this._feeds.get(id).passBy(this.progress);
+      this._feeds.get(id).nudge();
+    }
   }
 
   _told(frame) {
@@ -236,6 +261,7 @@ export class Stream {
       return;
     }
     this._feeds.delete(feed.id);
+    this._expected.delete(feed.id);
     feed.end(error);
   }
 }

@@ -14,7 +14,8 @@ import { follow, valuesOf } from "./pinned.js";
  * change), which is told as a snapshot too.
  */
 export class Subscription {
-  constructor(calls, stream, { open, began, params, limit, snapshot, renewable }) {
+  constructor(calls, stream, options) {
+    const { open, began, params, limit, snapshot, renewable } = options;
     this._calls = calls;
     this._stream = stream;
     this._open = open;
@@ -27,6 +28,7 @@ export class Subscription {
     this._moving = Promise.resolve(); // the last parametric update that was sent
     this._waiting = null; // the one that will be sent after it
     follow(this, {}, params);
+    this._prepare(options);
     this._adopt(began);
   }
 
@@ -79,7 +81,7 @@ export class Subscription {
       return { value: this._item(null), done: false };
     }
     try {
-      return { value: this._consume(await this._frame()), done: false };
+      return { value: await this._step(), done: false };
     } catch (error) {
       if (error instanceof Closed) return { value: undefined, done: true };
       if (!(error instanceof ProsemError) || error.status !== 404 || !this._isRenewable) throw error;
@@ -144,6 +146,9 @@ export class Subscription {
   }
 
   // -- inside ------------------------------------------------------------------------------------------------
+  /** What a kind of subscription has besides, before its first answer. */
+  _prepare() {}
+
   _adopt(began) {
     this._began = began;
     this._seq = began.seq;
@@ -165,6 +170,10 @@ export class Subscription {
     return this._item(null);
   }
 
+  async _step() {
+    return this._consume(await this._frame());
+  }
+
   async _frame() {
     for (;;) {
       const frame = this._feed.pop();
@@ -180,16 +189,21 @@ export class Subscription {
     if (isSnapshot) this._setResult(payload);
     else if (this._answer === null) this._setResult(wholeResult(payload));
     else {
-      try {
-        this._answer.apply(payload);
-      } catch (error) {
-        this._stream.leave(this._feed);
-        this._feed.end(error);
-        throw error;
-      }
+      this._guarded(() => this._answer.apply(payload));
       this._result = this._answer.result();
     }
     return this._item(isSnapshot ? null : payload);
+  }
+
+  /** A change that does not fit ends the stream: the answer can no longer be trusted. */
+  _guarded(fold) {
+    try {
+      fold();
+    } catch (error) {
+      this._stream.leave(this._feed);
+      this._feed.end(error);
+      throw error;
+    }
   }
 
   _setResult(result) {

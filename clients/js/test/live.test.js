@@ -322,3 +322,36 @@ test("a raw stream has the messages, beginning with the state", options, async (
   assert.deepEqual([again.snapshot, again.messages[0].message], [true, "state"], "it is not resumed");
   await raw.delete();
 });
+
+test("an update monitor has the answer of a plain subscription for fewer requests", options, async () => {
+  const client = made();
+  const t = await table(client);
+  await client.publish(t, Array.from({ length: 100 }, (_, k) => upsert({ k, x: k })));
+  const settings = { monitor: { frequencyHz: 10, windowMs: 400 } };
+  const sorted = (result) => identity([...result.rows].sort((a, b) => a.k - b.k));
+  for (const where of ["x BETWEEN :pos - :reach AND :pos + :reach", "x = :pos AND y IS NULL AND k >= :reach - 3"]) {
+    const sql = `SELECT * FROM ${t} WHERE ${where}`;
+    const start = { pos: 45, reach: 3 };
+    const [plain, monitored] = [await client.subscribe(sql, start), await client.subscribe(sql, start, settings)];
+    for (let at = 0; at < 80; at += 1) {
+      const pos = Math.round(50 + 20 * Math.sin(at / 4));
+      const moved = monitored.patch({ pos });
+      await plain.patch({ pos });
+      if (at % 3 === 0) await client.publish(t, [upsert({ k: (7 * at) % 110, x: at % 2 ? null : (11 * at) % 100 })]);
+      const { result } = await client.result(plain.id);
+      if (sorted(monitored.result) !== sorted(result)) {
+        await until(monitored, (told) => sorted(told.result) === sorted(result));
+      }
+      await moved;
+    }
+    assert.ok(monitored.updates > 30);
+    assert.ok(monitored.patches < 0.6 * monitored.updates, `${monitored.patches} for ${monitored.updates}`);
+    const [{ result }, { id }] = [await client.result(plain.id), monitored];
+    monitored.close();
+    for (;;) if (sorted((await client.result(id)).result) === sorted(result)) break; // closing leaves the exact range
+    await Promise.all([plain.delete(), client.deleteSubscription(id)]);
+  }
+  await assert.rejects(client.subscribe(`SELECT * FROM ${t} WHERE s = :s`, { s: "a" }, settings), {
+    code: "not-monitorable",
+  });
+});

@@ -15,6 +15,10 @@ export async function allowed(): Promise<number> {
   stop();
   // @ts-expect-error there is no such column
   typed.result?.rows?.[0]?.colour;
+  const near = "SELECT * FROM cars WHERE x BETWEEN :at - 2 AND :at + 2";
+  const monitored = await client.subscribe<{ x: number }>(near, { at }, { monitor: { windowMs: 500 } });
+  await monitored.patch({ at: 7 });
+  console.log(monitored.patches <= monitored.updates, monitored.result.rows?.[0]?.x.toFixed());
   at.value = 6;
   await release(at);
   await client.publish("t", [{ op: "upsert", row: { a: new Date(), b: new Uint8Array(), c: 5n } }]);
@@ -37,6 +41,8 @@ export async function refused(client: Client): Promise<void> {
   await client.transact([{ op: "insert", row: {} }]);
   // @ts-expect-error a pinned number stays one
   client.pin(5).value = "x";
+  // @ts-expect-error the update monitor needs rows
+  await client.subscribe("SELECT 1", {}, { monitor: true, notify: { percent: 3 } });
   // @ts-expect-error a subscription is made by a client
   new (await client.subscribe("SELECT 1")).constructor();
 }

@@ -195,6 +195,7 @@ class AsyncClient:
         request |= {} if per == "event" else {"per": per}
         body = {name: value for name, value in request.items() if value is not None}
         kind = self._kind(raw)
+        open: Callable[..., Awaitable[Opening]] = partial(self._calls.create, body)
         if monitor is not None:
             if raw:
                 raise NotMonitorable("the update monitor folds rows itself; it has no raw mode")
@@ -206,9 +207,8 @@ class AsyncClient:
                 condition=condition(sql),
                 define=self._calls.definition,
             )
-        return self._subscription(
-            partial(self._calls.create, body), params or {}, kind, snapshot=snapshot, renewable=not durable
-        )
+            open = partial(self._create_registered, body)
+        return self._subscription(open, params or {}, kind, snapshot=snapshot, renewable=not durable)
 
     def pin(self, value: Any) -> PinnedVariable:
         """A variable that parameters of several subscriptions follow whenever it is released."""
@@ -285,9 +285,12 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
+    async def _create_registered(self, body: JsonObject, sql: str, params: JsonObject) -> Opening:
+        return await self._calls.create({**body, "sql": sql}, params)
+
     def _subscription(
         self,
-        open: Callable[[JsonObject], Awaitable[Opening]],
+        open: Callable[..., Awaitable[Opening]],
         params: Mapping[str, Any],
         kind: Callable[..., Subscription],
         *,

@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from prosem_client.conditions import End
 from prosem_client.errors import OutOfStep
 from prosem_client.folding import row_identity
 from prosem_client.scales import Place, Scale
@@ -21,11 +20,25 @@ from prosem_client.values import JsonObject
 Places = tuple[Place | None, ...]
 
 
+class End(NamedTuple):
+    """One end of a range as it is registered: `column >= :parameter` and the like."""
+
+    column: str
+    parameter: str
+    is_lower: bool
+    is_open: bool
+
+
 class Limit(NamedTuple):
     """An end of the range with the scale of its column."""
 
     end: End
     scale: Scale
+
+    def constant(self, params: Mapping[str, Any]) -> Place | None:
+        """Where the parameters put the end, None for NULL; ValueError if it has no place in the column."""
+        value = params.get(self.end.parameter)
+        return None if value is None else self.scale.constant(value)
 
     def admits(self, place: Place | None, constant: Place | None) -> bool:
         """Whether a value at this place satisfies the end; a NULL on either side never does."""
@@ -53,15 +66,8 @@ class Limits:
         return iter(self._limits)
 
     def constants(self, params: Mapping[str, Any]) -> Places:
-        """Where the parameters put the ends; ValueError names one that has no place in its column."""
-        found: list[Place | None] = []
-        for limit in self._limits:
-            value = params.get(limit.end.parameter)
-            try:
-                found.append(None if value is None else limit.scale.constant(value))
-            except ValueError as error:
-                raise ValueError(f":{limit.end.parameter}: {error}") from None
-        return tuple(found)
+        """Where the parameters put the ends."""
+        return tuple([limit.constant(params) for limit in self._limits])
 
     def places(self, row: Mapping[str, Any]) -> Places:
         """Where a row lies in the column of each end."""

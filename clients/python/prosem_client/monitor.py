@@ -13,15 +13,12 @@ random.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prosem_client.conditions import Condition
-from prosem_client.errors import NotMonitorable, ProsemError
 from prosem_client.forecast import History
-from prosem_client.held import Limit, Limits, Places
-from prosem_client.scales import Place, scale
+from prosem_client.held import Limits, Places
+from prosem_client.scales import Place
 from prosem_client.values import JsonObject, encode
 
 
@@ -41,35 +38,6 @@ class UpdateMonitor:
     def __post_init__(self) -> None:
         if not (self.frequency_hz > 0 and self.window_s > 0 and self.margin >= 0):
             raise ValueError("an update monitor needs frequency_hz > 0, window_s > 0 and margin >= 0")
-
-
-def limits_of(condition: Condition, definition: Mapping[str, Any]) -> Limits:
-    """The ends of a query that can be foretold; NotMonitorable if there are none, or the rows do not tell."""
-    types = {column["name"]: column["type"] for column in definition["columns"]}
-    scales = [(end, scale(types.get(end.column, ""))) for end in condition.ends]
-    limits = [Limit(end, found) for end, found in scales if found is not None]
-    if not limits:
-        shown = ", ".join(
-            f"{end.column} ({types.get(end.column, 'no such column')})" for end in condition.ends
-        )
-        raise NotMonitorable(f"the update monitor needs a range over numbers or times, not over {shown}")
-    needed = {*definition["primary_key"], *(limit.end.column for limit in limits)}
-    if condition.selected is not None and (missing := needed - set(condition.selected)):
-        raise NotMonitorable(
-            f"the update monitor needs {', '.join(sorted(missing))} among the selected columns: "
-            "rows are told apart by their key and checked by the columns of the range"
-        )
-    return Limits(limits)
-
-
-def check(limits: Limits, params: JsonObject) -> None:
-    """Refuse parameters that have no place in their column, as the server would."""
-    try:
-        limits.constants(params)
-    except ValueError as error:
-        name = str(error)[1:].partition(":")[0]
-        problem = {"at": f"/params/{name}", "detail": str(error)}
-        raise ProsemError(422, "bad-input", str(error), [problem]) from None
 
 
 class Widening:

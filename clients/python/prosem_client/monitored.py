@@ -1,7 +1,8 @@
 """A subscription under an update monitor: the server has a wider range, the user sees the exact one.
 
 Parameters are told apart by where they stand: assigned (`_latest`), accepted (`_desired`), seen in the result
-(`_shown`), and registered at the server (`_coverage`, which also says what the rows at hand suffice for).
+(`_shown`), and registered at the server (`_coverage`, which also says what the rows at hand suffice for). All four
+are those of the registered text, where every end has a parameter of its own; `params` has those of the user.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from prosem_client.conditions import Condition
 from prosem_client.coverage import Aim, Coverage
 from prosem_client.errors import ConnectionLost, ProsemError
 from prosem_client.feed import Frame
-from prosem_client.held import HeldRows, Limits
-from prosem_client.monitor import UpdateMonitor, Widening, check, limits_of
+from prosem_client.held import HeldRows
+from prosem_client.monitor import UpdateMonitor, Widening
+from prosem_client.registration import Registration, registration
 from prosem_client.subscription import Opening, Subscription
 from prosem_client.values import Change, JsonObject, Result
 
@@ -35,17 +37,20 @@ class MonitoredSubscription(Subscription):
 
     def __init__(
         self,
+        create: Callable[[str, JsonObject], Awaitable[Opening]],
         *arguments: Any,
         monitor: UpdateMonitor,
         condition: Condition,
         define: Callable[[str], Awaitable[JsonObject]],
         **named: Any,
     ) -> None:
-        super().__init__(*arguments, **named)
+        super().__init__(self._create_registered, *arguments, **named)
+        self._create = create
         self._monitor = monitor
         self._condition = condition
         self._define = define
-        self._limits = Limits(())
+        self._registration = Registration("", (), frozenset())
+        self._limits = self._registration.limits
         self._widening = Widening(monitor, self._limits)
         self._registering = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
@@ -62,14 +67,19 @@ class MonitoredSubscription(Subscription):
     # -- opening and closing ---------------------------------------------------------------------------------
     async def _begin(self) -> None:
         if not self._limits.names:
-            limits = limits_of(self._condition, await self._define(self._condition.table))
-            self._limits, self._widening = limits, Widening(self._monitor, limits)
-        check(self._limits, self._updates.values)
+            found = registration(self._condition, await self._define(self._condition.table))
+            self._registration, self._limits = found, found.limits
+            self._widening = Widening(self._monitor, found.limits)
         await super()._begin()
 
+    async def _create_registered(self, values: JsonObject) -> Opening:
+        began = await self._create(self._registration.sql, self._registration.exact(values))
+        return began._replace(params=values)
+
     def _adopt(self, began: Opening) -> None:
-        self._coverage = Coverage(self._widening.covers, began.params)
-        self._latest = self._desired = self._shown = Aim(self._latest.number + 1, began.params)
+        exact = self._registration.exact(began.params)
+        self._coverage = Coverage(self._widening.covers, exact)
+        self._latest = self._desired = self._shown = Aim(self._latest.number + 1, exact)
         self._position, self._reached = began.seq, began.timeline
         self._owes_snapshot = False
         super()._adopt(began)
@@ -168,7 +178,7 @@ class MonitoredSubscription(Subscription):
         return await super().patch(**params)
 
     def _set(self, name: str, value: Any) -> None:
-        check(self._limits, {**self._updates.values, name: value})
+        self._registration.exact({**self._updates.values, name: value})  # refused as the server would
         super()._set(name, value)
         if self._feed is not None and not self._looks_ahead:
             self._looks_ahead = True
@@ -177,15 +187,18 @@ class MonitoredSubscription(Subscription):
     def _look_ahead(self) -> None:
         """What was assigned in this tick need not wait for a request under way if that makes no difference."""
         self._looks_ahead = False
-        aim = self._aim(self._updates.values)
+        try:
+            aim = self._aim(self._registration.exact(self._updates.values))
+        except ProsemError:
+            return  # values that do not go together: the request that is due reports it
         self._widening.record(asyncio.get_running_loop().time(), aim.params)
         if self._is_active and self._coverage.will_hold(aim.params):
             self._desire(aim)
 
-    def _aim(self, values: JsonObject) -> Aim:
+    def _aim(self, exact: JsonObject) -> Aim:
         """The parameters as last assigned, with their place in the order of all."""
-        if values != self._latest.params:
-            self._latest = Aim(self._latest.number + 1, values)
+        if exact != self._latest.params:
+            self._latest = Aim(self._latest.number + 1, exact)
         return self._latest
 
     def _desire(self, aim: Aim) -> None:
@@ -198,14 +211,15 @@ class MonitoredSubscription(Subscription):
 
     async def _register(self, values: JsonObject) -> Result | None:
         must_send, self._must_send = self._must_send, False
-        is_calm, self._is_calm = self._is_calm and values == self._desired.params, False
+        exact = self._registration.exact(values)
+        is_calm, self._is_calm = self._is_calm and exact == self._desired.params, False
         is_repeat, self._is_repeat = self._is_repeat, False
-        aim = self._aim(values)
+        aim = self._aim(exact)
         async with self._registering:
             now = asyncio.get_running_loop().time()
             if not is_calm and not is_repeat:
-                self._widening.record(now, values)
-            wide = self._wanted(now, values, must_send, is_calm)
+                self._widening.record(now, exact)
+            wide = self._wanted(now, exact, must_send, is_calm)
             answer = None
             if wide is not None:
                 try:
@@ -218,13 +232,13 @@ class MonitoredSubscription(Subscription):
                         return None
                     raise
             self._desire(aim)
-            if self._coverage.at_server != values:
+            if self._coverage.at_server != exact:
                 self._later(self._monitor.window_s, "_is_calm")
             else:
                 self._stop_timer()
         if answer is None or not must_send:
             return answer
-        rows = self._limits.select(answer.result["rows"], self._limits.constants(values))
+        rows = self._limits.select(answer.result["rows"], self._limits.constants(exact))
         return Result(answer.id, answer.seq, {"rows": rows})
 
     def _wanted(self, now: float, exact: JsonObject, must_send: bool, is_calm: bool) -> JsonObject | None:

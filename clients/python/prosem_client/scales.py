@@ -12,7 +12,10 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any, NamedTuple
+
+from prosem_client.terms import Number
 
 Place = int | float | Decimal
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,11 +25,16 @@ _NUMERIC = re.compile(r"numeric\(\s*\d+\s*,\s*(\d+)\s*\)")
 
 
 class Scale(NamedTuple):
-    """`beyond(place, upward)` is a parameter at the place, or the next one outward that the type can hold."""
+    """`beyond(place, upward)` is a parameter at the place, or the next one outward that the type can hold.
+
+    Of numbers, `operand` reads a parameter within arithmetic, and values have `digits` after the point.
+    """
 
     place: Callable[[Any], Place]
     constant: Callable[[Any], Place]
     beyond: Callable[[float, bool], Any]
+    operand: Callable[[Any], Number] | None = None
+    digits: int = 0
 
 
 def scale(type: str) -> Scale | None:
@@ -39,7 +47,8 @@ def scale(type: str) -> Scale | None:
     '2024-01-01'
     """
     if match := _NUMERIC.fullmatch(type):
-        return Scale(Decimal, _exact_or_text, _decimal_beyond(int(match[1])))
+        digits = int(match[1])
+        return Scale(Decimal, _exact_or_text, _decimal_beyond(digits), _fraction, digits)
     return _SCALES.get(type)
 
 
@@ -71,6 +80,19 @@ def _double(value: Any) -> Place:
         return float(exact)
     except OverflowError:
         return math.inf if exact > 0 else -math.inf
+
+
+def _integer_operand(value: Any) -> Number:
+    exact = _exact(value)
+    return exact if isinstance(exact, int) else Fraction(exact)
+
+
+def _fraction(value: Any) -> Number:
+    return Fraction(_exact_or_text(value))
+
+
+def _double_operand(value: Any) -> Number:
+    return float(_exact(value))
 
 
 def _rounded(place: float, upward: bool) -> int:
@@ -121,9 +143,9 @@ def _moment_beyond(place: float, upward: bool) -> str:
 
 
 _SCALES = {
-    "integer": Scale(int, _exact, _integer_beyond),
-    "bigint": Scale(int, _exact, _integer_beyond),
-    "double precision": Scale(float, _double, lambda place, upward: place),
+    "integer": Scale(int, _exact, _integer_beyond, _integer_operand),
+    "bigint": Scale(int, _exact, _integer_beyond, _integer_operand),
+    "double precision": Scale(float, _double, lambda place, upward: place, _double_operand),
     "date": Scale(_day, _day, _day_beyond),
     "timestamptz": Scale(_moment, _moment, _moment_beyond),
 }

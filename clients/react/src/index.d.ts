@@ -1,7 +1,18 @@
 /** @prosem/react: answers of SQL queries as state that stays current. */
 
 import type { ReactElement, ReactNode } from "react";
-import type { Change, Client, ClientOptions, Event, Notify, Published, Result, Row, Sendable } from "prosem-client";
+import type {
+  Change,
+  Client,
+  ClientOptions,
+  Event,
+  Notify,
+  Published,
+  Result,
+  Row,
+  Sendable,
+  UpdateMonitor,
+} from "prosem-client";
 
 export type ProviderProps = { children?: ReactNode } & (
   { client: Client } | ({ client?: undefined; url?: string } & ClientOptions)
@@ -12,6 +23,8 @@ export function ProsemProvider(props: ProviderProps): ReactElement;
 export interface AnswerOptions {
   notify?: Notify;
   per?: "event" | "transaction";
+  /** Parameters that change often cost few requests; only for rows of a range. */
+  monitor?: true | UpdateMonitor;
   /** Suspend until there is an answer, and throw errors to the nearest error boundary. */
   suspense?: boolean;
 }

@@ -13,7 +13,8 @@ export const LOADING = Object.freeze({
   error: null,
 });
 
-export const keyOf = (sql, params, { notify, per } = {}) => encode([sql, params, notify ?? null, per ?? "event"]);
+export const keyOf = (sql, params, { notify, per, monitor } = {}) =>
+  encode([sql, params, notify ?? null, per ?? "event", monitor ?? false]);
 
 /** One answer. Invariant: `state` is replaced, never changed, whenever what a component shows changes. */
 class Entry {
@@ -32,9 +33,9 @@ class Entry {
     this.ready = isBrowser ? this._open(sql, params, options) : Promise.resolve();
   }
 
-  async _open(sql, params, { notify, per } = {}) {
+  async _open(sql, params, { notify, per, monitor } = {}) {
     try {
-      this._subscription = await this.store.client.subscribe(sql, params, { notify, per, durable: false });
+      this._subscription = await this.store.client.subscribe(sql, params, { notify, per, monitor, durable: false });
     } catch (error) {
       this._set({ ...this.state, status: "error", error });
       return;
@@ -136,8 +137,8 @@ export class AnswerStore {
   }
 
   _queryOf({ key }) {
-    const [sql, , notify, per] = JSON.parse(key);
-    return [sql, {}, { notify, per }];
+    const [sql, , notify, per, monitor] = JSON.parse(key);
+    return [sql, {}, { notify, per, monitor }];
   }
 
   _close() {

@@ -22,6 +22,22 @@ function Lowest() {
   );
 }
 
+function Near() {
+  const [pos, setPos] = useState(0);
+  const sql = `SELECT k, x FROM ${table} WHERE x BETWEEN :pos - :reach AND :pos + :reach`;
+  const { result } = useAnswer(sql, { pos, reach: 10 }, { monitor: { frequencyHz: 4, windowMs: 500 } });
+  const drive = (to) => {
+    setPos(to);
+    if (to < 50) setTimeout(drive, 10, to + 1);
+  };
+  return (
+    <p>
+      <b id="near">{result ? result.rows.map(({ k }) => k).join() : "…"}</b>
+      <button onClick={() => drive(1)}>drive</button>
+    </p>
+  );
+}
+
 const Count = ({ id }) => {
   const { result } = useAnswer(`SELECT COUNT(*) FROM ${table}`, {}, { suspense: true });
   return <b id={id}>{String(result.value)}</b>;
@@ -63,6 +79,7 @@ function Page() {
         <Count id="count" />
         <Count id="again" />
       </Suspense>
+      <Near />
       <Rows />
       <Add />
       <Boundary>
