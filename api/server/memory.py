@@ -28,7 +28,7 @@ class MemoryBuilder:
 
     def __init__(self, settings: Settings, metrics: Metrics, writer: Writer, traffic: Traffic | None) -> None:
         self._settings, self._metrics, self._writer, self._traffic = settings, metrics, writer, traffic
-        self._has_served = self._is_established = False
+        self._has_begun = self._has_served = self._is_established = False
         self.retained_after = 0
 
     def recover(self, seen: int) -> EngineState:
@@ -36,8 +36,11 @@ class MemoryBuilder:
 
         The one before is collected first: memory never holds two.
         """
-        gc.unfreeze()
-        gc.collect()
+        if self._has_begun:
+            gc.unfreeze()
+            gc.collect()
+        self._has_begun = True
+        gc.freeze()  # the collection below looks at the new state alone
         url = self._writer.recover()
         gc.disable()  # nothing becomes garbage while the state grows
         try:
