@@ -3,6 +3,7 @@
 the data was refused   one writing command: it is the culprit, and answered 422; several: each is tried alone.
                        All others are carried out again, and their publishers notice nothing but the time
 a fault of ours        the command that met it is answered 500; all others are carried out again
+it cannot write        writing commands are answered 503; reads are carried out again
 anything else          what was in the batch, and what was processed after it, is answered 503
 """
 
@@ -48,7 +49,8 @@ def sort_out(failure: BaseException, refused: Sequence[Entry], processed: Sequen
         entry.result = None  # it may refer to the state, which must go
     if isinstance(failure, ResourceError):
         outcome = Outcome("the database cannot write, and a command has failed by a fault of the server")
-        outcome.failed = [(entry, failure) for entry in again]
+        outcome.failed = [(entry, failure) for entry in again if entry.writes]
+        outcome.again = [entry for entry in again if not entry.writes]
         return outcome
     if not isinstance(failure, RefusedError | Fault):
         outcome = Outcome("the database failed and the indexes are being rebuilt", others_wait=False)

@@ -273,8 +273,8 @@ class Pipeline:
                     self.ready, self.problem = True, ""  # the watchdog may have found it stuck
         else:
             self._uncommitted = batch
-            if isinstance(failure, RefusedError):
-                self._refused = entries  # which of them it was is found out
+            if isinstance(failure, RefusedError | ResourceError):
+                self._refused = entries  # which of them it was is found out; reads are carried out again
             else:
                 self._results.failed(entries, reply_to(failure), batch)
         self._handed = []

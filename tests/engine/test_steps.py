@@ -6,7 +6,7 @@ The engine's state, the edge, the local network and the subscriber are the real 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from prosem.engine.recovery import fill
 from prosem.engine.state import EngineState
 from prosem.runtime.clock import ManualClock
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import Work, complete
 from prosem.values.errors import BusyError, CommitError, RecoveringError, RefusedError, ResourceError
 from prosem.values.wire import decode
 from tests.support.live import insert, update
@@ -33,7 +34,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.clock, self.metrics, self.store = ManualClock(), Metrics(), MemoryStore()
-        self.posted: list[Callable[[], None]] = []
+        self.posted: list[Work] = []
         self.edge = Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
         self.pipeline = Pipeline(
             self.store, self._recover, self.posted.append, self.edge, self.metrics, clock=self.clock
@@ -52,7 +53,7 @@ class Steps:
         posted = self.posted[:]
         del self.posted[: len(posted)]
         for one in posted:
-            one()
+            complete(one())
 
     def settle(self) -> None:
         """Steps in turn, until there is nothing to do."""
@@ -174,6 +175,25 @@ def test_publishing_is_held_off_until_the_database_can_write(steps: Steps) -> No
     steps.clock.advance(wait_s)
     assert steps.pipeline.committer.step(), "the batch is tried again"
     assert steps.call(publish(insert(k=1, x=1, y=1)))["count"] == 1
+
+
+@pytest.mark.parametrize("is_handed", [True, False])
+def test_reads_go_on_when_the_database_cannot_write(steps: Steps, is_handed: bool) -> None:
+    """One in the batch that is refused, or processed after it while that was being written."""
+    id = steps.call(subscribe(0, 9))["id"]
+    steps.store.failures.append(ResourceError("the disk is full"))
+    refused = steps.pipeline.submit(publish(insert(k=1, x=1, y=1)))
+    if is_handed:
+        read = steps.pipeline.submit(c.Result(id))
+    while not steps.pipeline.committer.job:
+        assert steps.pipeline.step()
+    if not is_handed:
+        read = steps.pipeline.submit(c.Result(id))
+        while steps.pipeline.step():
+            pass
+    steps.settle()
+    assert isinstance(refused.exception(timeout=0), ResourceError)
+    assert read.result(timeout=0)["result"]["value"] is None
 
 
 def test_a_recovery_that_fails_is_tried_again_after_a_while() -> None:
