@@ -27,6 +27,7 @@ from prosem.delivery.replayer import Replayer
 from prosem.engine.backlog import EngineLimits
 from prosem.engine.engine import Engine
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import WorkQueue
 from prosem.runtime.trace import TraceSink
 from prosem.store.identity import identity
 from prosem.store.keys import load_keys
@@ -63,10 +64,12 @@ async def compose(
         memory = MemoryBuilder(settings, metrics, database.writer, brokers.traffic)
         retiring = Retiring(database.writer.session, memory.retired)
         opened.push_async_callback(asyncio.to_thread, retiring.close)
+        after_commits = WorkQueue(asyncio.get_running_loop())
+        opened.push_async_callback(after_commits.drained)
         engine = Engine(
             database.writer,
             memory.recover,
-            asyncio.get_running_loop().call_soon_threadsafe,
+            after_commits.post,
             brokers.outlet or edge,
             metrics,
             limits=_limits(settings),

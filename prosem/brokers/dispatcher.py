@@ -67,7 +67,7 @@ class Dispatcher:
         self._placed: dict[int, Placed] = {}
         self._asked: deque[tuple[Member, control.Attach]] = deque()  # that wait for others
         self._under_way = 0
-        self._is_marking = False
+        self._is_marking = self._is_releasing = False
         self.seq = 0
         self.position = 0  # of the last mark
         self.traffic = Traffic()
@@ -84,10 +84,16 @@ class Dispatcher:
         return sid in self._hosts
 
     # -- after a commit ------------------------------------------------------------------------------------------
-    def release(self, frames: list[c.Frame], seq: int) -> None:
-        self.seq = seq
-        taken = [self._edge.survive(self._take, frame) for frame in frames]
-        if not all(taken):
+    def release(self, frames: list[c.Frame], seq: int) -> Iterator[None]:
+        self._is_releasing, are_taken = True, True
+        for frame in frames:
+            if self._edge.is_foldable_before(frame):
+                yield from self._edge.fold()
+            are_taken &= self._edge.survive(self._take, frame)
+            yield
+        yield from self._edge.fold()
+        self.seq, self._is_releasing = seq, False
+        if not are_taken:
             self._expire()
         self._edge.network.watermark(seq)
         self.mark()
@@ -303,8 +309,10 @@ class Dispatcher:
                 asyncio.get_running_loop().call_soon(self.mark)
 
     def mark(self) -> None:
-        """Everything that was sent so far may be applied."""
+        """Everything that was sent so far may be applied; while the messages of an event go out, this waits for the last."""
         self._is_marking = False
+        if self._is_releasing:
+            return
         self.post(self.root.mark(self.seq))
         self.position = self.root.position
 

@@ -11,13 +11,14 @@ attached again after the last `seq` they were given, so that the outbox brings w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from cn.model.message import Message
 from cn.model.network import Factory
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import complete
 from prosem.types.base import SID_MASK, Bound, placements
 from prosem.values.wire import encode
 
@@ -131,6 +132,8 @@ class Edge:
     in the past; `orphan(sid)` is called when the last stream of an ephemeral subscription has ended here.
     """
 
+    step = 16  # subscriptions whose messages are folded at a time
+
     def __init__(
         self,
         metrics: Metrics,
@@ -162,10 +165,18 @@ class Edge:
         return sid in self._hosts
 
     # -- after a commit ------------------------------------------------------------------------------------------
-    def release(self, frames: list[c.Frame], seq: int) -> None:
+    def release(self, frames: list[c.Frame], seq: int) -> Iterator[None]:
         for frame in frames:
+            if self.is_foldable_before(frame):
+                yield from self.fold()
             self.survive(self.take, frame)
+            yield
+        yield from self.fold()
         self.network.watermark(seq)
+
+    def is_foldable_before(self, frame: c.Frame) -> bool:
+        """Whether messages wait that `frame` does not belong to."""
+        return bool(self._folding) and not (isinstance(frame, Message) and frame.seq == self._folding_seq)
 
     def survive(self, take: Callable[[Any], None], frame: c.Frame) -> bool:
         """Whether a frame was taken. If not, a fault of ours: every stream starts again from where it stands."""
@@ -182,12 +193,12 @@ class Edge:
         if isinstance(frame, Message):
             self.network.inject(frame)
         else:
-            self._fold()
+            self._fold_all()
             self._move(frame)
 
     def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing, also such without a seq: every stream starts again from where it stands."""
-        self._fold()
+        self._fold_all()
         if self.seq:
             self._all_lag()
         self.seq, self.timeline = seq, timeline
@@ -299,7 +310,7 @@ class Edge:
     def deliver(self, message: Message, sids: Sequence[int] | Any) -> None:
         """The network brings a message to the subscriptions it concerns."""
         if message.seq != self._folding_seq:
-            self._fold()
+            self._fold_all()
             self._folding_seq = message.seq
         folding = self._folding
         for id in sids if isinstance(sids, Sequence) else sids.tolist():
@@ -310,12 +321,16 @@ class Edge:
             else:
                 waiting.append(message)
 
-    def _fold(self) -> None:
-        """Make one change of all messages of the present seq, for each subscription they concern."""
-        if not self._folding:
-            return
+    def _fold_all(self) -> None:
+        if self._folding:
+            complete(self.fold())
+
+    def fold(self) -> Iterator[None]:
+        """Make one change of all messages of the present seq, for each subscription they concern; some in a step."""
         folding, self._folding, seq = self._folding, {}, self._folding_seq
-        for sid, messages in folding.items():
+        for number, (sid, messages) in enumerate(folding.items(), 1):
+            if not number % self.step:
+                yield
             host = self._hosts.get(sid)
             if host is None:
                 continue
@@ -338,7 +353,7 @@ class Edge:
 
     def watermark(self, seq: int) -> None:
         """The network has brought everything up to `seq`."""
-        self._fold()
+        self._fold_all()
         self.seq = seq
         for sink in self._sinks:
             sink.progress(seq)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol
@@ -12,24 +12,25 @@ from prosem.engine.backlog import Entry, weight_of
 from prosem.engine.batch import Batch
 from prosem.engine.failures import answer, fail
 from prosem.runtime.clock import Clock
+from prosem.runtime.slices import Work
 from prosem.runtime.trace import CommandTrace, TraceSink
 from prosem.values.errors import ProsemError
 
-Post = Callable[[Callable[[], None]], Any]
+Post = Callable[[Work], Any]
 
 
 class Outlet(Protocol):
     """What follows a commit, on the loop's side."""
 
-    def release(self, frames: list[c.Frame], seq: int) -> None:
-        """Frames in order; after them everything up to `seq` is out."""
+    def release(self, frames: list[c.Frame], seq: int) -> Iterator[None]:
+        """Frames in order, in small steps; after them everything up to `seq` is out."""
 
     def recovered(self, seq: int, timeline: str = "") -> None:
         """The state was rebuilt as of `seq` of a timeline; frames may have been lost on the way there."""
 
 
 class Results:
-    """`post` runs a callable on the thread that owns the network side, in the order of the calls."""
+    """`post` does work on the thread that owns the network side, in the order of the calls."""
 
     def __init__(self, post: Post, outlet: Outlet, trace: TraceSink | None, clock: Clock) -> None:
         self._post, self._outlet, self._trace, self._clock = post, outlet, trace, clock
@@ -53,9 +54,9 @@ class Results:
     def answer(self, replies: Sequence[tuple[Future[Any], Any]]) -> None:
         self._post(partial(answer, replies))
 
-    def _deliver(self, batch: Batch, entries: Sequence[Entry]) -> None:
+    def _deliver(self, batch: Batch, entries: Sequence[Entry]) -> Iterator[None]:
         answer([(entry.future, entry.result) for entry in entries])
-        self._outlet.release(batch.frames, batch.writes.last_seq)
+        yield from self._outlet.release(batch.frames, batch.writes.last_seq)
         if self._trace is not None:
             for command_trace in batch.command_traces:
                 command_trace.delivered = self._clock.wall_ns()

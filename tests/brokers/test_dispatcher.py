@@ -1,11 +1,13 @@
-"""The server's side of brokers without processes: how many attaches are under way at a time."""
+"""The server's side of brokers without processes: how many attaches are under way at a time, and when marks are sent."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
 from typing import Any
 
-from cn.model.frames import Direct
+from cn.model.frames import Data, Direct, PositionMark
+from cn.model.message import Message
+from cn.model.network import Space
 from cn.networks.local import LocalNetwork
 from cn.networks.unicast import UNICAST
 from prosem.brokers import control
@@ -16,6 +18,8 @@ from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.values.access import WHOLE
 from prosem.values.errors import BusyError
+
+SPACE = Space(1, 1, True)
 
 
 class Order:
@@ -97,3 +101,18 @@ async def test_a_busy_engine_refuses() -> None:
     notice = control.read_notice(refused.body)
     assert isinstance(notice, control.Refused)
     assert (notice.token, notice.code) == (1, BusyError.code)
+
+
+def test_no_mark_comes_between_the_messages_of_an_event() -> None:
+    """A broker applies what came before a mark: of half an event's messages it would make a change of their own."""
+    dispatcher, _, member, sent = made()
+    for sid in (1, 2):
+        dispatcher.post(dispatcher.root.place(member.node, SPACE, sid, b"", (sid,)))
+        dispatcher._hosts[sid] = [member]
+    del sent[:]
+    messages: list[c.Frame] = [Message(1, part, SPACE.id, "change", targets=(1 + part,)) for part in (0, 1)]
+    for number, _ in enumerate(dispatcher.release(messages, 1)):
+        dispatcher.join(Member("later", f"later-{number}", "http://later", 1 << 20, "server"))
+    kinds = [type(frame) for frame in sent if isinstance(frame, Data | PositionMark)]
+    first = kinds.index(PositionMark)
+    assert kinds[:first] == [Data, Data]

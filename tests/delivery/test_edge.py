@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,12 @@ def _change(messages: list[Message], bound: Bound, state: None) -> tuple[bytes, 
 FORM = SimpleNamespace(change=_change)
 
 
+class Stepwise(Edge):
+    """Anything may happen between two subscriptions that an event concerns."""
+
+    step = 1
+
+
 class Short(Subscriber):
     """However many streams there are, no more than the capacity may wait."""
 
@@ -55,7 +62,7 @@ class LazyListeners(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.metrics = Metrics()
-        self.edge = Edge(
+        self.edge = Stepwise(
             self.metrics,
             LocalNetwork,
             lambda stream, frame: self.replays.append([stream, frame.after, frame.seq]),
@@ -65,6 +72,7 @@ class LazyListeners(RuleBasedStateMachine):
         self.seq = 0
         self.attaching: list[tuple[c.Attach, Future[Any]]] = []
         self.replays: list[list[Any]] = []
+        self.working: deque[Iterator[None]] = deque()  # what was committed, in order
         self.listeners = [Short(self.edge, self._submit, self.metrics, capacity) for capacity in (1, 3)]
         self.got: list[dict[str, list[int]]] = [{}, {}]
         self.progress = [0, 0]
@@ -90,6 +98,8 @@ class LazyListeners(RuleBasedStateMachine):
             if self.progress == [self.seq, self.seq]:
                 break
             self.attach_all()
+            while self.working:
+                self.work(some=1)
             while self.replays:
                 self.replay(some=100)
             for which in (0, 1):
@@ -120,7 +130,7 @@ class LazyListeners(RuleBasedStateMachine):
                     Message(self.seq, part, 1, "change", targets=(sid,), payload=FAULTY if faulty else b"{}")
                 )
                 faulty = False
-        self.edge.release(frames, self.seq)
+        self.working.append(self.edge.release(frames, self.seq))
 
     @rule()
     def attach_all(self) -> None:
@@ -133,7 +143,14 @@ class LazyListeners(RuleBasedStateMachine):
                 sid, command.id, command.sink, FORM, SPACE, Bound(b"", (sid,)), self.seq, after, 0, b"{}", True,
                 command.token, None, None,
             )  # type: ignore[arg-type]  # fmt: skip
-            self.edge.release([frame], self.seq)
+            self.working.append(self.edge.release([frame], self.seq))
+
+    @rule(some=st.integers(1, 9))
+    def work(self, some: int) -> None:
+        """Some steps of what follows commits."""
+        for _ in range(some):
+            if self.working and next(self.working[0], self) is self:
+                self.working.popleft()
 
     @rule(some=st.integers(1, 4))
     def replay(self, some: int) -> None:
@@ -196,10 +213,12 @@ class LazyListeners(RuleBasedStateMachine):
     @rule()
     def rearrange(self) -> None:
         """What a space holds is laid out anew: its streams start again where they stand."""
-        self.edge.release([c.Rearranged(1)], self.seq)
+        self.working.append(self.edge.release([c.Rearranged(1)], self.seq))
 
     @rule()
     def recover(self) -> None:
+        while self.working:
+            self.work(some=1)
         self.edge.recovered(self.seq)
 
 
@@ -219,6 +238,7 @@ def test_long_walks(seed: int) -> None:
             lambda: machine.publish([{chance.randrange(SUBSCRIPTIONS)} for _ in range(chance.randint(1, 4))]),
         ),
         (20, lambda: machine.attach_all()),
+        (40, lambda: machine.work(chance.choice([1, 2, 9]))),
         (20, lambda: machine.replay(chance.choice([1, 2, 9]))),
         (30, lambda: machine.fetch(chance.randrange(2))),
         (3, lambda: machine.attach(chance.randrange(SUBSCRIPTIONS))),

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -78,9 +79,9 @@ async def test_streams_that_attach_together_share_no_more_than_a_batch(
         outlet = made.engine._results._outlet
         release = outlet.release
 
-        def counted(frames: list[c.Frame], seq: int) -> None:
+        def counted(frames: list[c.Frame], seq: int) -> Iterator[None]:
             sizes.append(sum(isinstance(frame, c.Hosted) for frame in frames))
-            release(frames, seq)
+            return release(frames, seq)
 
         monkeypatch.setattr(outlet, "release", counted)
         listener = await Listener(made, *ids).attached()

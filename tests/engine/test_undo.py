@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from prosem.engine.state import EngineState
 from prosem.language.parse import parse
 from prosem.runtime.clock import ManualClock
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import Work, complete
 from prosem.store.log import WriteSet
 from prosem.values.errors import ProsemError, RefusedError
 from prosem.values.wire import decode_exact
@@ -198,11 +198,11 @@ class World:
         """What the batch tells all subscriptions; those that are new are attached after it."""
         registry = self.state.registry
         ids = {registry.id(sid) for sid in registry.sids()}
-        self.edge.release(batch.frames, batch.writes.last_seq)
+        complete(self.edge.release(batch.frames, batch.writes.last_seq))
         for id in sorted(ids - self.hosted):
             self.state.execute(c.Attach(id, None, self.sink))
         self.hosted = ids
-        self.edge.release(self.state.begin().frames, self.state.seq)
+        complete(self.edge.release(self.state.begin().frames, self.state.seq))
         found, self.sink.frames = self.sink.frames, []
         return sorted(found, key=repr)
 
@@ -315,7 +315,7 @@ class Piped(World):
         self.templates, self.builds, self.sink = TEMPLATES, [], Told()
         self.store, self.metrics = store, Metrics()
         self.edge = Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
-        self.posted: list[Callable[[], None]] = []
+        self.posted: list[Work] = []
         self.pipeline = Pipeline(
             store,
             self._recover,
@@ -338,7 +338,7 @@ class Piped(World):
         while self.pipeline.step() or self.pipeline.committer.step() or self.posted:
             posted, self.posted[:] = self.posted[:], []
             for one in posted:
-                one()
+                complete(one())
 
     def outcome(self, future: Future[Any]) -> Any:
         error = future.exception(timeout=0)

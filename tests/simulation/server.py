@@ -25,6 +25,7 @@ from prosem.engine.pipeline import Pipeline
 from prosem.engine.recovery import fill
 from prosem.engine.state import EngineState
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import WorkQueue
 from prosem.store import log as store_log
 from prosem.store import session as store_session
 from prosem.store.heartbeat import EVERY_S, Heartbeat
@@ -157,7 +158,7 @@ class Server:
         self.pipeline = Pipeline(
             self.writer,  # type: ignore[arg-type]
             self._recover,
-            self.loop.call_soon,
+            WorkQueue(self.loop, 0.0).post,  # everything else may come between two steps
             edge if self.brokers is None else self.brokers.outlet,
             metrics,
             limits=EngineLimits(max_batch=6),

@@ -25,6 +25,7 @@ from prosem.engine.state import EngineState
 from prosem.language.joins import join_classes
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import complete
 from prosem.types.base import Draft, Rows, SpaceContext
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.decomposition import (
@@ -505,7 +506,7 @@ class World:
         answer = self.state.execute(command)
         batch = self.state.begin()
         assert all(body is None for *_, kind, _, body in batch.writes.messages if kind != "change")
-        self.edge.release(batch.frames, self.state.seq)
+        complete(self.edge.release(batch.frames, self.state.seq))
         for id, kind, seq, body in self.sink.frames:
             assert seq == self.state.seq
             self.answers[id] = body if kind == "snapshot" else fold(self.answers[id], body, ())

@@ -28,6 +28,7 @@ from prosem.index.radii.bw_tree import classes
 from prosem.language.notify import check_notify, duration
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import complete
 from prosem.store.lookback import Lookback, LookbackPoint
 from prosem.types.base import MarkedSpace
 from prosem.types.value.measure import measure_of
@@ -125,7 +126,7 @@ class World:
             self.marks[sid] = seq, msgspec.json.decode(mark, type=PlaceMark)
         for place, kept in batch.writes.items.items():
             self.kept[place] = kept
-        self.edge.release(batch.frames, self.state.seq)
+        complete(self.edge.release(batch.frames, self.state.seq))
         return answer
 
     def changes(self) -> dict[str, Any]:
