@@ -96,7 +96,7 @@ def measure(subscriptions: int, events: int, placement: str, seed: int = 5) -> d
         lambda seq: None,
         brokers=brokers,
         host_of=hosts.__getitem__,
-        options={"fan_out": FAN_OUT, "order": {1: (0, 1, 2, 3)}, "subscribers": True, "heights": heights},
+        options={"fan_out": FAN_OUT, "subscribers": True},
     )
     for id, work in enumerate(asked):
         place = ({at: Extent((Interval(value, value),)) for at, value in enumerate(work)},)

@@ -27,7 +27,7 @@ from cn.transport.consumer import Consumer
 from cn.transport.nats import NatsMissingError, NatsTransport
 from prosem.brokers import protocol
 from prosem.brokers.feed import BrokerFeed
-from prosem.brokers.report import contents_of
+from prosem.brokers.report import contents_of, stage_of
 from prosem.brokers.transport import watched_transport
 from prosem.delivery.subscriber import Subscriber
 from prosem.runtime.backoff import Backoff
@@ -47,7 +47,8 @@ class Broker:
         self.settings = settings
         self.name = settings.name or f"{settings.host}-{settings.port}".replace(".", "-").replace(":", "-")
         scheme = "https" if settings.tls_certificate else "http"
-        self.url = f"{scheme}://{settings.host}:{settings.port}"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self.url = f"{scheme}://{host}:{settings.port}"
         self.metrics = Metrics()
         self.feed = BrokerFeed(self.metrics)
         self.forwarder = Forwarder(settings.server, settings.api_key)
@@ -65,6 +66,13 @@ class Broker:
     def is_worker(self) -> bool:
         """Whether it shares the port of its server, which started it."""
         return self.settings.listen_fd >= 0
+
+    @property
+    def advertised(self) -> str:
+        """Where clients may be redirected to; empty if they may not: a worker's port leads to any of the workers."""
+        if self.settings.advertise:
+            return "" if self.settings.advertise == "none" else self.settings.advertise.rstrip("/")
+        return "" if self.is_worker or self.settings.host in ("0.0.0.0", "::") else self.url
 
     # -- session -------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -111,7 +119,7 @@ class Broker:
     async def _ask_to_join(self) -> dict[str, Any]:
         """What the server says to a broker that joins; SetupError if it refuses for good, OSError if for now."""
         spoken = {"protocol": protocol.PROTOCOL, "oldest_protocol": protocol.OLDEST, "version": VERSION}
-        asked = {"name": self.name, "url": self.url, **spoken}
+        asked = {"name": self.name, "url": self.url, "advertised": self.advertised, **spoken}
         answer = await self.forwarder.ask("POST", "/v1/network/brokers", asked)
         try:
             given: dict[str, Any] = answer.json()
@@ -148,7 +156,8 @@ class Broker:
         if not self._transport.is_open:
             await self._transport.connect()
         session = self.session = Session(given, self._transport)
-        node = scheme_of(given["network"]).node(session.node, given["options"], given["since"])
+        options = {**given["options"], "height": self.settings.stage}
+        node = scheme_of(given["network"]).node(session.node, options, given["since"])
         self.feed.begin(node, given["since"], session.send, session.request, given.get("timeline", ""))
         failed = partial(self._packet_failed, session)
         subject, name = session.subject(session.node), session.node
@@ -228,6 +237,7 @@ class Broker:
                 for to, carried in list(session.carried.items())
             ],
             "contents": contents_of(self.feed.node),
+            "stage": stage_of(self.feed.node),
         }
 
     # -- use -----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ export function emit(name, value) {
 
 const KEY = "prosem-key"; // kept as long as the tab is open, and nowhere else
 export const apiKey = sessionStorage.getItem(KEY) ?? "";
-export const client = new Client(location.origin, { apiKey, onState: (state) => emit("state", state) });
+export const client = new Client(location.origin, { apiKey, followRedirects: false, onState: (state) => emit("state", state) });
 
 /** Use another key from now on: everything is asked anew with it. */
 export function useKey(key) {

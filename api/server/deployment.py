@@ -14,6 +14,7 @@ from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.membership import Membership
 from prosem.brokers.requests import SERVER
+from prosem.brokers.stage_orders import read_stage_orders
 from prosem.brokers.transport import watched_transport
 from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.delivery.edge import Edge, Stream
@@ -80,6 +81,8 @@ class Deployment:
             orphan,
             lambda: self.membership.start_over(),
             {0: TREE, 1: STRAIGHT}.get(options.pop("straight", -1)),
+            options.pop("redirect", 1) != 0,
+            stage_orders(settings),
         )
         self.membership = Membership(
             self.dispatcher,
@@ -104,6 +107,7 @@ class Deployment:
                 f"--network {settings.network!r} has no brokers; those that have are {', '.join(SCHEMES)}"
             )
         network_options(settings.network_options)
+        stage_orders(settings)
         if settings.nats_storage not in ("file", "memory"):
             raise SetupError(f"--nats-storage is file or memory, not {settings.nats_storage!r}")
         try:
@@ -154,6 +158,17 @@ class Deployment:
                 except SetupError as error:
                     log.error("%s", error.detail)
                     await asyncio.sleep(1.0)
+
+
+def stage_orders(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """The order of attributes that is given for each table."""
+    try:
+        orders = read_stage_orders(settings.stage_order)
+    except ValueError as error:
+        raise SetupError(f"--stage-order: {error}") from None
+    if orders and settings.network != "stages":
+        raise SetupError(f"--stage-order is for the network stages, not for {settings.network}")
+    return orders
 
 
 def network_options(text: str) -> dict[str, int]:

@@ -116,6 +116,10 @@ class Settings:
     )  # type: ignore[assignment]
     network: str = setting("unicast", "network that carries messages to brokers")  # type: ignore[assignment]
     network_options: str = setting("", "options of the network, as name=number with commas: fan_out=4,lub=1")  # type: ignore[assignment]
+    stage_order: str = setting(
+        "",
+        "network stages: columns from the most general to the least, as table=column,column with semicolons between tables",
+    )  # type: ignore[assignment]
     lease_s: int = setting(10, "seconds that a broker may be silent before it is out of the network")  # type: ignore[assignment]
     log_level: str = setting("info", "debug, info, warning or error")  # type: ignore[assignment]
     log_format: str = setting("text", "text for people, json for a log collector: one object a line")  # type: ignore[assignment]
@@ -135,6 +139,14 @@ class BrokerSettings:
     host: str = setting("127.0.0.1", "address to listen on")  # type: ignore[assignment]
     port: int = setting(8081, "port to listen on")  # type: ignore[assignment]
     name: str = setting("", "name in the network, its own for each broker (default: from host and port)")  # type: ignore[assignment]
+    advertise: str = setting(
+        "",
+        "address by which clients reach this broker, for redirects, or none (default: that which it listens on)",
+    )  # type: ignore[assignment]
+    stage: int = setting(
+        0,
+        "network stages: the stage of this broker, 1 nearest to subscribers (default: by the brokers below it)",
+    )  # type: ignore[assignment]
     api_key: str = setting("", "a key of the role broker, if the server needs keys")  # type: ignore[assignment]
     tls_certificate: str = setting("", "file with the certificate (and its chain) to serve HTTPS, PEM")  # type: ignore[assignment]
     tls_key: str = setting("", "file with the certificate's private key, PEM")  # type: ignore[assignment]

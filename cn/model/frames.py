@@ -49,6 +49,7 @@ class Placed(Sent, frozen=True, tag="place"):
     topic: bytes = b""
     point: Point | None = None
     filters: tuple[dict[int, Extent], ...] | None = None
+    order: tuple[int, ...] | None = None  # `stages`: the attributes of the space, most general first
 
     @property
     def place(self) -> Place | None:
@@ -130,6 +131,9 @@ class Staged(Sent, frozen=True, tag="staged"):
     present: tuple[bool, ...] | None
     payload: bytes
     source: str = ""
+    order: tuple[int, ...] | None = (
+        None  # of the attributes of the space, where it is not as they are numbered
+    )
 
     @property
     def message(self) -> Message:
@@ -149,13 +153,18 @@ class BrokerLost(Sent, frozen=True, tag="lost"):
 
 
 class Seek(Sent, frozen=True, tag="seek"):
-    """Where is a place to be hosted, so that like subscriptions are together? On the way down."""
+    """Where is a place to be hosted, so that like subscriptions are together? On the way down.
+
+    `at`: the node where the subscriber is, which keeps it where nothing says otherwise.
+    """
 
     number: int
     space: Space
     topic: bytes = b""
     point: Point | None = None
     filters: tuple[dict[int, Extent], ...] | None = None
+    at: str = ""
+    order: tuple[int, ...] | None = None
 
     @property
     def place(self) -> Place | None:

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from cn.model.frames import Data, Leave, Placed, PlaceRemoved
+from cn.model.message import Message
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
 
@@ -172,6 +173,10 @@ class BloomRoot(BloomNode, TreeRoot):
             return ()
         least = max(map(len, self.hosts.values()), default=0)
         return super().carry(replace(frame, route=Filter.of(ids, least).write()))
+
+    def hosts_of(self, message: Message) -> list[str]:
+        """The brokers that host a place which a message concerns."""
+        return self.table.owners(message)
 
     def widen(self, hop: str, frame: Placed) -> None:
         super().widen(hop, frame)

@@ -69,6 +69,10 @@ class CbnRoot(CbnNode, TreeRoot):
         self._sent_straight |= dict.fromkeys(hosts, frame.position)
         return [(host, Straight(frame.position, frame.message)) for host in hosts]
 
+    def hosts_of(self, message: Message) -> list[str]:
+        """The brokers that host a place which a message concerns."""
+        return self.table.owners_and_hosts(message)[1]
+
     def mark(self, seq: int) -> Iterable[Out]:
         straight, self._sent_straight = tuple(self._sent_straight.items()), {}
         return self.receive("", PositionMark(self._next(), seq, straight))

@@ -200,5 +200,15 @@ def covers(whole: Extent, part: Extent) -> bool:
     )
 
 
+def covers_filter(outer: Filter, inner: Filter) -> bool:
+    """Whether every attribute that a filter asks for is asked for by another at least as narrowly."""
+    return all(at in inner and covers(extent, inner[at]) for at, extent in outer.items())
+
+
+def covers_all(outer: Filters, inner: Filters) -> bool:
+    """Whether each of some filters is covered by one of others: what holds the former holds the latter."""
+    return all(any(covers_filter(one, other) for one in outer) for other in inner)
+
+
 def _holds(outer: Interval, inner: Interval) -> bool:
     return inner & outer == inner or inner.is_empty()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from cn.model.frames import Data, Join, Leave, Placed, PlaceRemoved
+from cn.model.message import Message
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
 
@@ -64,6 +65,10 @@ class MulticastRoot(MulticastNode, TreeRoot):
 
     def carry(self, frame: Data) -> Iterable[Out]:
         return self.multicast(frame, set(self.table.owners(frame.message)))
+
+    def hosts_of(self, message: Message) -> list[str]:
+        """The brokers that host a place which a message concerns."""
+        return self.table.owners(message)
 
     def widen(self, hop: str, frame: Placed) -> None:
         host = frame.route[-1]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cn.model.geometry import EVERYTHING, Filter, Interval
+from cn.model.geometry import EVERYTHING, Interval
 from cn.model.message import Message
 from cn.model.network import Place, Space
 from cn.networks.local import LocalNetwork
-from cn.networks.lub import covers
+from cn.networks.lub import covers_all
 
 SLOTS = 64  # numbers of attributes that are distinguished within a space
 HERE: tuple[int] = (0,)  # the point in the place of one with no coordinate left
@@ -126,24 +126,44 @@ class StageTable:
 
     def covering(self, space: Space, topic: bytes, place: Place) -> str | None:
         """The owner of the strongest weakened filter that covers a place; None if none does."""
-        best, owner = -1, None
-        for known, count, under, left in self._numbers:
-            if known == space.id and count > best:
-                attributes = self._orders[known, count]
-                if space.dimensions:
-                    covered = under == topic and (count == 0 or left == tuple(place[at] for at in attributes))
-                else:
-                    covered = all(any(_covers(dict(outer), inner) for outer in left) for inner in place)
-                if covered:
-                    best, owner = count, next(iter(self._owners[self._numbers[known, count, under, left]]))
-        return owner
+        counts = sorted((count for known, count in self._orders if known == space.id), reverse=True)
+        for count in counts:
+            left = weaken(place, space, self._orders[space.id, count])
+            if space.dimensions:  # a point is covered by the same point alone
+                number = self._numbers.get((space.id, count, topic, left))
+            else:
+                number = self._covering_filter(space.id, count, topic, left)
+            if number is not None:
+                return next(iter(self._owners[number]))
+        return None
+
+    def _covering_filter(self, space: int, count: int, topic: bytes, left: Place) -> int | None:
+        """The one with most conditions that covers these filters.
+
+        O(1) if it is the same as they, with a condition on every attribute, else O(distinct filters).
+        """
+        number = self._numbers.get((space, count, topic, _form(left)))
+        if number is not None and all(len(one) == count for one in left):
+            return number
+        best, found = -1, None
+        for (known, kept, _, form), number in self._numbers.items():
+            conditions = sum(map(len, form))
+            is_stronger = (known, kept) == (space, count) and conditions > best
+            if is_stronger and covers_all(tuple(dict(one) for one in form), left):
+                best, found = conditions, number
+        return found
+
+    @property
+    def depths(self) -> Iterable[tuple[int, int]]:
+        """Spaces, and how many attributes are kept of places there."""
+        return self._orders.keys()
 
     def _number(self, space: Space, topic: bytes, left: Place, attributes: Sequence[int]) -> int:
         count = len(attributes)
         known = self._orders.setdefault((space.id, count), tuple(attributes))
         if space.dimensions and known != tuple(attributes):
             raise ValueError(f"space {space.id} has two orders of attributes")
-        form = left if space.dimensions else tuple(tuple(sorted(one.items())) for one in left)
+        form = left if space.dimensions else _form(left)
         weak: Weak = (space.id, count, topic, form)
         number = self._numbers.get(weak)
         if number is None:
@@ -179,12 +199,12 @@ class StageTable:
         self._index.check()
 
 
+def _form(left: Place) -> tuple[Any, ...]:
+    return tuple(tuple(sorted(one.items())) for one in left)
+
+
 def _slot(space: int, count: int) -> int:
     return space * SLOTS + min(count, SLOTS - 1)
-
-
-def _covers(outer: Filter, inner: Filter) -> bool:
-    return all(at in inner and covers(extent, inner[at]) for at, extent in outer.items())
 
 
 def wildcard(space: Space, place: Place, attributes: Sequence[int]) -> int | None:

@@ -8,11 +8,24 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from cn.model.frames import BrokerLost, Data, Found, Frame, Lease, Leave, Placed, PlaceRemoved, Seek, Staged
+from cn.model.frames import (
+    BrokerLost,
+    Data,
+    Found,
+    Frame,
+    Join,
+    Lease,
+    Leave,
+    Placed,
+    PlaceRemoved,
+    Seek,
+    Staged,
+    placed,
+)
 from cn.model.geometry import Interval
 from cn.model.message import Message
 from cn.model.network import Place, Space
-from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
+from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced, check_place
 from cn.networks.stage_table import StageTable, attributes_of, wildcard
 
 _columns: msgspec.msgpack.Decoder[list[Interval]] = msgspec.msgpack.Decoder(list[Interval])
@@ -22,9 +35,10 @@ EXPIRES = 3  # a lease is over after so many times to live
 class StageNode(TreeNode):
     """A broker whose stage is its distance from the host of a place, plus one: it keeps that many fewer attributes.
 
-    A message travels sealed by attribute, and a broker opens those it filters on. Options: `order` (for a space: its
-    attributes, most general first), `ttl` (leases: a broker that is silent for three of them is reported to the
-    server as lost), `subscribers` (also filter for each subscriber apart, as [Multi-stage]'s first stage does).
+    A message travels sealed by attribute, and a broker opens those it filters on. Their order, most general first, comes
+    with places and messages. Options: `height` (its stage, where that is not one more than the levels below it), `ttl`
+    (leases: a broker that is silent for three of them is reported to the server as lost), `subscribers` (also filter for
+    each subscriber apart, as [Multi-stage]'s first stage does).
     """
 
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
@@ -34,14 +48,18 @@ class StageNode(TreeNode):
         self.received = self.matched = 0
         self.subscriber_events: dict[int, int] = {}  # of each subscriber here: events it was given
         self._hops: dict[int, dict[str, str]] = {}  # id → host → link
+        self._below: dict[
+            str, tuple[str, int]
+        ] = {}  # broker → the child it is reached by, and how many links away
         self._hosted: set[int] = set()
+        self._orders: dict[int, tuple[int, ...]] = {}  # of the attributes of spaces, where it was given
         self._heard: dict[str, float] = {}  # child → when it renewed its lease
         self._renewed: float | None = None
         self._dice = random.Random(name)
 
     # -- messages ----------------------------------------------------------------------------------------------
     def carry(self, frame: Data) -> Iterable[Out]:
-        return self._pass_on(frame.message, seal(frame, self._order(frame.message.space)))
+        return self._pass_on(frame.message, seal(frame, self.order(frame.message.space)))
 
     def _pass_on(self, message: Message, frame: Staged) -> Iterable[Out]:
         self.received += 1
@@ -62,19 +80,20 @@ class StageNode(TreeNode):
         if frame.position <= self.since:
             return
         if self._hosted:
-            yield self.name, unseal(frame, self._order(frame.head.space))
+            yield self.name, unseal(frame)
         if self.children or self.options.get("subscribers"):
             most = max((count for space, count in self._depths() if space == frame.head.space), default=0)
-            yield from self._pass_on(unseal(frame, self._order(frame.head.space), most).message, frame)
+            yield from self._pass_on(unseal(frame, most).message, frame)
 
     def _depths(self) -> Iterable[tuple[int, int]]:
-        yield from self.table._orders
-        yield from self.own._orders
+        yield from self.table.depths
+        if self.options.get("subscribers"):
+            yield from self.own.depths
 
     # -- places ------------------------------------------------------------------------------------------------
     def widen(self, hop: str, frame: Placed) -> None:
         self._hops.setdefault(frame.id, {})[frame.route[-1]] = hop
-        host, order = frame.route[-1], self._order(frame.space.id)
+        host, order = frame.route[-1], self._learn_order(frame)
         self.table.put(
             hop, host, frame.space, frame.id, frame.topic, frame.place, len(frame.route) + 1, order
         )
@@ -88,6 +107,11 @@ class StageNode(TreeNode):
                 self._gone(id, host)
         self.table.forget(frame.brokers)
         self._heard.pop(hop, None)
+        for broker in frame.brokers:
+            self._below.pop(broker, None)
+
+    def joined(self, hop: str, frame: Join) -> None:
+        self._below[frame.broker] = hop, 1 + len(frame.route)
 
     def host(self, frame: Placed | PlaceRemoved) -> None:
         if isinstance(frame, PlaceRemoved):
@@ -95,9 +119,9 @@ class StageNode(TreeNode):
             self.own.take(self.name, frame.id)
             return
         self._hosted.add(frame.id)
-        if self.options.get("subscribers"):
-            order = self._order(frame.space.id)
-            self.own.put(str(frame.id), self.name, frame.space, frame.id, frame.topic, frame.place, 1, order)
+        owner = str(frame.id) if self.options.get("subscribers") else self.name
+        order = self._learn_order(frame)
+        self.own.put(owner, self.name, frame.space, frame.id, frame.topic, frame.place, 1, order)
 
     def _gone(self, id: int, host: str) -> None:
         hosts = self._hops.get(id, {})
@@ -106,9 +130,14 @@ class StageNode(TreeNode):
             self._hops.pop(id, None)
         self.table.take(host, id)
 
-    def _order(self, space: int) -> Sequence[int] | None:
-        orders: dict[int, Sequence[int]] = self.options.get("order", {})
-        return orders.get(space)
+    def order(self, space: int) -> tuple[int, ...] | None:
+        """The attributes of a space, most general first; None: as they are numbered."""
+        return self._orders.get(space)
+
+    def _learn_order(self, frame: Placed) -> tuple[int, ...] | None:
+        if frame.order is not None:
+            self._orders[frame.space.id] = frame.order
+        return frame.order
 
     # -- what goes up: leases, and where a place is to be hosted -----------------------------------------------
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
@@ -141,26 +170,37 @@ class StageNode(TreeNode):
         return [(self.parent, BrokerLost(broker))]
 
     def _seek(self, frame: Seek) -> Iterable[Out]:
-        """Walk down to the strongest filter that covers a place; to any child, if none does ([Multi-stage] figure 5).
+        """Walk down to the strongest filter that covers a place ([Multi-stage] figure 5).
 
-        A place that leaves an attribute open is hosted above every stage that filters on it, or by the server.
+        Where none does, none does below either: the subscriber stays if it is there, else the walk ends here. A place that
+        leaves an attribute open is hosted above every stage that filters on it, or by the server. Without `at` the walk
+        goes on to any child, as in the paper, where the last stage alone hosts.
         """
         place = frame.place
         assert place is not None
+        if self.own.covering(frame.space, frame.topic, place) is not None:
+            return self.found(Found(frame.number, self.name))
         hop = self.table.covering(frame.space, frame.topic, place)
-        if hop is None and self.children:
-            attributes = attributes_of(frame.space, place, self._order(frame.space.id))
+        if hop is None and self.children and frame.at != self.name:
+            attributes = attributes_of(frame.space, place, frame.order)
             open_at = wildcard(frame.space, place, attributes)
+            if open_at is None and frame.at in self._below:
+                return self.found(Found(frame.number, frame.at))
             if open_at is None or self.height() > len(attributes) - open_at:
-                hop = self._dice.choice([*self.children])
+                hop = self._next_hop(frame.at)
         if hop is not None:
             return [(hop, frame)]
         return self.found(Found(frame.number, self.name))
 
+    def _next_hop(self, at: str) -> str | None:
+        if not at:
+            return self._dice.choice([*self.children])
+        return self._below[at][0] if at in self._below else None
+
     def height(self) -> int:
-        """The stage of this broker: 1 at the rim, more above it. The option `heights` says it for a deep tree."""
-        levels: dict[str, int] = self.options.get("heights", {})
-        return levels.get(self.name, 1 + bool(self.children))
+        """The stage of this broker: 1 at the rim, one more at every level above. The option `height` may say otherwise."""
+        given: int | None = self.options.get("height")
+        return given or 1 + max((away for _, away in self._below.values()), default=0)
 
     def found(self, frame: Found) -> Iterable[Out]:
         return [(self.parent, frame)]
@@ -175,28 +215,49 @@ class StageRoot(StageNode, TreeRoot):
 
     It loses by what weak filters let through: a message may travel to the last stage but one before it is dropped.
     Option: `expired(broker)`, called when a lease is over; the caller then removes the broker. Without it the broker and all
-    below it leave the network at once.
+    below it leave the network at once. `found(number, broker)` is called when a broker has answered a `seek`. `order(space)`
+    gives the attributes of a space, most general first, or None for their own order.
     """
 
     def __init__(self, name: str, options: Options | None = None) -> None:
         super().__init__(name, options)
         self.lost: list[str] = []  # brokers whose lease is over
         self._report_expired: Callable[[str], None] | None = self.options.get("expired")
+        self._report_found: Callable[[int, str], None] | None = self.options.get("found")
         self.places_found: dict[int, str] = {}
         self._sought = 0
+        self._order_of: Callable[[int], tuple[int, ...] | None] = self.options.get(
+            "order", lambda space: None
+        )
 
-    def seek(self, space: Space, topic: bytes, place: Place) -> tuple[int, Iterable[Out]]:
-        """Ask where a place is to be hosted; `places_found` has the answer under this number."""
+    def order(self, space: int) -> tuple[int, ...] | None:
+        return self._order_of(space)
+
+    def place(self, host: str, space: Space, id: int, topic: bytes, place: Place | None) -> Iterable[Out]:
+        check_place(space, place)
+        frame = placed(self._next(), self.route(host), space, id, topic, place)
+        return self._ordered(host, replace(frame, order=self.order(space.id)))
+
+    def seek(self, space: Space, topic: bytes, place: Place, at: str = "") -> tuple[int, Iterable[Out]]:
+        """Ask where a place is to be hosted whose subscriber is at a node.
+
+        `places_found` has the answer under this number, at once or later.
+        """
         self._sought += 1
+        order = self.order(space.id)
         if space.dimensions:
-            frame = Seek(self._sought, space, topic, point=place)
+            frame = Seek(self._sought, space, topic, point=place, at=at, order=order)
         else:
-            frame = Seek(self._sought, space, topic, filters=tuple(dict(one) for one in place))
+            filters = tuple(dict(one) for one in place)
+            frame = Seek(self._sought, space, topic, filters=filters, at=at, order=order)
         return self._sought, self._seek(frame)
 
     def answer(self, sender: str, frame: Frame) -> Iterable[Out]:
         if isinstance(frame, Found):
-            return self.found(frame)
+            self.found(frame)
+            if self._report_found is not None:
+                self._report_found(frame.number, self.places_found.pop(frame.number))
+            return ()
         if isinstance(frame, BrokerLost):
             return self.expired(frame.broker)
         return super().answer(sender, frame)
@@ -216,7 +277,7 @@ class StageRoot(StageNode, TreeRoot):
 
 
 # -- events, sealed by attribute ---------------------------------------------------------------------------------
-def seal(frame: Data, order: Sequence[int] | None = None) -> Staged:
+def seal(frame: Data, order: tuple[int, ...] | None = None) -> Staged:
     """A message with its attributes apart, most general first."""
     message = frame.message
     rows = [row for row in message.attributes or () if row is not None]
@@ -225,13 +286,13 @@ def seal(frame: Data, order: Sequence[int] | None = None) -> Staged:
     columns = tuple(msgspec.msgpack.encode([side[at] for side in sides]) for at in _all(order, width))
     present = None if message.attributes is None else tuple(row is not None for row in message.attributes)
     head = replace(message, region=(), attributes=None, payload=b"")
-    return Staged(frame.position, head, columns, present, message.payload)
+    return Staged(frame.position, head, columns, present, message.payload, order=order)
 
 
-def unseal(frame: Staged, order: Sequence[int] | None = None, most: int | None = None) -> Data:
+def unseal(frame: Staged, most: int | None = None) -> Data:
     """The message again, or what it says of its most general attributes: the others are open, and None in vectors."""
     width = len(frame.columns)
-    places = _all(order, width)[:most]
+    places = _all(frame.order, width)[:most]
     opened = dict(zip(places, frame.columns, strict=False))
     if frame.present is None:
         sides = {at: _columns.decode(column) for at, column in opened.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cn.model.frames import Data, Leave, Placed, PlaceRemoved
+from cn.model.message import Message
 from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, star
 from cn.networks.place_table import PlaceTable
 
@@ -22,6 +23,10 @@ class UnicastRoot(TreeRoot):
 
     def carry(self, frame: Data) -> Iterable[Out]:
         return [(host, frame) for host in self.table.owners(frame.message)]
+
+    def hosts_of(self, message: Message) -> list[str]:
+        """The brokers that host a place which a message concerns."""
+        return self.table.owners(message)
 
     def widen(self, hop: str, frame: Placed) -> None:
         self.table.put(hop, hop, frame.space, frame.id, frame.topic, frame.place)

@@ -34,7 +34,7 @@ class Attach(Sent, frozen=True, tag="attach"):
     """Start a stream after this seq (None: with a snapshot). The token is never used again by this broker.
 
     `tenant`, `key` and `own` are the scope of the key that the listener came with: the broker has asked the server whose
-    it is. `timeline` is the one that `after` is of.
+    it is. `timeline` is the one that `after` is of. `follows`: the client takes a redirect for an answer.
     """
 
     token: int
@@ -44,6 +44,7 @@ class Attach(Sent, frozen=True, tag="attach"):
     key: int
     own: bool
     timeline: str | None = None
+    follows: bool = False
 
 
 class Leave(Sent, frozen=True, tag="leave"):
@@ -57,7 +58,14 @@ Request = Attach | Leave
 
 
 def attach(token: int, command: c.Attach) -> Attach:
-    return Attach(token, command.id, command.after, *command.scope, timeline=command.timeline)
+    return Attach(
+        token,
+        command.id,
+        command.after,
+        *command.scope,
+        timeline=command.timeline,
+        follows=command.follows,
+    )
 
 
 # -- down ----------------------------------------------------------------------------------------------------------
@@ -132,6 +140,13 @@ class Refused(Sent, frozen=True, tag="refused"):
     detail: str
 
 
+class Redirected(Sent, frozen=True, tag="redirected"):
+    """The answer to an Attach that follows redirects: the client is to attach at this address."""
+
+    token: int
+    url: str
+
+
 class Replayed(Sent, frozen=True, tag="replayed"):
     """Changes of the past for the stream of this token. After the last ones it is up to date (`done`), or must be
     attached again after its last seq (`lags`)."""
@@ -142,7 +157,7 @@ class Replayed(Sent, frozen=True, tag="replayed"):
     lags: bool = False
 
 
-Notice = Stated | Hosted | Moved | Rearranged | Gone | Refused | Replayed
+Notice = Stated | Hosted | Moved | Rearranged | Gone | Refused | Redirected | Replayed
 
 encode = msgspec.msgpack.Encoder(enc_hook=write_extreme).encode
 read_notice = msgspec.msgpack.Decoder(Notice, ext_hook=read_extreme).decode

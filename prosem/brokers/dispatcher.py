@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,8 @@ from cn.networks.node import Out, Root
 from prosem.brokers import control
 from prosem.brokers.member import Member, RemoteSink, ReplaySink
 from prosem.brokers.protocol import WITH_STRAIGHT
+from prosem.brokers.redirects import PROMISE_S, Redirects
+from prosem.brokers.stage_orders import StageOrders, stage_order
 from prosem.brokers.ways import Ways
 from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import commands as c
@@ -47,6 +50,8 @@ class Dispatcher:
 
     `replay` runs a replay, `orphan` is called when the last stream of an ephemeral subscription has ended at a broker,
     `expire` when every broker must start over. `way`: the one that all messages take where the network offers two.
+    `redirects`: whether clients that follow redirects are sent to the broker where their subscriptions belong.
+    `stage_orders`: which columns of a table are most general, for networks that weaken places.
     """
 
     def __init__(
@@ -60,6 +65,8 @@ class Dispatcher:
         orphan: Callable[[int], None],
         expire: Callable[[], None],
         way: str | None = None,
+        redirects: bool = True,
+        stage_orders: StageOrders | None = None,
     ) -> None:
         self._edge, self.root, self._send, self._capacity = edge, root, send, capacity
         self._submit, self._replay, self._orphan, self._expire = submit, replay, orphan, expire
@@ -72,7 +79,12 @@ class Dispatcher:
         self.position = 0  # of the last mark
         self.traffic = Traffic()
         self.ways = Ways(root.name, self.traffic, way)
+        self.stage_orders = stage_orders or {}
+        self._orders: dict[int, tuple[int, ...] | None] = {}  # of the attributes of each space
         self.members: dict[str, Member] = {}  # by node
+        self.redirects = Redirects(
+            self.members, self.ways, self.traffic, self._serve_asked, self._redirect, is_used=redirects
+        )
 
     @property
     def hosted(self) -> int:
@@ -103,17 +115,30 @@ class Dispatcher:
             self._edge.take(frame)
             if self._hosts:
                 self._send_message(frame)
-        elif isinstance(frame, c.Hosted) and isinstance(frame.sink, RemoteSink):
-            self._host(frame, frame.sink.member)
+        elif isinstance(frame, c.Hosted):
+            if self.stage_orders:
+                self._orders[frame.space.id] = stage_order(frame.form, self.stage_orders)
+            if self.redirects.take(frame, self.root, self.post):
+                pass  # its client is redirected, or it is being found out where to
+            elif isinstance(frame.sink, RemoteSink):
+                self._host(frame, frame.sink.member)
+            else:
+                self._edge.take(frame)
         else:
             self._edge.take(frame)
             if isinstance(frame, c.Moved | c.Gone):
                 self._move(frame)
             elif isinstance(frame, c.Closed):
                 self.traffic.forget(frame.space)
+                self.redirects.assignment.forget(frame.space)
+                self._orders.pop(frame.space, None)
             elif isinstance(frame, c.Rearranged):
                 for member in self.members.values():
                     self._direct(member, control.Rearranged(frame.space))
+
+    def order(self, space: int) -> tuple[int, ...] | None:
+        """The attributes of a space, most general first; see `cn.networks.stages`."""
+        return self._orders.get(space)
 
     def is_straight(self, message: Message, links: Sequence[str], hosts: Sequence[str]) -> bool:
         """Whether a message for these hosts goes straight to them; see `cn.networks.cbn`."""
@@ -126,6 +151,12 @@ class Dispatcher:
         self.post(outs)
         took_us = (time.perf_counter_ns() - start) / 1e3
         self.traffic.sent(message, self.ways.carried(outs), took_us)
+        self.redirects.learn(message, self.root, self._place_of)
+
+    def _place_of(self, sid: int) -> tuple[Space, Bound] | None:
+        """Where a subscription is that brokers host."""
+        placed = self._placed.get(sid)
+        return None if placed is None else (placed[0], placed[3])
 
     def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing: all start over."""
@@ -141,6 +172,7 @@ class Dispatcher:
         if frame.sid not in member.tokens:
             self._hosts.setdefault(frame.sid, []).append(member)
         member.tokens[frame.sid] = frame.token
+        member.promised.pop(frame.sid, None)
         bound = frame.bound or NOWHERE
         self._placed[frame.sid] = frame.space, frame.form, frame.durable, bound
         self._place(member.node, frame.space, frame.sid, bound)
@@ -210,7 +242,13 @@ class Dispatcher:
                 continue
             scope = Scope(request.tenant, request.key, request.own)
             command = c.Attach(
-                request.id, request.after, RemoteSink(member), request.token, scope, request.timeline
+                request.id,
+                request.after,
+                RemoteSink(member),
+                request.token,
+                scope,
+                request.timeline,
+                request.follows,
             )
             try:
                 future = self._submit(command)
@@ -219,6 +257,29 @@ class Dispatcher:
                 continue
             self._under_way += 1
             future.add_done_callback(partial(self._answered, member, request.token))
+
+    def _redirect(self, frame: c.Hosted, to: Member) -> None:
+        """A client is to attach at another broker. An ephemeral subscription ends if it does not come."""
+        if isinstance(frame.sink, RemoteSink):
+            self.notify(frame.sink.member, control.Redirected(frame.token, to.advertised))
+        else:
+            frame.sink.redirected(frame.id, frame.token, to.advertised)
+        if not frame.durable:
+            asyncio.get_running_loop().call_later(PROMISE_S, self._orphan, frame.sid)
+
+    def _serve_asked(self, frame: c.Hosted) -> None:
+        """There is no better broker for a client that would follow: it is attached where it is, later in the order."""
+        assert frame.asked is not None
+        if not isinstance(frame.sink, RemoteSink):
+            frame.sink.serve(frame.asked)
+            return
+        member = frame.sink.member
+        if member.is_gone:
+            if not frame.durable:
+                self._orphan(frame.sid)
+            return
+        self._asked.append((member, control.attach(frame.token, replace(frame.asked, follows=False))))
+        self._submit_asked()
 
     def _answered(self, member: Member, token: int, done: Future[Any]) -> None:
         self._under_way -= 1
@@ -277,6 +338,7 @@ class Dispatcher:
         for member in lost:
             self._forget(member)
         self._asked.clear()
+        self.redirects.start_over()
         return lost
 
     def _forget(self, member: Member) -> None:

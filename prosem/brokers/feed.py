@@ -129,6 +129,11 @@ class BrokerFeed:
         elif isinstance(notice, control.Gone):
             self._hosted.pop(notice.sid, None)
             self.edge.take(c.Gone(notice.sid))
+        elif isinstance(notice, control.Redirected):
+            command, future = self._waiting.pop(notice.token, (None, None))
+            if command is not None and future is not None:
+                future.set_result(None)
+                command.sink.redirected(command.id, command.token, notice.url)
         elif isinstance(notice, control.Refused):
             _, future = self._waiting.pop(notice.token, (None, None))
             if future is not None:

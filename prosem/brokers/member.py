@@ -19,15 +19,26 @@ class Member:
     """
 
     def __init__(
-        self, name: str, node: str, url: str, room_bytes: int, parent: str, protocol: int = PROTOCOL
+        self,
+        name: str,
+        node: str,
+        url: str,
+        room_bytes: int,
+        parent: str,
+        protocol: int = PROTOCOL,
+        advertised: str = "",
     ) -> None:
         self.name, self.node, self.url, self._room_bytes = name, node, url, room_bytes
+        self.advertised = advertised  # where clients may be redirected to; empty: nowhere
         self.protocol = protocol  # that is spoken with it
         self.parent = parent  # the node above it
         self.position = 0  # it has come to, at least
         self.requests = 0  # of it that were taken
         self.tokens: dict[int, int] = {}  # of each subscription hosted there, the token by which it last was
         self.statements: set[int] = set()  # known there
+        self.promised: dict[
+            int, float
+        ] = {}  # subscriptions that were redirected there and have not come, and when
         self.is_gone = False
         self.seen = 0.0
         self.backlog_bytes: Callable[[], int] = lambda: 0

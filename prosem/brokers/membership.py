@@ -24,6 +24,7 @@ from cn.transport.stream import OwnStream
 from prosem.brokers import control
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
+from prosem.brokers.protocol import WITH_ORDERS
 from prosem.brokers.report import Carried, report
 from prosem.brokers.requests import CONTROL, POSITION_EXPECTED, SERVER, LeaseRenewal
 from prosem.brokers.ways import latencies
@@ -31,7 +32,7 @@ from prosem.runtime.backoff import Backoff
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import TimeSlice
 from prosem.runtime.supervise import end, supervise
-from prosem.values.errors import InputError, NotFoundError, RecoveringError
+from prosem.values.errors import ConflictError, InputError, NotFoundError, RecoveringError
 from prosem.values.model import JsonObject
 from prosem.values.request_model import read
 
@@ -97,12 +98,16 @@ class Membership:
         self.start_over()
 
     def make_root(self) -> Root:
-        """The root calls `forgotten` when a broker asks for a content that is no longer in memory, `expired` when a lease of
-        the network itself is over: the broker joins again, and is replayed from the log. `is_straight` decides which way a
-        message takes."""
+        """The root with what it calls back.
+
+        `forgotten`: a broker asks for a content that is no longer in memory; `expired`: a lease of the network is over.
+        Either broker joins again, and is replayed from the log. `found`: where a subscription belongs; `order`: the
+        attributes of a space; `is_straight`: which way a message takes.
+        """
         forgotten = partial(self._drop_later, why="it asks for a content that the server has forgotten")
         expired = partial(self._drop_later, why="its lease in the network is over")
         calls: dict[str, Any] = {"forgotten": forgotten, "expired": expired}
+        calls |= {"found": self._dispatcher.redirects.found, "order": self._dispatcher.order}
         if "repository" not in self._options:  # with it, contents are spared on the links of the tree
             calls["is_straight"] = self._dispatcher.is_straight
         return self._scheme.root(SERVER, {**self._options, **calls})
@@ -154,16 +159,23 @@ class Membership:
         await self._transport.close()
 
     # -- members -------------------------------------------------------------------------------------------------
-    def join(self, name: str, url: str, protocol: int) -> dict[str, Any]:
-        """Take a broker in, with which this protocol is spoken; what it must know."""
+    def join(self, name: str, url: str, protocol: int, advertised: str = "") -> dict[str, Any]:
+        """Take a broker in, with which this protocol is spoken; what it must know.
+
+        `advertised`: where clients may be redirected to.
+        """
         if not self._is_open or not self._transport.is_connected:
             raise RecoveringError("NATS does not answer yet, or the server is starting; join again")
+        if self._dispatcher.stage_orders and protocol < WITH_ORDERS:
+            raise ConflictError(
+                "the server has --stage-order, which this broker's version does not know: update the broker"
+            )
         for former in [member for member in self._dispatcher.members.values() if member.name == name]:
             if former.node in self._dispatcher.members:
                 self._drop(former, "it has started again")
         node = f"{name}-{secrets.token_hex(4)}"
         parent = self._scheme.overlay(SERVER, [*self._dispatcher.members, node], self._options)[node]
-        member = Member(name, node, url, ROOM_BYTES, parent, protocol)
+        member = Member(name, node, url, ROOM_BYTES, parent, protocol, advertised)
         member.seen = time.monotonic()
         self._link(member)
         since = self._dispatcher.root.position
@@ -263,6 +275,7 @@ class Membership:
                 elif member.backlog_bytes() > MAX_BACKLOG_BYTES:
                     self._drop(member, f"{member.backlog_bytes()} bytes are under way to it")
             self._dispatcher.post(self._dispatcher.root.tick(now - self._late_s))
+            self._dispatcher.redirects.tick(now)
 
     # -- frames --------------------------------------------------------------------------------------------------
     def send(self, to: str, frame: Frame, data: bytes) -> None:

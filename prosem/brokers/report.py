@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cn.model.frames import Data, Frame, Straight
+from cn.model.frames import Data, Frame, Staged, Straight
 from cn.networks.contents import PayloadNode
 from cn.networks.node import Node
+from cn.networks.stages import StageNode
 from prosem.brokers.dispatcher import Dispatcher
 
 
@@ -20,7 +21,7 @@ class Carried:
     def add(self, frame: Frame, data: bytes) -> None:
         self.frames += 1
         self.bytes += len(data)
-        if isinstance(frame, Data | Straight):
+        if isinstance(frame, Data | Straight | Staged):
             self.messages += 1
             self.last_seq = frame.message.seq
 
@@ -45,6 +46,7 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
             {
                 "name": member.name,
                 "url": member.url,
+                "advertised": member.advertised,
                 "parent": names[member.parent],
                 "hosted": len(member.tokens),
                 "sockets": member.report.get("sockets", 0),
@@ -52,13 +54,27 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
                 "behind": dispatcher.position - member.position,
                 "latency_us": dispatcher.ways.latency_us(member.node),
                 **_contents(member.report.get("contents")),
+                **_stage(member.report.get("stage")),
             }
             for member in members
         ],
         "links": links,
         "ways": dict(dispatcher.ways.counts),
+        "redirected": dispatcher.redirects.count,
         **_contents(contents_of(dispatcher.root)),
+        **_stage(stage_of(dispatcher.root)),
+        **({"stage_order": dispatcher.stage_orders} if dispatcher.stage_orders else {}),
     }
+
+
+def stage_of(node: Node | None) -> int | None:
+    """The stage of a node of multi-stage filtering."""
+    inner = node.inner if isinstance(node, PayloadNode) else node
+    return inner.height() if isinstance(inner, StageNode) else None
+
+
+def _stage(stage: Any) -> dict[str, Any]:
+    return {"stage": stage} if isinstance(stage, int) else {}
 
 
 def contents_of(node: Node | None) -> dict[str, int] | None:

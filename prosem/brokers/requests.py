@@ -27,6 +27,14 @@ class JoinBroker(RequestModel, frozen=True, forbid_unknown_fields=False):
     url: Annotated[
         str, expected("expected the broker's address", description="where subscribers reach the broker")
     ] = ""
+    advertised: Annotated[
+        str,
+        expected(
+            "expected an address",
+            description="where clients may be redirected to; empty if they may not",
+            pattern="^(https?://[^/?#\\s]+)?$",
+        ),
+    ] = ""
     protocol: (
         Annotated[int, expected(_NUMBER, ge=1, description="the newest brokers' protocol that it speaks")]
         | None

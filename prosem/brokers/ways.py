@@ -76,6 +76,10 @@ class Ways:
         *brokers, first = self._way(broker)
         return self._straight_us(first) + sum(link_us.get(one, self._mean_us) for one in brokers)
 
+    def hops(self, broker: str) -> int:
+        """The links from the server down the tree to a broker."""
+        return len(self._way(broker))
+
     def latency_us(self, broker: str) -> dict[str, float]:
         """What is known of both ways to a broker."""
         tree_us = self._tree_us.get(broker, self._mean_us)

@@ -21,6 +21,8 @@ def frame(item: Item) -> bytes:
             body,
             timeline.encode(),
         )
+    if kind == "redirect":
+        return b'{"redirect":%b,"id":%b}' % (body, _encode(id))
     if kind == "error":
         return b'{"error":%b%b}' % (body, b"" if id is None else b',"id":' + _encode(id))
     return b'{"%b":%d,"timeline":"%b"}' % (kind.encode(), seq, timeline.encode())

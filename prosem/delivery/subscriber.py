@@ -27,7 +27,7 @@ LONGEST_RETRY_S = 5
 
 
 class Item(NamedTuple):
-    """`kind`: snapshot, change, error, pong or progress; `body` is encoded JSON."""
+    """`kind`: snapshot, change, error, redirect, pong or progress; `body` is encoded JSON."""
 
     kind: str
     id: str | None
@@ -65,28 +65,37 @@ class Subscriber:
         edge.open(self)
 
     # -- what the client asks for --------------------------------------------------------------------------------
-    def attach(self, id: str, after: int | None, timeline: str | None = None, *, raw: bool = False) -> None:
+    def attach(
+        self,
+        id: str,
+        after: int | None,
+        timeline: str | None = None,
+        *,
+        raw: bool = False,
+        follows: bool = False,
+    ) -> None:
         """Start a stream; the outcome comes as frames. A raw one is told messages, and always begins with its state.
 
-        `timeline`: that `after` is of (None: the present one).
+        `timeline`: that `after` is of (None: the present one). `follows`: the outcome may be a redirect, to the address
+        where the client is to attach instead; a stream that has begun is never redirected.
         """
         (self._raw.add if raw else self._raw.discard)(id)
-        self._start(id, after, timeline)
+        self._start(id, after, timeline, follows and id not in self._streams)
 
-    def _start(self, id: str, after: int | None, timeline: str | None) -> None:
+    def _start(self, id: str, after: int | None, timeline: str | None, follows: bool = False) -> None:
         after = None if id in self._raw else after
         self._tokens += 1
         token = self._waiting[id] = self._tokens
         try:
-            future = self._submit(c.Attach(id, after, self, token, self._scope, timeline))
+            future = self._submit(c.Attach(id, after, self, token, self._scope, timeline, follows))
         except BusyError as error:
             if id in self._streams or after is not None:
-                self._retry_later(id, token, error, lambda: self._start(id, after, timeline))
+                self._retry_later(id, token, error, lambda: self._start(id, after, timeline, follows))
             else:
                 self._refused(id, token, error)
             return
         future.add_done_callback(
-            lambda done: self._answered(id, token, done, lambda: self._start(id, after, timeline))
+            lambda done: self._answered(id, token, done, lambda: self._start(id, after, timeline, follows))
         )
 
     def _answered(self, id: str, token: int, done: Future[Any], start: Callable[[], None]) -> None:
@@ -107,6 +116,19 @@ class Subscriber:
 
         wait_s = error.retry_after_s if isinstance(error, BusyError) else 1
         asyncio.get_running_loop().call_later(min(LONGEST_RETRY_S, wait_s), again)
+
+    def redirected(self, id: str, token: int, url: str) -> None:
+        """The answer to an attach that follows redirects: the client is to attach at this address instead."""
+        if not self._is_closed and self._waiting.get(id) == token:
+            del self._waiting[id]
+            self._raw.discard(id)
+            self._put(Item("redirect", id, 0, encode(url)))
+            self._settle()
+
+    def serve(self, asked: c.Attach) -> None:
+        """There is no better place for an attach that follows redirects: start the stream here."""
+        if not self._is_closed and self._waiting.get(asked.id) == asked.token:
+            self._start(asked.id, asked.after, asked.timeline)
 
     def _refused(self, id: str, token: int, error: BaseException) -> None:
         if self._waiting.get(id) == token:

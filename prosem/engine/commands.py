@@ -146,6 +146,7 @@ class Attach:
     token: int = 0
     scope: Scope = WHOLE
     timeline: str | None = None  # that `after` is of; None: the current one
+    follows: bool = False  # the client attaches to another broker if it is named one
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,7 @@ class Hosted:
     state: Any
     statement: Statement
     timeline: str = ""
+    asked: Attach | None = None  # what it answers, if the client follows redirects
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,7 @@ class Subscribing:
                 form.state(space, bound) if frozen is None else None,
                 self._groups.statements[self._registry.statement(sid)],
                 timelines.current,
+                command if command.follows else None,
             )
         )
 

@@ -332,6 +332,15 @@ class FoldedForm(Protocol, metaclass=ByMembers):
         """
 
 
+@runtime_checkable
+class AttributedForm(Protocol, metaclass=ByMembers):
+    """A form whose subscriptions are placed in their space by the columns of one table."""
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """The column of each dimension of the space, or of each attribute that its filters may have, by position."""
+
+
 def folding(form: Form) -> JsonObject:
     """What a client needs to fold the answers of a form, besides the answers themselves; often nothing."""
     return form.folding if isinstance(form, FoldedForm) else {}

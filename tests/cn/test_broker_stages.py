@@ -44,9 +44,9 @@ def test_a_weakened_filter_covers_the_whole_one(
     if stage == 0 and space.dimensions:
         assert exact == found, "nothing is weakened at stage 0"
     staged = seal(Data(7, message, b""), order)
-    assert unseal(staged, order) == Data(7, message)
+    assert unseal(staged) == Data(7, message)
     opened = kept(len(order) if order else max(2, space.dimensions), stage)
-    assert exact <= table.owners(unseal(staged, order, opened).message), "a weakened event is covered too"
+    assert exact <= table.owners(unseal(staged, opened).message), "a weakened event is covered too"
     for id in range(0, 5, 2):
         table.take(f"host-{id}", id)
     table.forget(["host-1", "host-3"])
@@ -57,7 +57,7 @@ def test_a_weakened_filter_covers_the_whole_one(
 def test_a_stage_opens_only_what_it_filters_on() -> None:
     sealed = seal(Data(1, Message(1, 0, 4, "some", attributes=((7, 8, 9), None), payload=b"rest")))
     spoilt = Staged(1, sealed.head, (*sealed.columns[:2], b"\xc1"), sealed.present, b"rest")
-    assert unseal(spoilt, None, 2).message.attributes == ((7, 8, None), None)
+    assert unseal(spoilt, 2).message.attributes == ((7, 8, None), None)
     assert decode(encode(sealed)) == sealed
 
 
@@ -67,8 +67,7 @@ def equal(*values: int | None) -> tuple[dict[int, Extent], ...]:
 
 def network(hosts: dict[int, str], **options: Any) -> Simulated:
     brokers = [f"b{number}" for number in range(2 + 4)]
-    heights = {SERVER: 3, "b0": 2, "b1": 2, **dict.fromkeys(brokers[2:], 1)}
-    options = {"fan_out": 2, "order": {1: (0, 1, 2, 3)}, "heights": heights, **options}
+    options = {"fan_out": 2, **options}
     return make_simulated(
         "stages",
         lambda message, ids: None,
@@ -99,6 +98,79 @@ def test_like_subscriptions_are_hosted_together_and_wildcards_above() -> None:
     assert bench.seek(net, equal(9, None, 1, 1)) == SERVER
     assert bench.seek(net, equal(9, 9, None, 1)) in ("b0", "b1")
     assert bench.seek(net, equal(9, 9, 9, None)) not in ("b0", "b1", SERVER)
+
+
+def find(net: Simulated, place: Place, at: str) -> str:
+    """Where a place belongs whose subscriber is at a node."""
+    root = net.root
+    assert isinstance(root, StageRoot)
+    number, outs = root.seek(bench.SPACE, b"", place, at)
+    net.memory.post(SERVER, outs)
+    net.memory.run()
+    return root.places_found.pop(number)
+
+
+def test_a_subscriber_stays_where_it_is_unless_filters_cover_it() -> None:
+    hosts = {1: "b3", 2: "b0"}
+    net = network(hosts)
+    for at in ("b0", "b2", "b5", SERVER):
+        assert find(net, equal(7, 7, 7, 7), at) == at, "nothing is known"
+    net.register(bench.SPACE, 1, b"", equal(1, 1, 1, 1))
+    net.register(bench.SPACE, 2, b"", equal(2, 2, 2, 2))
+    for at in ("b0", "b2", "b5", SERVER):
+        assert find(net, equal(1, 1, 1, 9), at) == "b3"
+        assert find(net, equal(2, 2, 2, 9), at) == "b0", "a broker with others below it hosts too"
+        assert find(net, equal(3, 3, 3, 3), at) == at
+    assert find(net, equal(1, 9, 9, 9), "b2") == "b2", "below the broker that gets its messages"
+    assert find(net, equal(1, 9, 9, 9), "b5") == "b0", "which hosts it itself for a subscriber elsewhere"
+    assert find(net, equal(7, 7, None, 7), "b2") == "b0", "the stage above the one that filters on it"
+    assert find(net, equal(7, None, 7, 7), "b2") == SERVER
+
+
+def test_the_order_of_attributes_comes_with_the_places() -> None:
+    hosts = {1: "b2", 2: "b2"}
+    net = network(hosts, order=lambda space: (3, 2, 1, 0))
+    net.register(bench.SPACE, 1, b"", equal(1, 1, 1, 1))
+    net.watermark(1)
+    meter = Meter(net.memory)
+    for seq, vector in ((2, (1, 1, 1, 9)), (3, (9, 9, 9, 1))):
+        net.inject(Message(seq, 0, 1, "some", attributes=(vector, None)))
+        net.watermark(seq)
+    assert 2 not in meter.events, "the server filters on the last attribute, which is most general"
+    assert meter.events[3].overlay_hops == 1, "and the next stage on the one before it too"
+    assert find(net, equal(9, 1, 1, 1), "b5") == "b2"
+    assert find(net, equal(1, 1, 1, 9), "b5") == "b5"
+
+
+FILTERS = st.dictionaries(st.integers(0, 2), st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=3)
+
+
+def as_filter(sides: dict[int, tuple[int, int]]) -> tuple[dict[int, Extent], ...]:
+    return ({at: Extent((Interval(low, low + width),)) for at, (low, width) in sides.items()},)
+
+
+@given(st.lists(FILTERS, max_size=6), FILTERS, st.integers(1, 3))
+def test_the_covering_filter_is_the_strongest_one(
+    hosted: list[dict[int, tuple[int, int]]], sought: dict[int, tuple[int, int]], stage: int
+) -> None:
+    order = (2, 0, 1)
+    table = StageTable()
+    for id, sides in enumerate(hosted):
+        table.put(f"link-{id}", f"host-{id}", bench.SPACE, id, b"", as_filter(sides), stage, order)
+    left = order[: kept(3, stage)]
+    covering = {
+        f"link-{id}": sum(at in sides for at in left)
+        for id, sides in enumerate(hosted)
+        if all(
+            at in sought and low <= sought[at][0] and sum(sought[at]) <= low + width
+            for at, (low, width) in sides.items()
+            if at in left
+        )
+    }
+    found = table.covering(bench.SPACE, b"", as_filter(sought))
+    assert (found is None) == (not covering)
+    if found is not None:
+        assert covering[found] == max(covering.values())
 
 
 def test_a_broker_whose_lease_is_over_leaves_the_network() -> None:

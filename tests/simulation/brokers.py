@@ -97,7 +97,7 @@ def _route(server: Server, method: str, path: str, body: Any) -> Any:
     if method == "POST":
         spoken = agree(body["oldest_protocol"], body["protocol"], body["version"], VERSION)
         said = {"protocol": spoken, "version": VERSION, "open": True, "timeline": server.timeline}
-        return {**membership.join(body["name"], body["url"], spoken), **said}
+        return {**membership.join(body["name"], body["url"], spoken, body["advertised"]), **said}
     if method == "PUT":
         return {**membership.renew(name[0], body), "open": True}
     membership.leave(name[0], name[2].removeprefix("node="))

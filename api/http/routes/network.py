@@ -38,7 +38,7 @@ async def join(request: Request) -> Response:
     membership = _membership(request)
     given = read(JoinBroker, await json_object(request, _LIMIT_BYTES))
     spoken = agree(given.oldest_protocol, given.protocol, given.version, VERSION)
-    joined = membership.join(given.name, given.url, spoken)
+    joined = membership.join(given.name, given.url, spoken, given.advertised)
     made = server(request)
     said = {"protocol": spoken, "version": VERSION, "open": made.keys.is_open, "timeline": made.edge.timeline}
     return answer({**joined, **said}, 201)

@@ -89,7 +89,10 @@ def _attach(subscriber: Subscriber, given: dict[str, Any]) -> None:
     timeline = given.get("timeline")
     if timeline is not None and not isinstance(timeline, str):
         raise InputError("expected the timeline that the seq is of, a text", "/timeline")
-    subscriber.attach(_id(given), after, timeline, raw=raw)
+    follows = given.get("redirects", False)
+    if not isinstance(follows, bool):
+        raise InputError("expected true or false", "/redirects")
+    subscriber.attach(_id(given), after, timeline, raw=raw, follows=follows)
 
 
 def _id(given: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import { PinnedVariable, valuesOf } from "./pinned.js";
 import { Publisher } from "./publisher.js";
 import { outline, shapeOf } from "./query.js";
 import { RawSubscription } from "./raw.js";
+import { Redirects } from "./redirects.js";
 import { registration } from "./registration.js";
 import { Stream } from "./stream.js";
 import { Subscription } from "./subscription.js";
@@ -21,14 +22,17 @@ export class Client {
    * `url` is where the server is; in a browser, where the page came from unless it is named. It may be several addresses,
    * separated by commas: of a server and its standby, or of brokers. Calls that may be
    * repeated are, for up to `reconnectMs` after a lost connection and `busyMs` while the server answers 503 or 429 with
-   * Retry-After (nothing was applied); the stream reconnects for as long as the client is open.
+   * Retry-After (nothing was applied); the stream reconnects for as long as the client is open. With `followRedirects` a
+   * subscription is attached at the broker that the server names for it, if there is one that can be reached.
    */
   constructor(url = globalThis.location?.origin ?? "http://127.0.0.1:8080", options = {}) {
-    const { queueLimit = 1024, aliveMs, onState, ...rest } = options;
+    const { queueLimit = 1024, aliveMs, onState, followRedirects = true, ...rest } = options;
     this._transport = new Transport(url, rest);
     this._queueLimit = queueLimit;
     const backoff = this._transport.backoff();
-    this._stream = new Stream(() => this._transport.openSocket("/v1/stream"), { aliveMs, onState, backoff });
+    const openAt = (named) => this._transport.openSocket("/v1/stream", named);
+    const redirects = followRedirects ? new Redirects(openAt, () => this.url) : null;
+    this._stream = new Stream(() => openAt(null), { aliveMs, onState, backoff, redirects });
     this._definitions = new Map();
     this._subscriptions = new Set();
     this._publishers = new Set();

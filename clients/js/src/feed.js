@@ -17,6 +17,7 @@ export class Feed {
     this.limit = limit;
     this.isWanted = false; // the consumer wants to be told; the stream attaches it when it can
     this.isListening = false; // it is attached on the present connection
+    this.hops = 0; // redirects that it has followed
     this._frames = [];
     this._end = null;
     this._wake = null;

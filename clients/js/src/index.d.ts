@@ -129,6 +129,8 @@ export interface ClientOptions {
   aliveMs?: number;
   /** Changes kept for a slow consumer before its subscription is detached for a while (1024). */
   queueLimit?: number;
+  /** Attach a subscription at the broker that the server names for it, if that can be reached (true). */
+  followRedirects?: boolean;
   /** Told whenever the stream connects or is lost. */
   onState?: (state: State) => void;
   fetch?: typeof globalThis.fetch;

@@ -9,11 +9,20 @@
 import { Backoff } from "./backoff.js";
 import { ProsemError } from "./errors.js";
 import { encode, parse } from "./json.js";
+import { MOST_HOPS } from "./redirects.js";
 import { sleep } from "./transport.js";
 
 export class Stream {
-  constructor(openSocket, { aliveMs = 15_000, onState = () => {}, backoff = new Backoff() } = {}) {
+  /**
+   * With `redirects` it says at each attach that it follows them; `home` and `onLost` are those of a stream to a broker that
+   * was named: it does not reconnect, but gives its feeds back.
+   */
+  constructor(openSocket, options = {}) {
+    const { aliveMs = 15_000, onState = () => {}, backoff = new Backoff(), redirects = null, home = this, onLost = null } = options;
     this._openSocket = openSocket;
+    this.redirects = redirects;
+    this._home = home;
+    this._onLost = onLost;
     this._aliveMs = aliveMs;
     this._onState = onState;
     this._backoff = backoff;
@@ -28,8 +37,21 @@ export class Stream {
     this._begin();
   }
 
+  /** A stream to a broker that was named; its feeds come back by `onLost`. */
+  beside(openSocket, onLost) {
+    return new Stream(openSocket, { aliveMs: this._aliveMs, redirects: this.redirects, home: this._home, onLost });
+  }
+
+  /** The stream that a feed was redirected to from here. */
+  _elsewhere(feed) {
+    if (this.redirects === null || this._home !== this || this._feeds.get(feed.id) === feed) return null;
+    return this.redirects.streamOf(feed.id);
+  }
+
   /** Attach the feed: at once, when its old frames have ended, or with the next connection. */
   listen(feed) {
+    const elsewhere = this._elsewhere(feed);
+    if (elsewhere !== null) return elsewhere.listen(feed);
     const other = this._feeds.get(feed.id);
     if (other !== undefined && other !== feed) {
       throw new Error(`the subscription ${feed.id} is already attached by this client`);
@@ -42,15 +64,25 @@ export class Stream {
 
   /** Detach the feed for good. */
   leave(feed) {
+    const elsewhere = this._elsewhere(feed);
+    if (elsewhere !== null) return elsewhere.leave(feed);
     feed.isWanted = feed.isListening = false;
     if (this._feeds.get(feed.id) !== feed) return;
     this._feeds.delete(feed.id);
     this._expected.delete(feed.id);
     this._detach(feed);
+    this._forget(feed);
+  }
+
+  /** A feed that was redirected here is over. */
+  _forget(feed) {
+    if (this.redirects !== null && this._home !== this) this.redirects.forget(feed);
   }
 
   /** Nudge the feed when everything up to `seq` has reached it: no frame need come with that seq. */
   expect(feed, seq) {
+    const elsewhere = this._elsewhere(feed);
+    if (elsewhere !== null) return elsewhere.expect(feed, seq);
     if (this._feeds.get(feed.id) !== feed) return;
     this._expected.set(feed.id, seq);
     this._mark();
@@ -59,6 +91,7 @@ export class Stream {
   /** Close the socket; the feeds hear nothing more. */
   close() {
     this._isClosed = true;
+    if (this._home === this) this.redirects?.close();
     this._feeds.clear();
     this._expected.clear();
     clearInterval(this._alive);
@@ -75,12 +108,24 @@ export class Stream {
         await this._converse(socket);
       } catch (error) {
         if (!(error instanceof ProsemError)) throw error;
-        if (error.status) this._endAll(error); // the server does not want this client: trying again is no use
+        if (error.status && this._onLost === null) this._endAll(error); // the server does not want this client: trying again is no use
       }
+      if (this._onLost !== null) break;
       this._onState(this._isClosed ? "closed" : "disconnected");
       if (!this._isClosed) await sleep(this._backoff.nextMs());
     }
     this._isRunning = false;
+    if (this._onLost !== null && !this._isClosed) this._giveBack();
+  }
+
+  /** The broker that was named is lost: its feeds go on elsewhere, after what they have received. */
+  _giveBack() {
+    this._resumePoints();
+    const [feeds, expected] = [[...this._feeds.values()], this._expected];
+    this._feeds = new Map();
+    this._expected = new Map();
+    this._onLost(this, feeds);
+    for (const feed of feeds) if (expected.has(feed.id)) this._home.expect(feed, expected.get(feed.id));
   }
 
   /** Until the connection ends. */
@@ -132,6 +177,7 @@ export class Stream {
   _resumePoints() {
     for (const feed of this._feeds.values()) {
       feed.isListening = false;
+      if (this._home === this) feed.hops = 0;
       if (this.progress > (this._confirmed.get(feed.id) ?? this.progress)) feed.passBy(this.progress);
     }
     this._begin();
@@ -153,7 +199,8 @@ export class Stream {
   _attach(feed) {
     feed.isListening = true;
     const after = feed.received === null ? {} : { after: feed.received, timeline: feed.timeline ?? undefined };
-    this._send({ op: "attach", id: feed.id, ...(feed.isRaw ? { raw: true } : after) });
+    const follows = this.redirects !== null && feed.hops < MOST_HOPS ? { redirects: true } : {};
+    this._send({ op: "attach", id: feed.id, ...(feed.isRaw ? { raw: true } : after), ...follows });
     this._attaching.set(feed.id, this._pings + 1);
   }
 
@@ -187,6 +234,7 @@ export class Stream {
     if ("snapshot" in frame || "change" in frame || "raw" in frame) this._told(frame);
     else if ("progress" in frame) this._advance(frame.progress, frame.timeline ?? null);
     else if ("pong" in frame) this._answered(frame.timeline ?? null);
+    else if ("redirect" in frame) this._redirected(frame);
     else if ("error" in frame) this._refused(frame);
     if (this._expected.size) this._mark();
   }
@@ -249,6 +297,24 @@ export class Stream {
     return ids;
   }
 
+  /** An attach is answered by the address of a broker: nothing comes here for the feed, so it may begin there at once. */
+  _redirected(frame) {
+    const feed = this._feeds.get(frame.id);
+    if (!feed?.isListening || this.redirects === null) return;
+    feed.isListening = false;
+    this._attaching.delete(feed.id);
+    this._confirmed.delete(feed.id);
+    this._feeds.delete(feed.id);
+    const expected = this._expected.get(feed.id);
+    this._expected.delete(feed.id);
+    if (!this.redirects.move(feed, this._home, frame.redirect)) {
+      feed.hops = MOST_HOPS; // it is served in place
+      this._feeds.set(feed.id, feed);
+      this._attachIfFree(feed);
+    }
+    if (expected !== undefined) this._home.expect(feed, expected);
+  }
+
   _refused(frame) {
     const error = ProsemError.ofProblem(frame.error);
     const feed = this._feeds.get(frame.id);
@@ -262,6 +328,7 @@ export class Stream {
     }
     this._feeds.delete(feed.id);
     this._expected.delete(feed.id);
+    this._forget(feed);
     feed.end(error);
   }
 }

@@ -12,6 +12,8 @@ import { Backoff } from "./backoff.js";
 import { ConnectionLost, ProsemError } from "./errors.js";
 import { encode, parse } from "./json.js";
 
+const NAMED_MS = 5000; // that a broker which was named may take to answer
+
 /** A path of the contract; names and ids may hold any character. */
 export const path = (...parts) => ["/v1", ...parts.map(encodeURIComponent)].join("/");
 
@@ -91,10 +93,11 @@ export class Transport {
     }
   }
 
-  /** A WebSocket that is open; ConnectionLost if it cannot be had at present. */
-  async openSocket(where) {
+  /** A WebSocket that is open; ConnectionLost if it cannot be had at present. `named`: the address of a broker that was named. */
+  async openSocket(where, named = null) {
     const Socket = this._WebSocket ?? globalThis.WebSocket ?? (await nodeSocket());
-    const used = this.url;
+    const used = named ?? this.url;
+    const timeoutMs = named === null ? this.timeoutMs : Math.min(this.timeoutMs, NAMED_MS);
     const socket = new Socket(`ws${used.slice("http".length)}${where}`);
     return new Promise((done, fail) => {
       const refuse = (why) => {
@@ -103,9 +106,9 @@ export class Transport {
         fail(new ConnectionLost(`${where} cannot be opened: ${why}`));
       };
       const timer = setTimeout(() => {
-        refuse(`no answer within ${this.timeoutMs} ms`);
+        refuse(`no answer within ${timeoutMs} ms`);
         socket.close();
-      }, this.timeoutMs);
+      }, timeoutMs);
       socket.onopen = () => {
         clearTimeout(timer);
         // A browser's WebSocket sends no headers, and an address is kept in logs: the key goes first.

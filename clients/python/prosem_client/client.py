@@ -19,6 +19,7 @@ from prosem_client.monitored import MonitoredSubscription
 from prosem_client.pinned import PinnedVariable
 from prosem_client.publisher import Publisher
 from prosem_client.raw import RawSubscription
+from prosem_client.redirects import Redirects
 from prosem_client.stream import Stream
 from prosem_client.subscription import Opening, Subscription
 from prosem_client.transport import Transport
@@ -37,7 +38,8 @@ class AsyncClient:
     with `Retry-After` (it recovers, or its backlog is full: nothing was applied) is asked again for up to `busy_s` in
     all. A stream reconnects for as long as the client is open; a connection that is silent for twice `alive_s` is given up.
     `url` may be several addresses, separated by commas: of a server and its standby, or of brokers. `queue_limit` bounds
-    the changes kept for a consumer that is slow. No proxy is used unless one is named.
+    the changes kept for a consumer that is slow. No proxy is used unless one is named. With `follow_redirects` a
+    subscription is attached at the broker that the server names for it, if there is one that can be reached.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class AsyncClient:
         alive_s: float = 15.0,
         queue_limit: int = 1024,
         proxy: str | None = None,
+        follow_redirects: bool = True,
         http_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._transport = Transport(
@@ -66,7 +69,9 @@ class AsyncClient:
             http_transport=http_transport,
         )
         self._queue_limit = queue_limit
-        self._stream = Stream(partial(self._transport.open_socket, "/v1/stream"), self._transport.backoff())
+        open_socket = partial(self._transport.open_socket, "/v1/stream")
+        redirects = Redirects(open_socket, lambda: self.url)
+        self._stream = Stream(open_socket, self._transport.backoff(), redirects if follow_redirects else None)
         self._calls = SubscriptionCalls(self._transport)
         self._subscriptions: WeakSet[Subscription] = WeakSet()
 

@@ -46,6 +46,7 @@ class Feed:
         self.limit = limit
         self.is_wanted = False  # the consumer wants to be told; the stream attaches it when it can
         self.is_listening = False  # it is attached on the present connection
+        self.hops = 0  # redirects that it has followed
         self._frames: deque[Frame] = deque()
         self._interruption: Exception | None = None
         self._end: Exception | None = None

@@ -19,12 +19,14 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from prosem_client.backoff import Backoff
 from prosem_client.errors import ProsemError
 from prosem_client.feed import Feed, Frame
+from prosem_client.redirects import MOST_HOPS, Redirects
 from prosem_client.values import JsonObject, encode
 
 _log = logging.getLogger("prosem_client")
 
 
 Opener = Callable[[], Awaitable[ClientConnection]]
+Lost = Callable[["Stream", list[Feed]], None]
 
 
 class Stream:
@@ -32,11 +34,23 @@ class Stream:
 
     A later progress mark covers that feed too, so a reconnect resumes from there: a subscription that is told
     little does not fall behind what the server retains.
+
+    With `redirects` it says at each attach that it follows them. A stream to a broker that was named has a `home`; it does
+    not reconnect, but gives its feeds back by `lost`.
     """
 
-    def __init__(self, open_socket: Opener, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        open_socket: Opener,
+        backoff: Backoff | None = None,
+        redirects: Redirects | None = None,
+        home: Stream | None = None,
+        lost: Lost | None = None,
+    ) -> None:
         self._open_socket = open_socket
         self._backoff = backoff or Backoff()
+        self.redirects = redirects
+        self._home, self._lost = home or self, lost
         self._feeds: dict[str, Feed] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_connected = False
@@ -52,8 +66,22 @@ class Stream:
         self._timeline: str | None = None  # that `progress` is of
         self.connects = 0
 
+    def beside(self, open_socket: Opener, lost: Lost) -> Stream:
+        """A stream to a broker that was named; its feeds come back by `lost`."""
+        return Stream(open_socket, Backoff(), self.redirects, self._home, lost)
+
+    def _elsewhere(self, feed: Feed) -> Stream | None:
+        """The stream that a feed was redirected to from here."""
+        if self.redirects is None or self._home is not self or self._feeds.get(feed.id) is feed:
+            return None
+        return self.redirects.stream_of(feed.id)
+
     def listen(self, feed: Feed) -> None:
         """Attach the feed: at once, when its old frames have ended, or with the next connection."""
+        elsewhere = self._elsewhere(feed)
+        if elsewhere is not None:
+            elsewhere.listen(feed)
+            return
         other = self._feeds.setdefault(feed.id, feed)
         if other is not feed:
             raise ValueError(f"the subscription {feed.id!r} is already attached by this client")
@@ -65,20 +93,35 @@ class Stream:
 
     def leave(self, feed: Feed) -> None:
         """Detach the feed for good."""
+        elsewhere = self._elsewhere(feed)
+        if elsewhere is not None:
+            elsewhere.leave(feed)
+            return
         feed.is_wanted = feed.is_listening = False
         if self._feeds.get(feed.id) is feed:
             del self._feeds[feed.id]
             self._expected.pop(feed.id, None)
             self._detach(feed)
+            self._forget(feed)
+
+    def _forget(self, feed: Feed) -> None:
+        """A feed that was redirected here is over."""
+        if self.redirects is not None and self._home is not self:
+            self.redirects.forget(feed)
 
     def expect(self, feed: Feed, seq: int) -> None:
         """Nudge the feed when everything up to `seq` has reached it: no frame need come with that seq."""
-        if self._feeds.get(feed.id) is feed:
+        elsewhere = self._elsewhere(feed)
+        if elsewhere is not None:
+            elsewhere.expect(feed, seq)
+        elif self._feeds.get(feed.id) is feed:
             self._expected[feed.id] = seq
             self._mark()
 
     async def close(self) -> None:
         """Close the socket; the feeds hear nothing more."""
+        if self.redirects is not None and self._home is self:
+            await self.redirects.close()
         self._feeds.clear()
         if self._task is not None:
             self._task.cancel()
@@ -96,11 +139,28 @@ class Stream:
             except (OSError, TimeoutError, WebSocketException) as error:
                 _log.debug("the stream is not connected: %s", error)
             except ProsemError as error:  # trying again would not help
+                if self._lost is not None:
+                    self._give_back()
+                    return
                 for feed in self._feeds.values():
                     feed.end(error)
                 self._feeds.clear()
                 return
+            if self._lost is not None:
+                self._give_back()
+                return
             await asyncio.sleep(self._backoff.next_s())
+
+    def _give_back(self) -> None:
+        """The broker that was named is lost: its feeds go on elsewhere, after what they have received."""
+        assert self._lost is not None
+        self._resume_points()
+        feeds, expected = [*self._feeds.values()], self._expected
+        self._feeds, self._expected = {}, {}
+        self._lost(self, feeds)
+        for feed in feeds:
+            if feed.id in expected:
+                self._home.expect(feed, expected[feed.id])
 
     async def _converse(self, socket: ClientConnection) -> None:
         self._resume_points()
@@ -130,6 +190,8 @@ class Stream:
         """Begin anew; what the lost connection had told all its feeds counts as received by them."""
         for feed in self._feeds.values():
             feed.is_listening = False
+            if self._home is self:
+                feed.hops = 0
             if self.progress > self._confirmed.get(feed.id, self.progress):
                 feed.pass_by(self.progress)
         for known in (self._confirmed, self._attaching, self._leaving):
@@ -148,6 +210,8 @@ class Stream:
             frame["after"] = feed.received
             if feed.timeline is not None:
                 frame["timeline"] = feed.timeline
+        if self.redirects is not None and feed.hops < MOST_HOPS:
+            frame["redirects"] = True
         feed.is_listening = True
         self._sending.put_nowait(frame)
         self._attaching[feed.id] = self._pings + 1
@@ -200,6 +264,8 @@ class Stream:
             self._pongs += 1
             self._settle(frame.get("timeline"))
             self._mark()
+        elif "redirect" in frame:
+            self._redirected(frame)
         elif "error" in frame:
             self._refused(frame)
 
@@ -242,6 +308,23 @@ class Stream:
             del waiting[id]
         return ids
 
+    def _redirected(self, frame: JsonObject) -> None:
+        """An attach is answered by the address of a broker: nothing comes here for the feed, so it begins there at once."""
+        feed = self._feeds.get(frame["id"])
+        if feed is None or not feed.is_listening or self.redirects is None:
+            return
+        feed.is_listening = False
+        self._attaching.pop(feed.id, None)
+        self._confirmed.pop(feed.id, None)
+        expected = self._expected.pop(feed.id, None)
+        del self._feeds[feed.id]
+        if not self.redirects.move(feed, self._home, frame["redirect"]):
+            feed.hops = MOST_HOPS  # it is served in place
+            self._feeds[feed.id] = feed
+            self._attach_if_free(feed)
+        if expected is not None:
+            self._home.expect(feed, expected)
+
     def _refused(self, frame: JsonObject) -> None:
         error = ProsemError.of_problem(frame["error"])
         feed = self._feeds.get(frame.get("id", ""))
@@ -256,4 +339,5 @@ class Stream:
             return
         del self._feeds[feed.id]
         self._expected.pop(feed.id, None)
+        self._forget(feed)
         feed.end(error)

@@ -25,6 +25,8 @@ from prosem_client.backoff import Backoff
 from prosem_client.errors import ConnectionLost, ProsemError
 from prosem_client.values import encode
 
+NAMED_S = 5.0  # that a broker which was named may take to answer
+
 
 class Transport:
     """A server's address with the connections to it; or several, separated by commas."""
@@ -140,16 +142,16 @@ class Transport:
                 raise problem
             await asyncio.sleep(wait_s)
 
-    async def open_socket(self, path: str) -> ClientConnection:
+    async def open_socket(self, path: str, url: str = "") -> ClientConnection:
         """An open WebSocket. OSError, TimeoutError or a WebSocketException if it cannot be had at present,
-        ProsemError if the server does not want this client at all (4xx)."""
-        used = self.url
+        ProsemError if the server does not want this client at all (4xx). `url`: of a broker that was named."""
+        used = url or self.url
         try:
             return await connect(
                 "ws" + used.removeprefix("http") + path,
                 additional_headers=self._headers,
                 proxy=self._proxy,
-                open_timeout=self.timeout_s,
+                open_timeout=min(self.timeout_s, NAMED_S) if url else self.timeout_s,
                 close_timeout=2.0,
                 ping_interval=self.alive_s,
                 ping_timeout=self.alive_s,

@@ -76,6 +76,10 @@ class FilterForm:
         return (self.table,)
 
     @property
+    def attributes(self) -> tuple[int, ...]:
+        return tuple(range(len(self.table.columns)))
+
+    @property
     def replay(self) -> Replay:
         return _FROM_LOG if self._is_composed else _REPLAY
 

@@ -210,6 +210,10 @@ class RangeForm:
         return (self.shape.table,)
 
     @property
+    def attributes(self) -> tuple[int, ...]:
+        return tuple(at for at in self.shape.ranged for _ in ("low", "high"))
+
+    @property
     def replay(self) -> Replay:
         return self._replayed_from_log or STATELESS
 

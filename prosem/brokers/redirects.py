@@ -1,0 +1,131 @@
+"""Redirects at attach: a client that follows them is named the broker where its subscription is best hosted.
+
+In a network that places subscriptions itself (`stages`) that is the broker where its walk down the covering filters ends; in
+the others the one that `Assignment` finds. Nothing is placed before it is known. If the broker is full or gone, or is not
+found in time, the subscription is served where its client is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from cn.model.message import Message
+from cn.model.network import Space
+from cn.networks.node import Out, Root
+from prosem.brokers.assignment import Assignment
+from prosem.brokers.member import Member, RemoteSink
+from prosem.brokers.ways import Ways
+from prosem.engine import commands as c
+from prosem.engine.traffic import Traffic
+from prosem.types.base import Bound
+
+SEEK_S = 1.0  # that a walk down the network may take
+PROMISE_S = 10.0  # within which a redirected client has come, or does not
+ROOM = 100  # subscriptions that every broker has room for
+SHARE = 1.5  # and beyond them, of the mean of all
+
+
+class Sought(NamedTuple):
+    frame: c.Hosted
+    here: str
+    since: float
+
+
+class Redirects:
+    """`serve` starts a stream where its client is, `redirect` sends the client to a broker; none without `is_used`."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        ways: Ways,
+        traffic: Traffic,
+        serve: Callable[[c.Hosted], None],
+        redirect: Callable[[c.Hosted, Member], None],
+        *,
+        is_used: bool = True,
+    ) -> None:
+        self._members, self._serve, self._redirect = members, serve, redirect
+        self._is_used, self._is_asked = is_used, False
+        self.assignment = Assignment(ways, traffic)
+        self._sought: dict[int, Sought] = {}
+        self.count = 0
+
+    # -- at an attach --------------------------------------------------------------------------------------------
+    def take(self, frame: c.Hosted, root: Root, post: Callable[[Iterable[Out]], int]) -> bool:
+        """Whether a stream does not start where its client is, or not yet."""
+        bound = frame.bound
+        if frame.asked is None or not self._is_used or bound is None or bound.place is None:
+            return False
+        self._is_asked = True
+        here = frame.sink.member.node if isinstance(frame.sink, RemoteSink) else root.name
+        seek = getattr(root, "seek", None)  # of a network that places subscriptions itself
+        if seek is not None:
+            number, outs = seek(frame.space, bound.topic, bound.place, here)
+            found = root.places_found.pop(number, None)  # type: ignore[attr-defined]
+            if found is None:  # as a rule it is known here that no filter covers it
+                self._sought[number] = Sought(frame, here, time.monotonic())
+                post(outs)
+                return True
+            return self._sent_to(found, frame, here)
+        if here == root.name:
+            return False  # what the server hosts itself costs no copy
+        most = self._most()
+        others = [node for node in self._members if node != here and self._has_room(node, most)]
+        return self._sent_to(self.assignment.best(frame.space, frame.sid, bound, here, others), frame, here)
+
+    def found(self, number: int, broker: str) -> None:
+        """The network has found where a subscription belongs."""
+        sought = self._sought.pop(number, None)
+        if sought is not None and not self._sent_to(broker, sought.frame, sought.here):
+            self._serve(sought.frame)
+
+    def _sent_to(self, broker: str | None, frame: c.Hosted, here: str) -> bool:
+        if broker is None or broker == here or not self._has_room(broker, self._most()):
+            return False
+        member = self._members[broker]
+        member.promised[frame.sid] = time.monotonic()
+        self.count += 1
+        self._redirect(frame, member)
+        return True
+
+    def _most(self) -> float:
+        """Subscriptions that a broker may host and still be named."""
+        hosted = sum(len(one.tokens) for one in self._members.values())
+        return ROOM + SHARE * hosted / max(1, len(self._members))
+
+    def _has_room(self, node: str, most: float) -> bool:
+        """Whether a broker can be named to clients, keeps up, and hosts not many more than the others."""
+        member = self._members.get(node)
+        if member is None or not member.advertised or member.is_congested:
+            return False
+        return len(member.tokens) + len(member.promised) < most
+
+    # -- what it learns from -------------------------------------------------------------------------------------
+    def learn(
+        self, message: Message, root: Root, place_of: Callable[[int], tuple[Space, Bound] | None]
+    ) -> None:
+        """A message is sent. Nothing is remembered until a client has said that it follows redirects."""
+        hosts_of = getattr(root, "hosts_of", None)  # of a network whose server knows every place
+        if self._is_asked and hosts_of is not None and self.assignment.is_due(message):
+            named = filter(None, map(place_of, message.targets or ()))
+            self.assignment.add(message, hosts_of(message), named)
+
+    # -- time and failures ---------------------------------------------------------------------------------------
+    def tick(self, now: float) -> None:
+        """Serve what was not found in time, and forget clients that have not come."""
+        for number in [number for number, one in self._sought.items() if now - one.since > SEEK_S]:
+            self._serve(self._sought.pop(number).frame)
+        for member in self._members.values():
+            member.promised = {
+                sid: since for sid, since in member.promised.items() if now - since <= PROMISE_S
+            }
+
+    def start_over(self) -> None:
+        """All brokers are gone: they ask again for what their clients wait for, and the server's own clients are served."""
+        sought, self._sought = self._sought, {}
+        self.assignment.clear()
+        for one in sought.values():
+            if not isinstance(one.frame.sink, RemoteSink):
+                self._serve(one.frame)
