@@ -9,21 +9,34 @@ parameters, and of the notifications only counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as f
+
 from pipeline.backtest.plan import Question, Split, ask, split
-from pipeline.backtest.worker import BASE, EVENT, NOTIFICATIONS, PARAMS, ROLL, STREAM, Work, runner
+from pipeline.backtest.worker import (
+    BASE,
+    EVENT,
+    NOTIFICATIONS,
+    PARAMS,
+    ROLL,
+    STREAM,
+    Work,
+    new_of,
+    old_of,
+    runner,
+)
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.archive import Archive
-from pipeline.statistics.definitions import Definitions
-from pipeline.statistics.job import BASE as BASE_ROWS
-from pipeline.statistics.job import DEFINITION, TABLES
+from pipeline.statistics.archiving import archived_definitions
 from pipeline.statistics.session import Session
+from pipeline.statistics.typed import columns_of
 from prosem.values.errors import InputError
-from prosem.values.model import JsonObject
+from prosem.values.model import JsonObject, Table
 from prosem.values.wire import encode_exact
 
 if TYPE_CHECKING:
@@ -52,10 +65,9 @@ class Backtest:
     def __init__(self, session: Session, folder: str, database: str = "") -> None:
         self._session, self._spark = session, session.spark
         self._archive = Archive(session.spark, folder, database or _only(session, folder))
-        rows = self._archive.read("definition", DEFINITION).collect()
-        if not rows:
+        self.definitions = archived_definitions(self._archive)
+        if not self.definitions.tables:
             raise StatisticsError(f"--archive {folder} holds no tables: prosem stats refresh fills it")
-        self.definitions = Definitions([tuple(row) for row in rows])
 
     def ask(
         self, sql: str, notify: JsonObject | None = None, per: str = "event", tenant: str = "default"
@@ -64,13 +76,11 @@ class Backtest:
 
     def period(self, since: datetime | None) -> Period:
         """What the archive holds since this moment; StatisticsError if it begins later, or there is nothing."""
-        from pyspark.sql import functions as f
-
         first = self._archive.log_start
-        events = self._log(first)
         micros = 0 if since is None else int(since.timestamp() * 1_000_000)
-        before = f.max(f.when(f.col("at") < micros, f.col("seq")))
-        (row,) = events.agg(before, f.max("seq"), f.min("at"), f.max("at")).collect()
+        at = f.unix_micros("at")
+        before = f.max(f.when(at < micros, f.col("seq")))
+        (row,) = self._archive.moments(first).agg(before, f.max("seq"), f.min(at), f.max(at)).collect()
         start, end, earliest, latest = row
         if end is None or start == end:
             raise StatisticsError(
@@ -97,74 +107,71 @@ class Backtest:
         made = split(question, subscriptions, slices or cores)
         if made.dividing is not None and not slices:
             made = split(question, subscriptions, SLICES_A_CORE * cores)
-        stream = self._stream(question, made, period).unionByName(self._subscriptions(subscriptions, made))
+        stream = self._stream(question, made, period)
+        stream = stream.unionByName(self._subscriptions(subscriptions, made), allowMissingColumns=True)
         work = Work(question.statement, question.tables, question.views, period.start, made.dividing)
-        from pyspark.sql import functions as f
-
         parts = stream.repartitionById(made.count, f.col("slice"))
         return parts.sortWithinPartitions("slice", "kind", "place").mapInArrow(runner(work), NOTIFICATIONS)
 
     def quantiles(self, question: Question, period: Period, column: str, shares: list[float]) -> list[float]:
         """Quantiles of a column of numbers, over the rows that the events of the period made."""
-        from pyspark.sql import functions as f
-
         tables = [table for table in question.tables if column in table.position]
         if not tables:
             raise StatisticsError(
                 f"{column} is no column of a table; values to try are taken from tables alone"
             )
-        rows = self._log(period.start).where(f"table_id = {tables[0].id} AND seq <= {period.end}")
-        value = f.get_json_object("new", f"$[{tables[0].position[column]}]").try_cast("double")
+        rows = self._log(tables[0], period.start).where(f"seq <= {period.end}")
+        value = f.col("new").getField(column).try_cast("double")
         (row,) = rows.agg(f.percentile_approx(value, shares, 10_000)).collect()
         if row[0] is None:
             raise StatisticsError(f"no event of this period gives {column} a value")
         return list(row[0])
 
     # -- the stream ----------------------------------------------------------------------------------------------
-    def _log(self, after: int) -> DataFrame:
-        rows = self._archive.read("event_log", TABLES["event_log"][0], after)
+    def _log(self, table: Table, after: int) -> DataFrame:
+        rows = self._archive.rows("event_log", table.id, columns_of(table), after)
         return rows.where(rows["seq"] > after)
 
     def _subscriptions(self, subscriptions: Sequence[JsonObject], made: Split) -> DataFrame:
         import pyarrow as pa  # type: ignore[import-untyped]
 
         texts = [encode_exact(params).decode() for params in subscriptions]
-        columns = {"slice": pa.array(made.slices, pa.int32()), "seq": range(len(texts)), "new": texts}
+        columns = {"slice": pa.array(made.slices, pa.int32()), "seq": range(len(texts)), "params": texts}
         found = self._spark.createDataFrame(pa.table(columns))
         return found.selectExpr(
-            *_selected(
-                slice="slice", kind=str(PARAMS), place="seq", table_id="0", old="NULL", new="new", seq="seq"
-            )
+            *_selected(slice="slice", kind=str(PARAMS), place="seq", seq="seq", params="params")
         )
 
     def _stream(self, question: Question, made: Split, period: Period) -> DataFrame:
         """Rows and events, each with the slice that needs it: as often as slices do."""
-        ids = ", ".join(str(table.id) for table in question.tables)
-        base = self._base(period.start)
-        log = self._log(min(base, period.start)).where(f"table_id IN ({ids}) AND seq <= {period.end}")
-        rows = self._archive.read("base", BASE_ROWS, base, base).where(f"table_id IN ({ids})")
         parts = [
-            rows.selectExpr(
-                *_selected(kind=str(BASE), place="0", table_id="table_id", old="NULL", new="row", seq="0")
-            ),
-            log.where(f"seq > {period.start}").selectExpr(
-                *_selected(
-                    kind=str(EVENT), place="seq", table_id="table_id", old="old", new="new", seq="seq",
-                    request_end="coalesce(request_end, seq)", at="at",
-                )
-            ),
-        ]  # fmt: skip
-        roll = {"kind": str(ROLL), "table_id": "table_id"}
+            self._divided(part, table, made)
+            for table in question.tables
+            for part in self._parts(table, period, self._base(period.start))
+        ]
+        return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+    def _parts(self, table: Table, period: Period, base: int) -> Iterator[DataFrame]:
+        """What concerns one table: its rows, how they become those of the start, and its events."""
+        log = self._log(table, min(base, period.start)).where(f"seq <= {period.end}")
+        rows = self._archive.rows("base", table.id, columns_of(table), base, base)
+        old, new, number = old_of(table), new_of(table), str(table.id)
+
+        def selected(some: DataFrame, before: str, after: str, **columns: str) -> DataFrame:
+            names = (f"{before} AS {old}", f"{after} AS {new}")
+            return some.selectExpr(*_selected(table_id=number, **columns), *names)
+
+        no_row = rows.withColumn("none", f.when(f.lit(False), f.col("row")))
+        yield selected(no_row, "none", "row", kind=str(BASE))
+        event = {"seq": "seq", "request_end": "request_end", "at": "unix_micros(at)"}
+        later = log.where(f"seq > {period.start}")
+        yield selected(later, "old", "new", kind=str(EVENT), place="seq", **event)
         if base < period.start:
             forwards = log.where(f"seq <= {period.start}")
-            parts.append(forwards.selectExpr(*_selected(place="seq", old="old", new="new", **roll)))
+            yield selected(forwards, "old", "new", kind=str(ROLL), place="seq")
         elif base > period.start:
             back = log.where(f"seq > {period.start} AND seq <= {base}")
-            parts.append(back.selectExpr(*_selected(place="-seq", old="new", new="old", **roll)))
-        stream = parts[0]
-        for part in parts[1:]:
-            stream = stream.unionByName(part)
-        return self._divided(stream, made)
+            yield selected(back, "new", "old", kind=str(ROLL), place="-seq")
 
     def _base(self, start: int) -> int:
         """The base copy that is nearest: the last one before the start, else the first after it."""
@@ -173,28 +180,27 @@ class Backtest:
             raise StatisticsError("the archive holds no copy of the tables: prosem stats refresh makes one")
         return max((base for base in bases if base <= start), default=bases[0])
 
-    def _divided(self, stream: DataFrame, made: Split) -> DataFrame:
-        from pyspark.sql import functions as f
-
+    def _divided(self, part: DataFrame, table: Table, made: Split) -> DataFrame:
         if made.dividing is None:
             every = f.explode(f.array([f.lit(at) for at in range(made.count)])).alias("slice")
-            return stream.select(every, *[name for name in stream.columns if name != "slice"])
-        path = f"$[{made.dividing.position}]"
-        values = f.array_compact(
-            f.array_distinct(f.array(f.get_json_object("old", path), f.get_json_object("new", path)))
-        )
+            return part.select(every, *[name for name in part.columns if name != "slice"])
+        if made.dividing.position >= len(table.names):  # of a table that the one of the query extends
+            return part.where(f.lit(False))
+        column = table.names[made.dividing.position]
+        both = [f.col(name).getField(column).cast("string") for name in (old_of(table), new_of(table))]
+        values = f.array_compact(f.array_distinct(f.array(both)))
         needed = self._spark.createDataFrame(sorted(made.values), "value string, slice int")
-        keyed = stream.drop("slice").withColumn("value", f.explode(values))
-        names = [name.partition(" ")[0] for name in STREAM.split(", ")]
-        return keyed.join(needed, "value").select(*names)
+        keyed = part.drop("slice").withColumn("value", f.explode(values))
+        return keyed.join(needed, "value").select(*part.columns)
 
 
 def _selected(**columns: str) -> list[str]:
-    """The columns of `STREAM`, those not given 0."""
+    """The columns of `STREAM`, those not given 0; parameters NULL."""
     made = []
     for field in STREAM.split(", "):
         name, kind = field.split(" ")
-        made.append(f"CAST({columns.get(name, '0')} AS {kind}) AS {name}")
+        default = "NULL" if kind == "string" else "0"
+        made.append(f"CAST({columns.get(name, default)} AS {kind}) AS {name}")
     return made
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from cn.networks.local import LocalNetwork
 from optimizer.choose import Chooser
 from prosem.delivery.edge import Edge, Stream
-from prosem.delivery.replay_steps import read_row
 from prosem.engine import commands as c
 from prosem.engine.publishing import Publishing
 from prosem.engine.state import EngineState
@@ -22,7 +21,6 @@ from prosem.engine.transaction import Run
 from prosem.engine.typed_events import Effect
 from prosem.language.syntax import Query
 from prosem.runtime.metrics import Metrics
-from prosem.store.past import Logged
 from prosem.store.recovery import StoredView
 from prosem.values.access import Scope
 from prosem.values.model import JsonObject, Row, Table
@@ -39,6 +37,16 @@ class Statement(NamedTuple):
     query: Query
     notify: JsonObject | None
     tenant: str
+
+
+class Event(NamedTuple):
+    """One event of the log: the row before and after it, and the last seq of its request."""
+
+    seq: int
+    table_id: int
+    old: Row | None
+    new: Row | None
+    request_end: int
 
 
 class Simulation:
@@ -70,20 +78,18 @@ class Simulation:
             self._tables[table.id] = table
 
     # -- the state before the first event --------------------------------------------------------------------
-    def load(self, table_id: int, rows: Iterable[bytes]) -> None:
-        table = self._tables[table_id]
-        self._state.table_store.load(table, [row for one in rows if (row := read_row(table, one))])
+    def load(self, table_id: int, rows: Sequence[Row]) -> None:
+        self._state.table_store.load(self._tables[table_id], rows)
 
-    def roll(self, table_id: int, before: bytes | None, after: bytes | None) -> None:
+    def roll(self, table_id: int, before: Row | None, after: Row | None) -> None:
         """A row was or becomes another one, before there are subscriptions."""
         table = self._tables[table_id]
         found = self._effect(table, before, after)
         if found is not None:
             self._state.table_store.put(table, found.key, found.new)
 
-    def _effect(self, table: Table, before: bytes | None, after: bytes | None) -> Effect | None:
+    def _effect(self, table: Table, old: Row | None, new: Row | None) -> Effect | None:
         """What an event does to the rows that are needed; None: nothing."""
-        old, new = read_row(table, before), read_row(table, after)
         if old is not None and not self._is_needed(old):
             old = None
         if new is not None and not self._is_needed(new):
@@ -109,7 +115,7 @@ class Simulation:
         self._deliver()
 
     # -- the log ---------------------------------------------------------------------------------------------
-    def take(self, events: Sequence[Logged]) -> bool:
+    def take(self, events: Sequence[Event]) -> bool:
         """The events of one request, as far as they concern the tables; whether all notifications so far were given."""
         steps = []
         for event in events:

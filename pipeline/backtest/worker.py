@@ -1,12 +1,13 @@
 """What an executor does with one slice of a backtest: rows, subscriptions and events come as one sorted stream.
 
-    kind   ordered by            table_id  old             new
-    PARAMS number                          NULL            the parameters of a subscription
-    BASE                         its       NULL            a row of a base copy
-    ROLL   the log, or its end   its       the row before  the row after; so rows get from the base copy to the start
-    EVENT  seq                   its       the row before  the row after
+    kind   ordered by            table_id  params          old of its table  new of its table
+    PARAMS number                          of subscription
+    BASE                         its                                         a row of a base copy
+    ROLL   the log, or its end   its                       the row before    the row after; so rows get to the start
+    EVENT  seq                   its                       the row before    the row after
 
-Nothing but the rows, the subscriptions and one batch of the stream is in memory.
+Each table has two columns of its own, with rows as the archive has them: typed. Nothing but the rows, the subscriptions and
+one batch of the stream is in memory.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from pipeline.backtest.plan import Dividing
-from pipeline.backtest.simulation import Simulation, Statement
-from prosem.store.past import Logged
+from pipeline.backtest.simulation import Event, Simulation, Statement
+from pipeline.statistics.typed import columns_of
+from pipeline.statistics.typed import rows as typed_rows
 from prosem.store.recovery import StoredView
 from prosem.values.model import Row, Table
 from prosem.values.wire import decode_exact
 
 PARAMS, BASE, ROLL, EVENT = range(4)
-STREAM = "slice int, kind int, place long, table_id int, old string, new string, seq long, request_end long, at long"
+STREAM = "slice int, kind int, place long, table_id int, seq long, request_end long, at long, params string"
 NOTIFICATIONS = "subscription long, seq long, at timestamp, change string"
 _SCHEMA = pa.schema(
     [
@@ -56,8 +58,7 @@ def runner(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         slice_run: SliceRun | None = None
         for batch in batches:
-            columns = [batch.column(at).to_pylist() for at in range(batch.num_columns)]
-            for number, *row in zip(*columns, strict=True):
+            for number, *row in _records(batch, work.tables):
                 if slice_run is None or slice_run.number != number:
                     if slice_run is not None:
                         yield from slice_run.finish()
@@ -71,6 +72,31 @@ def runner(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return run
 
 
+def old_of(table: Table) -> str:
+    return f"old_{table.id}"
+
+
+def new_of(table: Table) -> str:
+    return f"new_{table.id}"
+
+
+def _records(batch: Any, tables: Sequence[Table]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a batch as `SliceRun.take` has them, after their slice: what is of the record's table is old and new."""
+    width = len(STREAM.split(", "))
+    columns = [batch.column(at).to_pylist() for at in range(width)]
+    table_ids = columns[3]
+    old: list[Row | None] = [None] * batch.num_rows
+    new: list[Row | None] = [None] * batch.num_rows
+    for table in tables:
+        places = [at for at, number in enumerate(table_ids) if number == table.id]
+        if places:
+            for target, name in ((old, old_of(table)), (new, new_of(table))):
+                structs = batch.column(name).take(pa.array(places))
+                for at, row in zip(places, typed_rows(structs, columns_of(table)), strict=True):
+                    target[at] = row
+    return zip(*columns, old, new, strict=True)
+
+
 class SliceRun:
     """One slice: a server of its own with some of the subscriptions, and the events that concern them."""
 
@@ -79,9 +105,9 @@ class SliceRun:
         self.found: list[tuple[int, int, int, str]] = []
         self._simulation = Simulation(work.tables, work.views, self._told, self._is_needed)
         self._constants: set[str] = set()
-        self._rows: dict[int, list[bytes]] = {}
+        self._rows: dict[int, list[Row]] = {}
         self._subscriptions: list[tuple[int, Any]] | None = []
-        self._request: list[Logged] = []
+        self._request: list[Event] = []
         self._at: dict[int, int] = {}  # of the seqs that may be notified of
 
     def take(
@@ -89,33 +115,34 @@ class SliceRun:
         kind: int,
         place: int,
         table_id: int,
-        old: str | None,
-        new: str | None,
         seq: int,
         request_end: int,
         at: int,
+        params: str | None = None,
+        old: Row | None = None,
+        new: Row | None = None,
     ) -> None:
         if kind == EVENT:
             if self._request and self._request[-1].seq == seq:
                 return  # a row that went from one value to another comes to a slice that needs both by either
             self._begin()
-            event = Logged(seq, table_id, _bytes(old), _bytes(new), request_end)
+            event = Event(seq, table_id, old, new, request_end)
             if self._request and self._request[-1].request_end != request_end:
                 self._end_request()
             self._request.append(event)
             self._at[seq] = self._at[request_end] = at
         elif kind == PARAMS:
             assert self._subscriptions is not None
-            params = decode_exact(new or "{}")
-            self._subscriptions.append((seq, params))
+            values = decode_exact(params or "{}")
+            self._subscriptions.append((seq, values))
             if self._work.dividing is not None:
-                self._constants.update(self._work.dividing.constants(params))
+                self._constants.update(self._work.dividing.constants(values))
         elif kind == ROLL:
             self._load()
-            self._simulation.roll(table_id, _bytes(old), _bytes(new))
-        else:
+            self._simulation.roll(table_id, old, new)
+        elif new is not None:
             rows = self._rows.setdefault(table_id, [])
-            rows.append((new or "").encode())
+            rows.append(new)
             if len(rows) >= ROWS_A_BATCH:
                 self._load()
 
@@ -160,7 +187,3 @@ class SliceRun:
         self.found = []
         arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
         return pa.record_batch(arrays, schema=_SCHEMA)
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()

@@ -107,21 +107,15 @@ def key_queries(connection: Connection, catalog: Catalog, sides: Sequence[Side])
     return made
 
 
-def row_queries(connection: Connection, catalog: Catalog) -> list[str]:
-    """The queries that read all rows, as the event log writes them, in parts of some blocks."""
-    made = []
-    for table in catalog.tables.values():
-        names = [name.as_string(connection) for name in column_names(table)]
-        values = ", ".join(
-            _logged(name, column.type) for name, column in zip(names, table.columns, strict=True)
-        )
-        made += [
-            f"SELECT {table.id}::integer, array_to_json(ARRAY[{values}]::json[])::text"
-            f" FROM ONLY {relation(table).as_string(connection)}"
-            f" WHERE ctid >= '({first},0)'::tid AND ctid < '({last},0)'::tid"
-            for first, last in _parts(connection, table)
-        ]
-    return made
+def row_queries(connection: Connection, table: Table) -> list[str]:
+    """The queries that read all rows of a table, as the event log writes them, in parts of some blocks."""
+    names = [name.as_string(connection) for name in column_names(table)]
+    values = ", ".join(_logged(name, column.type) for name, column in zip(names, table.columns, strict=True))
+    return [
+        f"SELECT array_to_json(ARRAY[{values}]::json[])::text FROM ONLY {relation(table).as_string(connection)}"
+        f" WHERE ctid >= '({first},0)'::tid AND ctid < '({last},0)'::tid"
+        for first, last in _parts(connection, table)
+    ]
 
 
 def _parts(connection: Connection, table: Table) -> list[tuple[int, int]]:

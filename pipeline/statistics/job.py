@@ -17,6 +17,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ import psycopg
 
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.archive import check_folder, reason
-from pipeline.statistics.catalog import Catalog, family, key_queries, open_catalog, row_queries
+from pipeline.statistics.catalog import Catalog, family, key_queries, open_catalog
 from pipeline.statistics.database import Connection, connect, take_lock
 from pipeline.statistics.figures import Collected, Figures
 from pipeline.statistics.joins import SIDE, Frequencies, JoinStatistics, frequencies
@@ -42,30 +43,6 @@ if TYPE_CHECKING:
     from pipeline.statistics.archive import Archive
 
 TRAINING = 1_000
-_MICROSECONDS = "(extract(epoch FROM at) * 1000000)::bigint"
-# name: (schema in Spark, the query of a range, whether it is a log, which only grows)
-TABLES = {
-    "event_log": (
-        "seq long, table_id int, op string, old string, new string, request_end long, at long, day string",
-        "SELECT seq, table_id, op, old::text, new::text, coalesce(request_end, seq),"
-        f" {_MICROSECONDS}, to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD') FROM prosem.event_log"
-        " WHERE seq > {after} AND seq <= {upto}",
-    ),
-    "plan_measurement": (
-        "seq long, group_id int, plan string, descriptor string, server_time_us double, send_us double,"
-        " bytes_out long, network_bytes long, latency_us double, affected long, at long",
-        "SELECT seq, group_id, plan, array_to_json(descriptor)::text, server_time_us, send_us, bytes_out,"
-        f" network_bytes, latency_us, affected, {_MICROSECONDS} FROM prosem.plan_measurement"
-        " WHERE seq > {after} AND seq <= {upto}",
-    ),
-    "subscription": (
-        "sid long, group_id int, active boolean, params string, sql string, notify string, per string, tenant string",
-        "SELECT sid, group_id, active, params::text, sql, notify::text, per, statement.tenant FROM prosem.subscription"
-        " JOIN prosem.statement ON statement.id = statement_id WHERE sid > {after} AND sid <= {upto}",
-    ),
-}  # fmt: skip
-BASE = "table_id int, row string"
-DEFINITION = "kind string, id int, tenant string, name string, definition string"
 
 
 @dataclass(frozen=True)
@@ -141,6 +118,7 @@ class Job:
     def update_archive(self) -> tuple[Archive, Catalog]:
         """Read what is new, and compute nothing: what a backtest needs."""
         from pipeline.statistics.archive import Archive
+        from pipeline.statistics.archiving import Archiving
         from pipeline.statistics.source import driver
 
         self.steps.context = self.session.spark.sparkContext
@@ -148,88 +126,52 @@ class Job:
         with open_catalog(self.connection) as catalog:
             archive = Archive(self.session.spark, self.options.archive, catalog.database)
             archive.check()
-            self._archive(archive, catalog)
+            added = Archiving(self.session, self.options.database, self._driver, self.steps, self.connection)
+            added.update(archive, catalog)
+        self.counts["partitions"] = added.partitions
         return archive, catalog
-
-    # -- reading ---------------------------------------------------------------------------------------------
-    def _archive(self, archive: Archive, catalog: Catalog) -> None:
-        """Only what is new of the logs is read; subscriptions are copied as they are."""
-        if archive.upto("event_log") > catalog.last_seq:
-            raise StatisticsError(
-                f"--archive {self.options.archive} knows later events than the database, which was probably "
-                "restored from a backup: give another folder"
-            )
-        after = max(archive.upto("event_log"), catalog.retained_after)
-        measured = max(archive.upto("plan_measurement"), catalog.first_measurement - 1)
-        with self.steps.step("archiving the event log"):
-            self._append(archive, "event_log", after, catalog.last_seq)
-        if not archive.bases:
-            with self.steps.step("copying the tables"):
-                archive.append("base", self._rows(catalog), catalog.last_seq, catalog.last_seq)
-        with self.steps.step("archiving measurements"):
-            self._append(archive, "plan_measurement", measured, catalog.last_measurement)
-        with self.steps.step("archiving subscriptions"):
-            copy = self._read("subscription", 0, catalog.last_sid)
-            archive.replace("subscription", copy, catalog.last_seq)
-        definitions = self.session.spark.createDataFrame(catalog.definitions, DEFINITION)
-        archive.replace("definition", definitions.coalesce(1), catalog.last_seq)
-
-    def _rows(self, catalog: Catalog) -> DataFrame:
-        """The rows of all tables as of the catalog's snapshot."""
-        from pipeline.statistics.source import frame
-
-        queries = row_queries(self.connection, catalog)
-        spark, url, snapshot = self.session.spark, self.options.database, catalog.snapshot
-        if not queries:
-            return spark.createDataFrame([], BASE)
-        return frame(spark, url, queries, BASE, self._driver, snapshot)
-
-    def _append(self, archive: Archive, name: str, after: int, upto: int) -> None:
-        if upto > after:
-            archive.append(name, self._read(name, after, upto), after, upto)
-
-    def _read(self, name: str, after: int, upto: int) -> DataFrame:
-        from pipeline.statistics.source import frame, ranges
-
-        schema, query = TABLES[name]
-        queries = [
-            query.format(after=first, upto=last)
-            for first, last in ranges(after, upto, self.session.partitions)
-        ]
-        self.counts.setdefault("partitions", {})[name] = len(queries)
-        return frame(self.session.spark, self.options.database, queries, schema, self._driver)
 
     # -- computing -------------------------------------------------------------------------------------------
     def _compute(self, archive: Archive, catalog: Catalog) -> Figures:
-        from pipeline.statistics.histograms import column_statistics
+        from pipeline.statistics.archiving import COPIES
+        from pipeline.statistics.histograms import merged
         from pipeline.statistics.plans import training_set
         from pipeline.statistics.points import point_statistics
 
-        def read(name: str) -> DataFrame:
-            rows = archive.read(name, TABLES[name][0])
-            if self.options.since is not None and "at" in rows.columns:
-                return rows.where(rows["at"] >= int(self.options.since.timestamp() * 1_000_000))
-            return rows
-
-        events, measurements, subscriptions = (
-            read("event_log"),
-            read("plan_measurement"),
-            read("subscription"),
-        )
+        measurements = self._since(archive.read("plan_measurement", COPIES["plan_measurement"][0]), "at")
+        subscriptions = archive.read("subscription", COPIES["subscription"][0])
         with self.steps.step("columns"):
-            columns = list(self.collected.of(column_statistics(events, catalog.tables)))
+            sketches = self._sketches(archive, catalog)
+            columns = [] if sketches is None else list(self.collected.of(merged(sketches)))
+        events = {row.owner: row.events for row in columns if row.item == "0"}
         with self.steps.step("points of subscriptions"):
             points = list(self.collected.of(point_statistics(subscriptions, catalog.definitions)))
         with self.steps.step("joins"):
-            joins = self._joins(catalog, {row.owner: row.events for row in columns if row.item == "0"})
+            joins = self._joins(catalog, events)
         with self.steps.step("training set"):
             training = training_set(measurements, self.options.training).persist()
             self.counts |= {"upto": catalog.last_seq, "training": training.count()}
         with self.steps.step("counting"):
-            for name, rows in (("event_log", events), ("plan_measurement", measurements)):
-                self.counts[name] = rows.count()
+            self.counts["event_log"] = sum(events.values())
+            self.counts["plan_measurement"] = measurements.count()
             self.counts["subscription"] = subscriptions.count()
         return Figures(catalog, columns, points, training, joins)
+
+    def _since(self, rows: DataFrame, moment: str) -> DataFrame:
+        """The rows from `--since` on, by an expression for their microseconds since 1970."""
+        since = self.options.since
+        return rows if since is None else rows.where(f"{moment} >= {int(since.timestamp() * 1_000_000)}")
+
+    def _sketches(self, archive: Archive, catalog: Catalog) -> DataFrame | None:
+        from pipeline.statistics.histograms import column_sketches
+        from pipeline.statistics.typed import columns_of
+
+        parts = []
+        for table in catalog.tables.values():
+            columns = columns_of(table)
+            events = self._since(archive.rows("event_log", table.id, columns), "unix_micros(at)")
+            parts.append(column_sketches(events, table.id, columns))
+        return reduce(lambda one, other: one.union(other), parts) if parts else None
 
     def _joins(self, catalog: Catalog, events: dict[int, int]) -> list[JoinStatistics]:
         from pipeline.statistics.source import frame

@@ -26,6 +26,8 @@ CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's own is INT96, which others call deprecated
+    "spark.sql.caseSensitive": "true",  # as PostgreSQL's names of columns are
 }
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the work is Arrow's: this halves what Java takes

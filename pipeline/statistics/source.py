@@ -2,7 +2,7 @@
 
 By ADBC, whose driver turns PostgreSQL's binary COPY into Arrow by itself (measured: 440k log rows/s in two partitions);
 where it is not installed, COPY by psycopg, as CSV, with Arrow's reader (175k). The queries give integers, doubles and
-texts only, so that both ways give the same.
+texts only, so that both ways give the same; rows of tables, which they give as JSON, become typed columns here.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import importlib.util
 import io
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
+
+from pipeline.statistics import typed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +36,10 @@ def driver() -> str:
 
 
 class PostgresSource(DataSource):
-    """Options: `url`, `queries` (a JSON list, one a partition), `driver`, `snapshot` (of PostgreSQL; empty: none)."""
+    """Options: `url`, `queries` (a JSON list, one a partition), `driver`, `snapshot` (of PostgreSQL; empty: none).
+
+    `rows`: what is read are rows of a table, and how (`event_log` or `base`); `columns`: those of the table.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -48,14 +54,22 @@ class PostgresReader(DataSourceReader):
         self.url, self.driver, self.snapshot = options["url"], options["driver"], options["snapshot"]
         self.queries: list[str] = json.loads(options["queries"])
         self.fields = [(field.name, field.dataType.typeName()) for field in schema.fields]
+        self.rows = options["rows"]
+        self.columns: typed.Columns = tuple((name, kind) for name, kind in json.loads(options["columns"]))
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(query) for query in self.queries]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        schema = pa.schema([(name, _ARROW[kind]) for name, kind in self.fields])
         batches = {"adbc": _by_adbc, "copy": _by_copy}[self.driver]
-        yield from batches(self.url, cast(str, partition.value), schema, self.snapshot)
+        query = cast(str, partition.value)
+        if not self.rows:
+            schema = pa.schema([(name, _ARROW[kind]) for name, kind in self.fields])
+            yield from batches(self.url, query, schema, self.snapshot)
+            return
+        schema = typed.schema(self.rows, self.columns)
+        for batch in batches(self.url, query, typed.raw(schema), self.snapshot):
+            yield typed.convert(batch, schema, self.columns)
 
 
 def frame(
@@ -64,12 +78,38 @@ def frame(
     queries: list[str],
     schema: str,
     driver_name: str = "",
+) -> DataFrame:
+    """The rows of the queries, each read in a partition of its own."""
+    return _load(spark, url, queries, schema, driver_name)
+
+
+def table_rows(
+    spark: SparkSession,
+    url: str,
+    queries: list[str],
+    rows: str,
+    columns: typed.Columns,
+    driver_name: str = "",
     snapshot: str = "",
 ) -> DataFrame:
-    """The rows of the queries, each read in a partition of its own. Spark hides an option called url in its plans."""
+    """Rows of a table as the archive has them (`rows`: `event_log` or `base`), of queries that give them as JSON."""
+    schema = typed.spark_schema(typed.schema(rows, columns))
+    options = {"rows": rows, "columns": json.dumps(columns), "snapshot": snapshot}
+    return _load(spark, url, queries, schema, driver_name, options)
+
+
+def _load(
+    spark: SparkSession,
+    url: str,
+    queries: list[str],
+    schema: str | StructType,
+    driver_name: str,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> DataFrame:
+    """Spark hides an option called url in its plans."""
     spark.dataSource.register(PostgresSource)
     options = {"url": url, "queries": json.dumps(queries), "driver": driver_name or driver()}
-    options["snapshot"] = snapshot
+    options |= {"rows": "", "columns": "[]", "snapshot": "", **more}
     return spark.read.format("prosem-postgres").options(**options).schema(schema).load()
 
 

@@ -17,6 +17,7 @@ from pipeline.statistics.definitions import Definitions
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.types.registry import TYPES
+from prosem.values.model import Row
 from prosem.values.wire import encode_exact
 from tests.support.backtested import CASES, Case, Recorded, ordered, prepare, publish, record, requests
 from tests.support.database import empty_database
@@ -72,6 +73,11 @@ def backtest(world: World, case: Case, base: int, parts: int) -> list[tuple[int,
     made = split(question, case.population, parts)
     work = Work(question.statement, question.tables, question.views, start, made.dividing)
     found: list[tuple[int, int, Any]] = []
+    tables = {table.id: table for table in question.tables}
+
+    def read(table: int, text: str | None) -> Row | None:
+        return None if text is None else tables[table].read(json.loads(text))
+
     for number in range(made.count):
 
         def is_needed(*texts: str | None, number: int = number) -> bool:
@@ -84,18 +90,18 @@ def backtest(world: World, case: Case, base: int, parts: int) -> list[tuple[int,
         run = SliceRun(work, number)
         for at, params in enumerate(case.population):
             if made.slices[at] == number:
-                run.take(PARAMS, at, 0, None, encode_exact(params).decode(), at, 0, 0)
+                run.take(PARAMS, at, 0, at, 0, 0, encode_exact(params).decode())
         for table, text in rows_at_base.values():
             if is_needed(text):
-                run.take(BASE, 0, table, None, text, 0, 0, 0)
+                run.take(BASE, 0, table, 0, 0, 0, new=read(table, text))
         rolled = [event for event in log if base < event[0] <= start]
         rolled += [(-seq, table, new, old, 0) for seq, table, old, new, _ in log if start < seq <= base][::-1]
         for seq, table, old, new, _ in rolled:
             if is_needed(old, new):
-                run.take(ROLL, seq, table, old, new, 0, 0, 0)
+                run.take(ROLL, seq, table, 0, 0, 0, None, read(table, old), read(table, new))
         for seq, table, old, new, end in log:
             if start < seq and is_needed(old, new):
-                run.take(EVENT, seq, table, old, new, seq, end, seq)
+                run.take(EVENT, seq, table, seq, end, seq, None, read(table, old), read(table, new))
         for batch in run.finish():
             for one in batch.to_pylist():
                 found.append((one["subscription"], one["seq"], json.loads(one["change"])))

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.statistics import StatisticsError, java, sketch
+from pipeline.statistics import StatisticsError, java, sketch, typed
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.joins import Edge, Side, edges
 from pipeline.statistics.kinds import kind
@@ -46,6 +46,52 @@ SAMPLES: dict[str, st.SearchStrategy[Any]] = {
     "numeric(5,0)": st.integers(-99_999, 99_999),
     "bytea": st.binary(max_size=4).map(lambda data: decode(encode(data))),
 }
+LOGGED = SAMPLES | {
+    "jsonb": st.recursive(
+        st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False, width=16),
+        lambda some: st.lists(some, max_size=2) | st.dictionaries(st.sampled_from("ab"), some, max_size=2),
+        max_leaves=4,
+    ),
+    "numeric(38,4)": st.decimals(-(10**30), 10**30, places=4).map(str),
+    "numeric(60,5)": st.decimals(-(10**50), 10**50, places=5).map(str),
+}
+
+
+# -- typed columns ---------------------------------------------------------------------------------------------
+@given(st.data())
+def test_rows_come_back_as_the_server_reads_them(data: st.DataObject) -> None:
+    """From the log's JSON to typed columns and back: as if the server read the JSON itself."""
+    names = data.draw(st.lists(st.sampled_from(sorted(LOGGED)), min_size=1, max_size=5))
+    made = tuple(Column(f'c{at} ·"{at}', column_type(name)) for at, name in enumerate(names))
+    own = Table(1, "t", made, primary_key=(made[0].name,))
+    values = st.tuples(*[st.none() | LOGGED[name] for name in names])
+    texts = []
+    for row in data.draw(st.lists(st.none() | values, max_size=6)):
+        read = None if row is None else own.read([None if v is None else decode(encode(v)) for v in row])
+        texts.append(None if read is None else encode(read).decode())
+    columns = typed.columns_of(own)
+    stored = typed.rows_from_json(texts, columns)
+    assert stored.type == typed.struct(columns)
+    found = typed.rows(stored, columns)
+    expected = [None if text is None else own.read(decode(text)) for text in texts]
+    assert list(map(encode, found)) == list(map(encode, expected))
+    assert [row and list(map(type, row)) for row in found] == [
+        row and list(map(type, row)) for row in expected
+    ]
+    whole = pa.record_batch([stored], names=["row"])
+    assert (
+        typed.convert(
+            pa.record_batch([pa.array(texts, pa.string())], names=["row"]),
+            typed.schema("base", columns),
+            columns,
+        )
+        == whole
+    )
+
+
+def test_a_row_that_is_shorter_than_its_table_has_nulls_at_the_end() -> None:
+    columns = (("k", "integer"), ("added", "text"))
+    assert typed.rows(typed.rows_from_json(["[1]", '[2, "b", 3]'], columns), columns) == [(1, None), (2, "b")]
 
 
 # -- sketches ------------------------------------------------------------------------------------------------
@@ -56,11 +102,16 @@ def test_kinds_order_and_show_values_as_the_server_does(data: st.DataObject) -> 
     logged = [decode(encode(server.read(value))) for value in data.draw(st.lists(SAMPLES[name], min_size=1))]
     made = kind(name)
     whole = Sketch(made.arrow)
-    whole.take(made.array(logged))
+    stored = typed.array(name, logged)
+    whole.take(made.array(stored))
     histogram = whole.histogram(4)
     assert histogram is not None
     check_histogram(name, logged, made.shown(histogram[0]), histogram[1])
-    assert [server.read(value) for value in made.shown(made.array(logged))] == list(map(server.read, logged))
+    assert [server.read(value) for value in made.shown(made.array(stored))] == list(map(server.read, logged))
+    some = data.draw(st.integers(0, len(logged) - 1))
+    assert made.array(stored[some:]).to_pylist() == made.array(stored).to_pylist()[some:], (
+        "a part of an array"
+    )
 
 
 @given(

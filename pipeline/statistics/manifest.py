@@ -1,0 +1,75 @@
+"""The manifest of a segment: what its files hold of each table, so that they can be read and verified without another.
+
+It is JSON, beside the folders of the tables. The columns are those of the table when the segment was written: a table
+may have others later, and readers ask for the columns that they know (`evolved`). The checksum is the exclusive or of
+the hashes of all rows, so that neither their order nor the number of files matters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from pipeline.statistics.typed import Columns, spark_schema, struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a segment holds of one table; of a base copy there are no seqs and moments. Files are by their bytes."""
+
+    columns: Columns
+    rows: int
+    checksum: int
+    files: dict[str, int]
+    first_seq: int = 0
+    last_seq: int = 0
+    first_us: int = 0
+    last_us: int = 0
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """`left_out`: how many events of tables whose columns were not known when the segment was written."""
+
+    after: int
+    upto: int
+    tables: dict[int, Content]
+    left_out: dict[int, int] = {}
+
+
+def measures(rows: DataFrame) -> list[Column]:
+    """What is counted of the rows of a table while they are written, and again when they are verified."""
+    from pyspark.sql import functions as f
+
+    stored = [
+        f.col(name) for name in rows.columns if name != "day"
+    ]  # which is a folder, and follows from the moment
+    made = [f.count(f.lit(1)).alias("rows"), f.bit_xor(f.xxhash64(*stored)).alias("checksum")]
+    if "seq" in rows.columns:
+        moment = f.unix_micros("at")
+        made += [f.min("seq").alias("first_seq"), f.max("seq").alias("last_seq")]
+        made += [f.min(moment).alias("first_us"), f.max(moment).alias("last_us")]
+    return made
+
+
+def content(columns: Columns, measured: dict[str, Any], files: dict[str, int]) -> Content:
+    """Of no rows at all everything is 0."""
+    return Content(columns=columns, files=files, **{name: value or 0 for name, value in measured.items()})
+
+
+def evolved(field: Any, stored: Columns, columns: Columns) -> Column:
+    """A field of the files as one with these columns of the table: NULL where the files have none of that name and type."""
+    from pyspark.sql import functions as f
+
+    whole = f.col(field.name)
+    if stored == columns or field.type != struct(stored):
+        return whole
+    kinds = {one.name: one.dataType for one in spark_schema(pa.schema(struct(columns))).fields}
+    values = [
+        (whole.getField(name) if (name, kind) in stored else f.lit(None)).cast(kinds[name]).alias(name)
+        for name, kind in columns
+    ]
+    return f.when(whole.isNotNull(), f.struct(*values)).alias(field.name)
