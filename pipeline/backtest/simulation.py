@@ -21,6 +21,7 @@ from prosem.engine.transaction import Run
 from prosem.engine.typed_events import Effect
 from prosem.language.syntax import Query
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import complete
 from prosem.store.recovery import StoredView
 from prosem.values.access import Scope
 from prosem.values.model import JsonObject, Row, Table
@@ -145,7 +146,7 @@ class Simulation:
 
     def _deliver(self) -> None:
         batch = self._state.begin()
-        self._edge.release(batch.frames, self._state.seq)
+        complete(self._edge.release(batch.frames, self._state.seq))
         self._waiting = 0
 
 
