@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from api.http.models.backtests import NewBacktest
 from api.http.models.events import Event, Events, TableEvent, Transaction
+from api.http.models.operation_responses import OPERATION_RESPONSES
 from api.http.models.preview import Describe, Explain, Geometry, WeightChange
 from api.http.models.responses import RESPONSES, ResponseModel
 from api.http.models.subscriptions import BatchRow, NewSubscription, SubscriptionBatch, SubscriptionChange
@@ -58,7 +59,9 @@ BODIES: tuple[type[RequestModel], ...] = (
     LeaseRenewal,
 )
 PARTS: tuple[type[msgspec.Struct], ...] = (Problem, Event, TableEvent, Notify, BatchRow)  # of bodies
-_SCHEMAS = msgspec.json.schema_components((*BODIES, *PARTS, *RESPONSES), ref_template=REFERENCE)[1]
+_SCHEMAS = msgspec.json.schema_components(
+    (*BODIES, *PARTS, *RESPONSES, *OPERATION_RESPONSES), ref_template=REFERENCE
+)[1]
 
 
 def documented(

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
+from api.http.models.operation_responses import BacktestDescription, BacktestList
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.statistics import archive_id
@@ -47,14 +49,18 @@ class World:
             )
 
     def asked(self, **rest: Any) -> Any:
-        return self.api.call("POST", "/v1/backtests", json={"sql": QUERY, "params": {"k": 1}, **rest})
+        made = self.api.call("POST", "/v1/backtests", json={"sql": QUERY, "params": {"k": 1}, **rest})
+        msgspec.convert(made, BacktestDescription)
+        return made
 
     def over(self, id: str) -> Any:
         until(lambda: self.look(id)["state"] not in ("queued", "running"), 300)
         return self.look(id)
 
     def look(self, id: str) -> Any:
-        return self.api.call("GET", f"/v1/backtests/{id}")
+        found = self.api.call("GET", f"/v1/backtests/{id}")
+        msgspec.convert(found, BacktestDescription)
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +105,9 @@ def test_a_process_that_cannot_go_on_fails_its_job_and_the_next_runs(world: Worl
     pytest.importorskip("pyspark")
     (world.archive / archive_id(world.url)).mkdir(parents=True)
     first, second = world.asked()["id"], world.asked()["id"]
-    listed = world.api.call("GET", "/v1/backtests")["backtests"]
+    shown = world.api.call("GET", "/v1/backtests")
+    listed = shown["backtests"]
+    msgspec.convert(shown, BacktestList)  # as the OpenAPI document says
     assert [one["id"] for one in listed] == [second, first], "newest first"
     until(lambda: world.look(first)["steps"] == ["starting Spark"], 300)
     gone = world.api.call("DELETE", f"/v1/backtests/{first}")

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from api.http.models import operation_responses as o
 from api.http.models import responses as r
 from tests.support.live import Api, insert
 from tests.support.node import tool
@@ -82,10 +83,25 @@ def test_responses_are_as_described(api: Api, table: str) -> None:
         check(r.SubscriptionResult, "GET", f"/v1/subscriptions/{made.id}/result")
         check(r.SubscriptionDescription, "GET", f"/v1/subscriptions/{made.id}")
         check(r.MovedSubscription, "PATCH", f"/v1/subscriptions/{made.id}", json={"active": False})
-        api.delete(made.id)
+        check(o.DeletedSubscription, "DELETE", f"/v1/subscriptions/{made.id}")
     batch = {"sql": f"SELECT COUNT(*) FROM {table} WHERE x > :x", "rows": [{"params": {"x": 1}}]}
     check(r.BatchResult, "POST", "/v1/subscriptions/batch", json=batch)
     check(r.SubscriptionList, "GET", "/v1/subscriptions?limit=5")
+    assert check(o.ServerStatus, "GET", "/v1/status").tables[table] == 5
+    assert check(o.GroupList, "GET", "/v1/groups").groups
+    assert len(check(o.TypeList, "GET", "/v1/types").types) > 5
+    assert check(o.ViewList, "GET", "/v1/views").views
+    assert check(o.ViewDescription, "GET", f"/v1/views/{view['name']}").uses == [table]
+    check(o.Whoami, "GET", "/v1/whoami")
+    check(o.KeyList, "GET", "/v1/keys")
+    check(o.WebhookList, "GET", "/v1/webhooks")
+    weights = check(o.MetricWeights, "GET", "/v1/optimizer/weights")
+    check(o.MetricWeights, "PUT", "/v1/optimizer/weights", json=msgspec.to_builtins(weights))
+    api.subscribe(f"SELECT MIN(x) FROM {table} WHERE k >= :lo", {"lo": 0})
+    api.publish(table, [insert(k=6, x=-1)])
+    check(o.Dropped, "DELETE", f"/v1/views/{view['name']}")
+    assert check(o.DecisionList, "GET", "/v1/optimizer/decisions").decisions
+    check(o.StatisticsRun, "GET", "/v1/optimizer/statistics")
 
 
 def test_every_operation_has_a_name_of_its_own(api: Api) -> None:

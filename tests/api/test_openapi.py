@@ -38,6 +38,23 @@ def test_every_reference_leads_to_a_schema() -> None:
     }
 
 
+def test_every_response_that_an_application_may_read_has_a_schema() -> None:
+    """Not those of brokers, streams and texts, nor what a query or an event would become: it depends on the type."""
+    others = ("/healthz", "/readyz", "/metrics", "/v1/network", "/v1/describe", "/v1/geometry", "/v1/explain")
+    missing = [
+        (method, path)
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        if not path.startswith(others) and not path.endswith("/stream")
+        if not any(
+            "$ref" in answer.get("content", {}).get("application/json", {}).get("schema", {})
+            for status, answer in operation["responses"].items()
+            if status.startswith("2")
+        )
+    ]
+    assert missing == []
+
+
 def test_every_example_is_accepted_by_its_model() -> None:
     examples = [(body, body.example) for body in BODIES if body.example is not None]
     assert examples

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import msgspec
 from websockets.sync.client import ClientConnection, connect
 
+from api.http.models.operation_responses import NewKeyResult
 from tests.support import secrets
 from tests.support.live import Api, Refused
 from tests.support.processes import ServerProcess
@@ -34,6 +36,7 @@ class Keyed(Api):
     def make_key(self, *roles: str, **rest: Any) -> Keyed:
         """A caller with a new key, made with this one."""
         made = self.call("POST", "/v1/keys", json={"name": "a key of a test", "roles": list(roles), **rest})
+        msgspec.convert(made, NewKeyResult)  # as the OpenAPI document says
         caller = Keyed(self.url, made["secret"])
         caller.number = made["key"]
         return caller

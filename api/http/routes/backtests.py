@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
 from api.http.models.backtests import NewBacktest
+from api.http.models.operation_responses import BacktestDescription, BacktestList
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.http.routes.subscriptions import check_complexity, parsed
@@ -25,7 +26,14 @@ router = APIRouter(prefix="/v1/backtests", tags=["backtests"])
 
 
 @router.post(
-    "", **documented("Count the notifications that subscriptions would have had; a job", NewBacktest)
+    "",
+    status_code=202,
+    **documented(
+        "Count the notifications that subscriptions would have had; a job",
+        NewBacktest,
+        202,
+        returns=BacktestDescription,
+    ),
 )
 async def create(request: Request) -> Response:
     made, caller = server(request), _caller(request)
@@ -50,20 +58,28 @@ async def create(request: Request) -> Response:
     return answer(made.backtests.submit(caller.tenant, asked).document(), 202)
 
 
-@router.get("", **documented("The backtests of this tenant since the server started, newest first"))
+@router.get(
+    "",
+    **documented("The backtests of this tenant since the server started, newest first", returns=BacktestList),
+)
 async def index(request: Request) -> Response:
     caller = _caller(request)
     jobs = server(request).backtests.jobs(caller.tenant)
     return answer({"backtests": [one.document(with_result=False) for one in jobs]})
 
 
-@router.get("/{id}", **documented("A backtest: its state, the steps begun, and its result or error"))
+@router.get(
+    "/{id}",
+    **documented(
+        "A backtest: its state, the steps begun, and its result or error", returns=BacktestDescription
+    ),
+)
 async def show(request: Request, id: str) -> Response:
     caller = _caller(request)
     return answer(server(request).backtests.job(caller.tenant, id).document())
 
 
-@router.delete("/{id}", **documented("End a backtest and forget it"))
+@router.delete("/{id}", **documented("End a backtest and forget it", returns=BacktestDescription))
 async def delete(request: Request, id: str) -> Response:
     caller = _caller(request)
     return answer(server(request).backtests.cancel(caller.tenant, id).document(with_result=False))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import json_object
+from api.http.models.operation_responses import KeyDescription, KeyList, NewKeyResult, Whoami
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.server.following import reload_keys
@@ -26,13 +27,13 @@ def _admin(request: Request) -> Caller:
     return caller
 
 
-@router.get("/whoami", **documented("Tenant, roles and limits of the key that asks"))
+@router.get("/whoami", **documented("Tenant, roles and limits of the key that asks", returns=Whoami))
 async def whoami(request: Request) -> Response:
     caller = caller_of(request)
     return answer({**caller.shown(), "operator": caller.is_operator, "open": server(request).keys.is_open})
 
 
-@router.get("/keys", **documented("All keys; the keys themselves are stored nowhere"))
+@router.get("/keys", **documented("All keys; the keys themselves are stored nowhere", returns=KeyList))
 async def index(request: Request) -> Response:
     caller = _admin(request)
     found = await asyncio.to_thread(load_keys, server(request).database.url)
@@ -41,7 +42,11 @@ async def index(request: Request) -> Response:
     )
 
 
-@router.post("/keys", status_code=201, **documented("Make a key; it is shown this once", NewKey))
+@router.post(
+    "/keys",
+    status_code=201,
+    **documented("Make a key; it is shown this once", NewKey, 201, returns=NewKeyResult),
+)
 async def create(request: Request) -> Response:
     caller, made = _admin(request), server(request)
     wanted = read_key_request(await json_object(request, _LIMIT_BYTES), caller.tenant)
@@ -51,7 +56,7 @@ async def create(request: Request) -> Response:
     return answer({"secret": key, **stored.shown()}, 201)
 
 
-@router.delete("/keys/{key}", **documented("Revoke a key; its sockets are closed"))
+@router.delete("/keys/{key}", **documented("Revoke a key; its sockets are closed", returns=KeyDescription))
 async def revoke(request: Request, key: str) -> Response:
     caller, made = _admin(request), server(request)
     if not key.isascii() or not key.isdigit() or len(key) > 9:

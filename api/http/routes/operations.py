@@ -10,6 +10,7 @@ from starlette.responses import PlainTextResponse
 from api import VERSION
 from api.http.access import caller_of
 from api.http.metrics import exposition
+from api.http.models.operation_responses import GroupList, ServerStatus
 from api.http.openapi import documented
 from api.http.responses import answer, lifetime, server
 from cn.match import kernels
@@ -39,7 +40,7 @@ async def readyz(request: Request) -> Response:
     return PlainTextResponse(f"ready, but {notice}\n" if notice else "ready\n")
 
 
-@router.get("/v1/status", **documented("What the server holds"))
+@router.get("/v1/status", **documented("What the server holds", returns=ServerStatus))
 async def status(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     view = made.view
@@ -73,7 +74,7 @@ async def status(request: Request) -> Response:
     )
 
 
-@router.get("/v1/groups", **documented("The groups: subscriptions of one template"))
+@router.get("/v1/groups", **documented("The groups: subscriptions of one template", returns=GroupList))
 async def groups(request: Request) -> Response:
     view, caller = server(request).view, caller_of(request)
     return answer(

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
+from api.http.models.operation_responses import DecisionList, MetricWeights
 from api.http.models.preview import Explain, WeightChange
 from api.http.openapi import documented
 from api.http.responses import answer, server
@@ -31,12 +32,18 @@ async def explain(request: Request) -> Response:
     return answer(await made.call(c.Explain(given.table, given.event, given.analyze, caller.scope)))
 
 
-@router.get("/optimizer/weights", **documented("How much each metric of the cost model matters"))
+@router.get(
+    "/optimizer/weights",
+    **documented("How much each metric of the cost model matters", returns=MetricWeights),
+)
 async def weights(request: Request) -> Response:
     return answer(server(request).view.weights._asdict())
 
 
-@router.put("/optimizer/weights", **documented("Change weights; those not given stay", WeightChange))
+@router.put(
+    "/optimizer/weights",
+    **documented("Change weights; those not given stay", WeightChange, returns=MetricWeights),
+)
 async def weigh(request: Request) -> Response:
     made = server(request)
     caller_of(request).check_operator()
@@ -45,7 +52,8 @@ async def weigh(request: Request) -> Response:
 
 
 @router.get(
-    "/optimizer/decisions", **documented("The last decisions, newest first, with estimates and actuals")
+    "/optimizer/decisions",
+    **documented("The last decisions, newest first, with estimates and actuals", returns=DecisionList),
 )
 async def decisions(request: Request, limit: int = 100, group: str | None = None) -> Response:
     if not 1 <= limit <= MOST_DECISIONS:

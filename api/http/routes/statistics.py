@@ -9,6 +9,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
+from api.http.models.operation_responses import (
+    ColumnHistogram,
+    GroupFigures,
+    GroupFiguresList,
+    JoinFiguresList,
+    StatisticsRun,
+    TableFigures,
+    TableFiguresList,
+)
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from prosem.engine import commands as c
@@ -22,7 +31,12 @@ router = APIRouter(prefix="/v1/optimizer/statistics", tags=["optimizer"])
 _MAKES = "prosem stats refresh makes a run"
 
 
-@router.get("", **documented("The statistics in force: which run, when, by which job, and what it changed"))
+@router.get(
+    "",
+    **documented(
+        "The statistics in force: which run, when, by which job, and what it changed", returns=StatisticsRun
+    ),
+)
 async def statistics(request: Request) -> Response:
     tenant = caller_of(request).tenant
 
@@ -38,14 +52,17 @@ async def statistics(request: Request) -> Response:
     return answer({**found, "estimate_errors": dict(made.view.estimate_errors)})
 
 
-@router.get("/tables", **documented("The tables that the run in force knows, with their columns"))
+@router.get(
+    "/tables",
+    **documented("The tables that the run in force knows, with their columns", returns=TableFiguresList),
+)
 async def tables(request: Request) -> Response:
     view, tenant = _view(request)
     known = (table for table in view.tables(tenant).values() if table.id in view.figures.columns)
     return answer({"tables": [_table(view, table) for table in known]})
 
 
-@router.get("/tables/{table}", **documented("What the run in force says of a table"))
+@router.get("/tables/{table}", **documented("What the run in force says of a table", returns=TableFigures))
 async def table(request: Request, table: str) -> Response:
     view, tenant = _view(request)
     return answer(_table(view, _known_table(view, tenant, table)))
@@ -53,7 +70,9 @@ async def table(request: Request, table: str) -> Response:
 
 @router.get(
     "/tables/{table}/columns/{column}",
-    **documented("The histogram, hot keys, distinct values and update rate of a column"),
+    **documented(
+        "The histogram, hot keys, distinct values and update rate of a column", returns=ColumnHistogram
+    ),
 )
 async def column(request: Request, table: str, column: str) -> Response:
     view, tenant = _view(request)
@@ -64,7 +83,10 @@ async def column(request: Request, table: str, column: str) -> Response:
 
 
 @router.get(
-    "/joins", **documented("How often the tables of each join have events, and how rows share join keys")
+    "/joins",
+    **documented(
+        "How often the tables of each join have events, and how rows share join keys", returns=JoinFiguresList
+    ),
 )
 async def joins(request: Request) -> Response:
     view, tenant = _view(request)
@@ -77,7 +99,10 @@ async def joins(request: Request) -> Response:
     return answer({"joins": shown})
 
 
-@router.get("/groups", **documented("The groups that the run in force knows, with their dimensions"))
+@router.get(
+    "/groups",
+    **documented("The groups that the run in force knows, with their dimensions", returns=GroupFiguresList),
+)
 async def groups(request: Request) -> Response:
     view, tenant = _view(request)
     known = (group for group in view.groups_of(tenant) if group.id in view.figures.points)
@@ -85,7 +110,8 @@ async def groups(request: Request) -> Response:
 
 
 @router.get(
-    "/groups/{group}", **documented("Where the constants of a group's subscriptions lie, by dimension")
+    "/groups/{group}",
+    **documented("Where the constants of a group's subscriptions lie, by dimension", returns=GroupFigures),
 )
 async def group(request: Request, group: str) -> Response:
     view, tenant = _view(request)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
+from api.http.models.operation_responses import DeletedSubscription, TypeList
 from api.http.models.responses import (
     BatchResult,
     MovedSubscription,
@@ -169,7 +170,7 @@ async def stored(made: RunningServer, id: str, caller: Caller) -> ListedSubscrip
     return found
 
 
-@router.get("/types", **documented("The supported subscription types"))
+@router.get("/types", **documented("The supported subscription types", returns=TypeList))
 async def types(request: Request) -> Response:
     return answer({"types": [kind.describe() for kind in TYPES]})
 
@@ -187,7 +188,7 @@ async def show(request: Request, id: str) -> Response:
     return answer(_public(found) | {"fold": fold})
 
 
-@router.delete("/subscriptions/{id:path}", **documented("Delete a subscription"))
+@router.delete("/subscriptions/{id:path}", **documented("Delete a subscription", returns=DeletedSubscription))
 async def delete(request: Request, id: str) -> Response:
     return answer(await server(request).call(c.Delete(id, _subscriber(request).scope)))
 

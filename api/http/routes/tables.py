@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import json_object
+from api.http.models.operation_responses import Dropped
 from api.http.models.responses import TableDefinition, TableList
 from api.http.openapi import documented
 from api.http.responses import answer, server
@@ -52,7 +53,7 @@ async def show(request: Request, table: str) -> Response:
     return answer(known_table(tables, table).definition())
 
 
-@router.delete("/{table:path}", **documented("Drop a table that no subscription uses"))
+@router.delete("/{table:path}", **documented("Drop a table that no subscription uses", returns=Dropped))
 async def drop(request: Request, table: str) -> Response:
     await server(request).call(c.DropTable(table, _publisher(request)))
     return answer({"name": table, "dropped": True})

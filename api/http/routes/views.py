@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
+from api.http.models.operation_responses import Dropped, ViewDescription, ViewList
 from api.http.models.responses import ViewDefinition
 from api.http.models.views import NewView
 from api.http.openapi import documented
@@ -66,20 +67,20 @@ def _fill(build: ViewBuild) -> None:
         log.info("view %s: %d rows built in %.1f s", build.view.name, len(build.rows), took_s)
 
 
-@router.get("", **documented("All views, with what they use and what uses them"))
+@router.get("", **documented("All views, with what they use and what uses them", returns=ViewList))
 async def index(request: Request) -> Response:
     view, caller = server(request).view, caller_of(request)
     found = [table for table in view.tables(caller.tenant).values() if isinstance(table, View)]
     return answer({"views": [_public(view, one, caller) for one in found]})
 
 
-@router.get("/{name:path}", **documented("One view"))
+@router.get("/{name:path}", **documented("One view", returns=ViewDescription))
 async def show(request: Request, name: str) -> Response:
     view, caller = server(request).view, caller_of(request)
     return answer(_public(view, known_view(view.tables(caller.tenant), name), caller))
 
 
-@router.delete("/{name:path}", **documented("Drop a view that nothing uses"))
+@router.delete("/{name:path}", **documented("Drop a view that nothing uses", returns=Dropped))
 async def drop(request: Request, name: str) -> Response:
     caller = caller_of(request)
     caller.check(Role.PUBLISHER)

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
+from api.http.models import operation_responses as o
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
 from tests.support.database import empty_database
@@ -47,12 +49,15 @@ def table(api: Api) -> str:
 def hook(api: Api, receiver: Receiver, *ids: str, secret: str | None = SECRET) -> Json:
     body: Json = {"url": receiver.url + "/hook", "subscriptions": list(ids)}
     made: Json = api.call("POST", "/v1/webhooks", json=body | ({"secret": secret} if secret else {}))
+    msgspec.convert(made, o.WebhookDetails)  # as the OpenAPI document says
     receiver.secret = secret or made["secret"]
     return made
 
 
 def letters(api: Api, id: str) -> list[Json]:
-    found: list[Json] = api.call("GET", f"/v1/webhooks/{id}/dead-letters")["dead_letters"]
+    shown = api.call("GET", f"/v1/webhooks/{id}/dead-letters")
+    msgspec.convert(shown, o.DeadLetterList)
+    found: list[Json] = shown["dead_letters"]
     return found
 
 
@@ -132,15 +137,19 @@ def test_what_cannot_be_delivered_is_a_dead_letter_and_can_be_delivered_again(ap
         assert (first["first_seq"], second["last_seq"]) == (seqs[0], seqs[1])
         assert (first["attempts"], first["error"]) == (3, "the answer was 503")
         whole = api.call("GET", f"/v1/webhooks/{made['id']}/dead-letters/{first['delivery']}")
+        msgspec.convert(whole, o.DeadLetter)
+        msgspec.convert(api.call("GET", "/v1/webhooks"), o.WebhookList)
         assert whole["body"]["frames"][0]["change"]["value"] == 9
         shown = api.call("GET", f"/v1/webhooks/{made['id']}")
+        msgspec.convert(shown, o.WebhookDetails)
         assert (shown["dead_letters"], shown["problem"]) == (2, "the answer was 503")
 
         is_down.clear()
         path = f"/v1/webhooks/{made['id']}/dead-letters"
-        assert api.call("DELETE", f"{path}/{second['delivery']}")["discarded"]
+        discarded = api.call("DELETE", f"{path}/{second['delivery']}")
+        assert msgspec.convert(discarded, o.DiscardedDelivery).discarded
         assert refused(api.call, "DELETE", f"{path}/{second['delivery']}").status == 404
-        assert api.call("POST", f"{path}/redeliver", json={})["count"] == 1
+        assert msgspec.convert(api.call("POST", f"{path}/redeliver", json={}), o.Redelivered).count == 1
         receiver.until(lambda: first["delivery"] in receiver.deliveries)
         until(lambda: letters(api, made["id"]) == [])
         assert receiver.seqs(id)[1:] == seqs[:1]
@@ -185,7 +194,7 @@ def test_nothing_is_sent_after_a_webhook_is_deleted(api: Api, table: str) -> Non
     with Receiver() as receiver, Receiver() as other:
         made, kept = hook(api, receiver, id), hook(api, other, id)
         receiver.until(lambda: receiver.deliveries)
-        assert api.call("DELETE", f"/v1/webhooks/{made['id']}")["deleted"]
+        assert msgspec.convert(api.call("DELETE", f"/v1/webhooks/{made['id']}"), o.DeletedWebhook).deleted
         for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/dead-letters")):
             assert refused(api.call, method, f"/v1/webhooks/{made['id']}{path}").status == 404
         last = api.publish(table, [upsert(k=1, x=1, y=1)])["last_seq"]
