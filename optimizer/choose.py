@@ -30,6 +30,10 @@ LOOKING, CONSIDERING = (
     0.015,
 )  # of the same time may go into descriptors, and into searches for estimates
 FREE_NS = 20_000_000  # that each may take in a space before that, and again with other weights
+LONGEST_NS = (
+    2_000_000  # that a look is charged for: beyond it the process was paused, or a collection of garbage ran
+)
+LONGEST_SAMPLE_NS = 20_000_000  # the same for measuring all plans on an event
 SETTLED = 64  # equal choices in a row, after which an event that is not looked at takes the same
 _SMOOTH = 0.1
 _CALIBRATING = 500  # measurements of a plan in a space that suffice to see how dear this machine is
@@ -178,12 +182,12 @@ class Chooser:
         descriptor = planned.descriptor(description)
         choice = known.choices.get(descriptor)
         looked = self._elapsed_ns()
-        known.looking_ns -= looked - start
+        known.looking_ns -= min(LONGEST_NS, looked - start)
         if choice is None:
             if known.considering_ns <= 0:
                 return known.stale.get(descriptor)
             choice = self._consider(known, planned, description, descriptor)
-            known.considering_ns -= self._elapsed_ns() - looked
+            known.considering_ns -= min(LONGEST_NS, self._elapsed_ns() - looked)
         return choice
 
     def consider(self, space: Planned, description: Any) -> Choice:
@@ -270,7 +274,7 @@ class Chooser:
         known = self._known[space]
         known.samples += 1
         share = self._share * 10 if known.samples <= _LEARNING else self._share
-        known.due_ns = known.busy_ns + int(spent_ns / share)
+        known.due_ns = known.busy_ns + int(min(LONGEST_SAMPLE_NS, spent_ns) / share)
 
     def learn(
         self, space: int, plan: str, descriptor: Descriptor, measured: Estimate, *, executed: bool

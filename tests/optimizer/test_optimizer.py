@@ -370,6 +370,31 @@ def test_choosing_takes_its_share_of_the_time_and_no_more() -> None:
     assert choose(FEW, 0) == "enumerate", "other weights count at once"
 
 
+def test_a_pause_of_the_process_is_not_charged_to_choosing() -> None:
+    """Ten seconds would be paid back by 250 s of events, in which nothing were looked at and nothing measured."""
+    clock = Ticking()
+    made, space = Chooser(elapsed_ns=clock), Space()
+    rows = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
+    made.adopt(made.prepare(training(1, *rows)))
+    looks = 0
+
+    def descriptor(description: Any) -> Descriptor:
+        nonlocal looks
+        looks += 1
+        clock.ns += 10_000_000_000 if looks == 1 else 0
+        return (*description, 0)
+
+    space.descriptor = descriptor  # type: ignore[method-assign]
+    sampled = []
+    for number in range(200):
+        plan = made.choose(space, MANY)
+        if made.executed(1, 1, plan, 1, 10, 10_000_000):
+            sampled.append(number)
+            made.sampled(1, 10_000_000_000 if number == 0 else 1_000)
+    assert looks > 50
+    assert len(sampled) > 1
+
+
 def test_what_has_won_many_times_in_a_row_is_taken_without_a_look() -> None:
     made, space = Chooser(share=0, elapsed_ns=Ticking()), Space()
     rows = (("reformulate", MANY, CHEAP_FOR_THE_NETWORK), ("enumerate", MANY, CHEAP_FOR_THE_SERVER))
