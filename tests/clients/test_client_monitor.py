@@ -124,7 +124,7 @@ async def test_arithmetic_and_equality_have_the_answer_of_a_plain_subscription(
         sql = f"SELECT * FROM {table} WHERE {where}"
         start = {"pos": 45, "reach": 5} if ":reach" in where else {"pos": 45}
         plain = await client.subscribe(sql, start)
-        monitored = await client.subscribe(sql, start, monitor=EAGER)
+        monitored = await client.subscribe(sql, start, monitor=UpdateMonitor(frequency_hz=4))
         assert isinstance(monitored, MonitoredSubscription)
         for at in range(80):
             monitored.params.pos = plain.params.pos = round(swing(at, dice, 0))

@@ -327,7 +327,7 @@ test("an update monitor has the answer of a plain subscription for fewer request
   const client = made();
   const t = await table(client);
   await client.publish(t, Array.from({ length: 100 }, (_, k) => upsert({ k, x: k })));
-  const settings = { monitor: { frequencyHz: 10, windowMs: 400 } };
+  const settings = { monitor: { frequencyHz: 4 } };
   const sorted = (result) => identity([...result.rows].sort((a, b) => a.k - b.k));
   for (const where of ["x BETWEEN :pos - :reach AND :pos + :reach", "x = :pos AND y IS NULL AND k >= :reach - 3"]) {
     const sql = `SELECT * FROM ${t} WHERE ${where}`;
