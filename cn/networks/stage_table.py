@@ -147,9 +147,10 @@ class StageTable:
             return number
         best, found = -1, None
         for (known, kept, _, form), number in self._numbers.items():
+            if (known, kept) != (space, count):
+                continue  # of another space: it may be a point
             conditions = sum(map(len, form))
-            is_stronger = (known, kept) == (space, count) and conditions > best
-            if is_stronger and covers_all(tuple(dict(one) for one in form), left):
+            if conditions > best and covers_all(tuple(dict(one) for one in form), left):
                 best, found = conditions, number
         return found
 

@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.broker.process import Broker
+from api.server.settings import BrokerSettings
 from cn.model.geometry import Extent, Interval
 from cn.model.message import Message
 from cn.model.network import Space
@@ -213,3 +215,15 @@ def test_a_walk_that_nobody_answers_ends_where_the_client_is() -> None:
     assert made.attach("4", (5,), "a")
     made.redirects.found(made.posted[-1][1].number, "gone")
     assert made.served == ["2", "4"]
+
+
+def test_what_a_broker_advertises() -> None:
+    def advertised(**given: Any) -> str:
+        return Broker(BrokerSettings(**given)).advertised
+
+    assert advertised(port=9) == "http://127.0.0.1:9"
+    assert advertised(host="::1", port=9) == "http://[::1]:9"
+    assert advertised(tls_certificate="cert.pem", port=9) == "https://127.0.0.1:9"
+    assert advertised(host="0.0.0.0") == advertised(host="::") == advertised(listen_fd=3) == ""
+    assert advertised(advertise="none") == ""
+    assert advertised(host="0.0.0.0", advertise="https://one.example.com/") == "https://one.example.com"

@@ -155,6 +155,7 @@ def test_the_covering_filter_is_the_strongest_one(
 ) -> None:
     order = (2, 0, 1)
     table = StageTable()
+    table.put("link", "host", Space(9, 3, True), 99, b"", (1, 2, 3), stage)  # points are in the same table
     for id, sides in enumerate(hosted):
         table.put(f"link-{id}", f"host-{id}", bench.SPACE, id, b"", as_filter(sides), stage, order)
     left = order[: kept(3, stage)]

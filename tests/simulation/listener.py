@@ -32,6 +32,8 @@ class Told:
     """what the database kept when a snapshot came"""
     items: list[tuple[str, int, Any, Any]] = field(default_factory=list)
     """kind, seq, the answer after it, the body"""
+    ping: int = 0
+    """marks before its pong may be from before the attach"""
 
 
 @dataclass
@@ -60,6 +62,11 @@ class Listener:
     ) -> None:
         self._loop, self._chance, self._endpoints = loop, chance, endpoints
         self._retained_after = retained_after
+        self._own_chance = (
+            random.Random()
+        )  # of redirects, so that the rest of a plan is as it was without them
+        self._own_chance.setstate(chance.getstate())
+        self.redirected = 0
         self._held: dict[str, _Held] = {}
         self.told: list[Told] = []
         self.progress = 0
@@ -84,8 +91,12 @@ class Listener:
         return not self._held or (
             self._socket is not None
             and self.progress >= seq
-            and all(held.told is not None and held.seq is not None for held in self._held.values())
+            and all(self._is_current(held) for held in self._held.values())
         )
+
+    def _is_current(self, held: _Held) -> bool:
+        assert self._socket is not None
+        return held.told is not None and held.seq is not None and held.told.ping <= self._socket.pongs
 
     @property
     def problems(self) -> list[str]:
@@ -113,13 +124,16 @@ class Listener:
             return None
         return held.past[-1] if self._chance.random() < 0.7 else self._chance.choice(held.past)
 
-    def _attach(self, socket: _Socket, id: str, at: tuple[int, str, Any] | None) -> None:
+    def _attach(
+        self, socket: _Socket, id: str, at: tuple[int, str, Any] | None, follows: bool | None = None
+    ) -> None:
         held = self._held[id]
+        follows = self._own_chance.random() < 0.5 if follows is None else follows
         held.told = Told(id, None if at is None else (at[0], at[2]))
         self.told.append(held.told)
         held.seq, held.timeline, held.answer = (None, None, None) if at is None else at
         held.fold = None if at is None else answer_of(at[2], _shape(held.query))
-        socket.attach(id, held.seq, held.timeline)
+        socket.attach(id, held.seq, held.timeline, follows)
 
     async def _read(self, socket: _Socket) -> None:
         while True:
@@ -127,20 +141,38 @@ class Listener:
             if item is CLOSED:
                 return
             if item.kind in ("progress", "pong"):
-                self._advance(item)
+                self._advance(socket, item)
             elif item.kind == "error":
                 self._refused(socket, item)
+            elif item.kind == "redirect":
+                self._redirected(socket, item)
             elif item.id in self._held:
                 self._take(self._held[item.id], item)
 
-    def _advance(self, item: Item) -> None:
+    def _advance(self, socket: _Socket, item: Item) -> None:
         self.progress = max(self.progress, item.seq)
+        socket.pongs += item.kind == "pong"
         for held in self._held.values():
-            if held.told is not None and held.seq is not None:
+            if held.told is not None and held.seq is not None and held.told.ping <= socket.pongs:
                 held.told.items.append(("progress", item.seq, held.answer, None))
                 if item.seq > held.seq:
                     held.seq, held.timeline = item.seq, item.timeline
                     held.past.append((item.seq, item.timeline, held.answer))
+
+    def _redirected(self, socket: _Socket, item: Item) -> None:
+        """Nothing has come for it: it is attached here, as by a client that cannot reach the broker, or at any broker."""
+        held = self._held[str(item.id)]
+        if held.told is None or socket is not self._socket:
+            return
+        self.redirected += 1
+        base = held.told.base
+        at = None if base is None or held.timeline is None else (base[0], held.timeline, base[1])
+        if self._own_chance.random() < 0.7:
+            self._attach(socket, str(item.id), at, follows=False)
+            socket.ping()
+            held.told.ping = socket.pings
+        else:
+            self.hang_up()
 
     def _refused(self, socket: _Socket, item: Item) -> None:
         """It may not be there yet, or the server may not serve: again, a little later."""
@@ -185,6 +217,7 @@ class _Socket:
         self.arrived: asyncio.Queue[Item] = asyncio.Queue()
         self._subscriber: Any = None
         self._last = 0.0
+        self.pings = self.pongs = 0
         self._is_closed = False
         process = endpoint.process
         process.on_death.append(lambda: self._put(CLOSED))
@@ -212,11 +245,19 @@ class _Socket:
             for item in items:
                 self._put(item)
 
-    def attach(self, id: str, after: int | None, timeline: str | None) -> None:
+    def attach(self, id: str, after: int | None, timeline: str | None, follows: bool) -> None:
         def work() -> None:
             if self._subscriber is not None and not self._is_closed:
-                self._subscriber.attach(id, after, timeline)
+                self._subscriber.attach(id, after, timeline, follows=follows)
 
+        self._endpoint.process.call(work)
+
+    def ping(self) -> None:
+        def work() -> None:
+            if self._subscriber is not None and not self._is_closed:
+                self._subscriber.ping()
+
+        self.pings += 1
         self._endpoint.process.call(work)
 
     def _put(self, item: Item) -> None:

@@ -25,7 +25,7 @@ VIEWS = {
     "v": "SELECT x, COUNT(*) AS n, SUM(y) AS total FROM t GROUP BY x",
     "w": "SELECT t.k AS k, u.k AS other, y, z FROM t JOIN u ON t.x = u.x WHERE z >= 3",
 }
-NETWORKS = ("unicast", "cbn", "can", "multicast", "bloom")
+NETWORKS = ("unicast", "cbn", "can", "multicast", "bloom", "stages")
 
 
 @dataclass(frozen=True)
