@@ -51,7 +51,11 @@ LONGEST = {
     "test_brokers_long",
     "test_kills",
 }  # begin first, so that no worker is left with one of them at the end
-ON_SPARK = {"tests/pipeline/test_statistics.py", "tests/pipeline/test_backtest.py"}
+ON_SPARK = {
+    "tests/pipeline/test_archive.py",
+    "tests/pipeline/test_statistics.py",
+    "tests/pipeline/test_backtest.py",
+}
 LEFT_OUT = "the seeds of this test have had their time"
 SEEDS_S = 90.0  # that the seeds of one slow test may take in make stress
 _seeds_s: dict[str, float] = {}  # that were taken, by test

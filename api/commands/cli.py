@@ -536,6 +536,53 @@ def backtest(
     raise typer.Exit(run(Options(request, _params(param), params, plot, master)))
 
 
+archive_app = typer.Typer(
+    help="The Parquet archive of the statistics job: verify it, compact its small files.",
+    no_args_is_help=True,
+)
+app.add_typer(archive_app, name="archive")
+ArchiveFolder = Annotated[
+    str, typer.Option(help="folder of the Parquet archive (default: archive in the data folder)")
+]
+Master = Annotated[str, typer.Option(help="Spark's master (default: all cores of this machine)")]
+
+
+@archive_app.command("verify")
+def archive_verify(
+    archive: ArchiveFolder = "",
+    archive_of: Annotated[str, typer.Option(help="the database, where the archive has several")] = "",
+    master: Master = "",
+    database: Annotated[
+        str,
+        typer.Option(
+            envvar="PROSEM_DATABASE", help="postgresql://… whose log it is compared with (default: none)"
+        ),
+    ] = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Whether the archive holds what its manifests say, without a gap; says what to do if it does not."""
+    from api.commands.archive import Options, verify
+
+    folder = archive or str(Settings(data_dir=data_dir).folder / "archive")
+    raise typer.Exit(verify(Options(folder, database, archive_of, master)))
+
+
+@archive_app.command("compact")
+def archive_compact(
+    archive: ArchiveFolder = "",
+    master: Master = "",
+    database: Database = "",
+    data_dir: DataDir = "",
+) -> None:
+    """Make one segment of small ones that follow each other, with one file per table and day."""
+    from api.commands.archive import Options, compact
+    from api.commands.database import address
+
+    folder = Settings(data_dir=data_dir).folder
+    options = Options(archive or str(folder / "archive"), address(database, folder), master=master)
+    raise typer.Exit(compact(options))
+
+
 keys = typer.Typer(
     help="Keys, with which a server listens beyond this machine: make, list and revoke them.",
     no_args_is_help=True,

@@ -29,8 +29,9 @@ def refresh(url: str, archive: str, since: str, master: str, training: int) -> i
         done = run(Options(url, archive, master, moment(since), training))
     rows = done.rows
     Console().print(
-        f"run {done.run} is active: {rows['event_log']:,} events, {rows['subscription']:,} subscriptions,"
-        f" {rows['plan_measurement']:,} measurements, {rows['training']:,} entries of training"
+        f"run {done.run} is active: {rows['event_log']:,} events ({rows['scanned']:,} scanned),"
+        f" {rows['subscription']:,} subscriptions, {rows['plan_measurement']:,} measurements,"
+        f" {rows['training']:,} entries of training"
     )
     return 0
 

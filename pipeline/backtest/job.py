@@ -31,7 +31,7 @@ from pipeline.backtest.worker import (
     runner,
 )
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.archive import Archive
+from pipeline.statistics.archive import Archive, only_database
 from pipeline.statistics.archiving import archived_definitions
 from pipeline.statistics.session import Session
 from pipeline.statistics.typed import columns_of
@@ -64,7 +64,7 @@ class Backtest:
 
     def __init__(self, session: Session, folder: str, database: str = "") -> None:
         self._session, self._spark = session, session.spark
-        self._archive = Archive(session.spark, folder, database or _only(session, folder))
+        self._archive = Archive(session.spark, folder, database or only_database(session.spark, folder))
         self.definitions = archived_definitions(self._archive)
         if not self.definitions.tables:
             raise StatisticsError(f"--archive {folder} holds no tables: prosem stats refresh fills it")
@@ -206,15 +206,3 @@ def _selected(**columns: str) -> list[str]:
 
 def _moment(micros: int) -> datetime:
     return datetime.fromtimestamp(micros / 1_000_000, UTC)
-
-
-def _only(session: Session, folder: str) -> str:
-    """The only database of an archive."""
-    names = Archive(session.spark, folder, "").databases()
-    if not names:
-        raise StatisticsError(f"--archive {folder} is empty: prosem stats refresh fills it")
-    if len(names) > 1:
-        raise StatisticsError(
-            f"--archive {folder} has several databases; give --archive-of one of {', '.join(names)}"
-        )
-    return names[0]

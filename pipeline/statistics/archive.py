@@ -2,6 +2,7 @@
 
     <folder>/<id of the database>/event_log/segment=<after>-<upto>/table_id=<id>/day=<date>/   one segment per run
                                   base/segment=<seq>-<seq>/table_id=<id>/   the rows of each table as of this seq
+                                  sketch/segment=<after>-<upto>/            of the log's segment (see `incremental`)
                                   plan_measurement/segment=<after>-<upto>/
                                   definition/segment=<after>-<upto>/        tables and views; only the last copy is kept
                                   subscription/segment=<after>-<upto>/      likewise
@@ -24,11 +25,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from pipeline.statistics import StatisticsError
+from pipeline.statistics.folders import Folders
 from pipeline.statistics.manifest import Content, Manifest, content, evolved, measures
 from pipeline.statistics.typed import Columns, schema, spark_schema
 
@@ -78,12 +80,18 @@ class Segment(NamedTuple):
     path: str
     is_typed: bool = False
 
+    def holds(self, seq: int) -> bool:
+        return self.after < seq <= self.upto
+
+    def covers(self, other: Segment) -> bool:
+        return self.after <= other.after and other.upto <= self.upto
+
 
 class Archive:
     """The archive of one database in a folder. One run at a time uses it (the database's advisory lock sees to that)."""
 
     def __init__(self, spark: SparkSession, folder: str, database: str) -> None:
-        self._spark, self.folder = spark, folder
+        self._spark, self.folder, self._folders = spark, folder, Folders(spark)
         self._root = f"{folder.rstrip('/')}/{database}"
 
     def check(self) -> None:
@@ -91,8 +99,7 @@ class Archive:
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
         try:
-            system, path = self._path(self._root)
-            is_there = system.mkdirs(path)
+            is_there = self._folders.make(self._root)
         except Py4JError as error:
             raise StatisticsError(f"--archive {self.folder} cannot be used: {reason(error)}") from error
         if not is_there:
@@ -100,35 +107,47 @@ class Archive:
 
     def databases(self) -> list[str]:
         """The databases that have an archive in the folder."""
-        names = [path.getName() for path in self._children(self.folder)]
-        return sorted(name for name in names if self._exists(f"{self.folder}/{name}/definition"))
+        names = [path.getName() for path in self._folders.children(self.folder)]
+        return sorted(name for name in names if self._folders.exists(f"{self.folder}/{name}/definition"))
 
     def segments(self, name: str) -> list[Segment]:
         """The complete segments of a table, in order."""
         found = []
-        for path in self._children(f"{self._root}/{name}"):
+        for path in self._folders.children(f"{self._root}/{name}"):
             bounds = _SEGMENT.fullmatch(path.getName())
             if bounds is None:
                 continue
-            is_typed = name in ROWS and self._exists(f"{path}/{MANIFEST}")
-            if is_typed or self._exists(f"{path}/_SUCCESS"):
+            is_typed = name in ROWS and self._folders.exists(f"{path}/{MANIFEST}")
+            if is_typed or self._folders.exists(f"{path}/_SUCCESS"):
                 found.append(Segment(int(bounds[1]), int(bounds[2]), str(path), is_typed))
         return sorted(found)
 
+    def incomplete(self) -> list[str]:
+        """The folders of segments that are not complete, or not in their place."""
+        found = []
+        for folder in self._folders.children(self._root):
+            complete = {segment.path for segment in self.segments(folder.getName())}
+            names = [path for path in self._folders.children(str(folder)) if _SEGMENT.search(path.getName())]
+            found += [str(path) for path in names if str(path) not in complete]
+        return found
+
     def clear(self) -> None:
         """Remove what a killed run left incomplete. Only the run that holds the database's lock may."""
-        for folder in self._children(self._root):
-            name = folder.getName()
-            for path in self._children(str(folder)):
-                if path.getName().startswith(REWRITTEN):
-                    if self._exists(f"{path}/{MANIFEST}"):  # it was killed while it put it in its place
-                        self._put_in_place(str(path))
-                    else:
-                        self._remove(str(path))
-            complete = {segment.path for segment in self.segments(name)}
-            for path in self._children(str(folder)):
-                if _SEGMENT.fullmatch(path.getName()) and str(path) not in complete:
-                    self._remove(str(path))
+        for path in self.incomplete():
+            if REWRITTEN in path and self._folders.exists(
+                f"{path}/{MANIFEST}"
+            ):  # it was being put in its place
+                self._put_in_place(path)
+            else:
+                self._folders.remove(path)
+        self.remove_unmatched("sketch")
+
+    def remove_unmatched(self, name: str) -> None:
+        """Remove the segments that go with none of the log: it was compacted, or removed to be read again."""
+        log = {(one.after, one.upto) for one in self.segments("event_log")}
+        for segment in self.segments(name):
+            if (segment.after, segment.upto) not in log:
+                self._folders.remove(segment.path)
 
     def upto(self, name: str) -> int:
         """The greatest number that has been archived of a table."""
@@ -159,13 +178,15 @@ class Archive:
         older = [one for one in self.segments(name) if (one.after, one.upto) != (0, upto)]
         self.append(name, rows, 0, upto)
         for segment in older:
-            self._remove(segment.path)
+            self._folders.remove(segment.path)
 
     def read(self, name: str, schema: str) -> DataFrame:
         """All that is archived of what is no rows of tables."""
         paths = [segment.path for segment in self.segments(name)]
-        if not paths:
-            return self._spark.createDataFrame([], schema)
+        return self.read_paths(name, schema, paths) if paths else self._spark.createDataFrame([], schema)
+
+    def read_paths(self, name: str, schema: str, paths: list[str]) -> DataFrame:
+        """Some of its segments."""
         read = self._spark.read.schema(schema).option("basePath", f"{self._root}/{name}")
         return read.parquet(*paths).drop("segment")
 
@@ -198,13 +219,19 @@ class Archive:
 
     def _put_in_place(self, made: str) -> None:
         place = made.replace(REWRITTEN, "")
-        self._remove(place)
-        system, path = self._path(made)
-        system.rename(path, self._path(place)[1])
+        folder, _, name = place.rpartition("/")
+        bounds = _SEGMENT.fullmatch(name)
+        assert bounds is not None
+        new = Segment(int(bounds[1]), int(bounds[2]), place)
+        for path in self._folders.children(folder):
+            old = _SEGMENT.fullmatch(path.getName())
+            if old is not None and new.covers(Segment(int(old[1]), int(old[2]), str(path))):
+                self._folders.remove(str(path))
+        self._folders.rename(made, place)
 
     def table_ids(self, segment: Segment) -> list[int]:
         """The tables that a segment has a folder of."""
-        names = [path.getName() for path in self._children(segment.path)]
+        names = [path.getName() for path in self._folders.children(segment.path)]
         return sorted(int(found[1]) for name in names if (found := _TABLE.fullmatch(name)))
 
     def _append_rows(
@@ -214,7 +241,7 @@ class Archive:
         tables: Mapping[int, tuple[Columns, DataFrame]],
         left_out: Mapping[int, int],
     ) -> Manifest:
-        self._remove(path)
+        self._folders.remove(path)
 
         def write(number: int) -> tuple[int, Content]:
             columns, rows = tables[number]
@@ -225,7 +252,7 @@ class Archive:
         bounds = _SEGMENT.search(path)
         assert bounds is not None
         manifest = Manifest(int(bounds[1]), int(bounds[2]), written, dict(left_out))
-        self._put(f"{path}/{MANIFEST}", msgspec.json.format(msgspec.json.encode(manifest)))
+        self._folders.put(f"{path}/{MANIFEST}", msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
 
     def _write(self, path: str, folders: tuple[str, ...], columns: Columns, rows: DataFrame) -> Content:
@@ -233,7 +260,7 @@ class Archive:
 
         seen = Observation()
         rows.observe(seen, *measures(rows)).write.mode("overwrite").partitionBy(*folders).parquet(path)
-        return content(columns, seen.get, self._files(path))
+        return content(columns, seen.get, self._folders.files(path))
 
     def manifest(self, segment: Segment) -> Manifest:
         """StatisticsError if the segment is of an older version."""
@@ -241,7 +268,7 @@ class Archive:
             raise StatisticsError(
                 f"the segment {segment.path} was written by an older version: prosem stats refresh rewrites it once"
             )
-        return msgspec.json.decode(self._get(f"{segment.path}/{MANIFEST}"), type=Manifest)
+        return msgspec.json.decode(self._folders.get(f"{segment.path}/{MANIFEST}"), type=Manifest)
 
     def rows(
         self, name: str, table_id: int, columns: Columns, after: int = 0, upto: int | None = None
@@ -273,54 +300,46 @@ class Archive:
         read = self._spark.read.schema("seq long, at timestamp").option("basePath", f"{self._root}/event_log")
         return read.parquet(*paths).select("seq", "at").where(f"seq > {after}")
 
+    def files(self, path: str) -> dict[str, int]:
+        """The Parquet files below a folder, and how many bytes each has."""
+        return self._folders.files(path)
+
+    def segment_rows(self, name: str, segment: Segment, table_id: int, written: Content) -> DataFrame:
+        """The rows that one segment has of a table, with the columns of its time."""
+        path = f"{segment.path}/table_id={table_id}"
+        return self._of_columns(name, [path], written.columns, written.columns)
+
+    def measured(self, name: str, segment: Segment, table_id: int, written: Content) -> Content:
+        """What the files of a segment hold of a table, in the words of its manifest."""
+        if not written.rows:
+            return content(written.columns, {}, {})
+        rows = self.segment_rows(name, segment, table_id, written)
+        (found,) = rows.agg(*measures(rows)).collect()
+        return content(written.columns, found.asDict(), {})
+
+    def counted(self, segment: Segment, after: int) -> dict[int, int]:
+        """How many events a segment has of each table after a seq."""
+        if not self.manifest(segment).tables:
+            return {}
+        rows = self._spark.read.schema("seq long, table_id int").parquet(segment.path)
+        return {
+            row.table_id: row["count"]
+            for row in rows.where(f"seq > {after}").groupBy("table_id").count().collect()
+        }
+
     def _of_columns(self, name: str, paths: list[str], stored: Columns, columns: Columns) -> DataFrame:
         read = self._spark.read.schema(spark_schema(schema(name, stored)))
         rows = read.option("basePath", f"{self._root}/{name}").parquet(*paths)
         return rows.select(*[evolved(field, stored, columns) for field in schema(name, stored)])
 
-    # -- Hadoop's file systems ----------------------------------------------------------------------------------
-    def _path(self, text: str) -> tuple[Any, Any]:
-        context: Any = self._spark.sparkContext
-        path = context._jvm.org.apache.hadoop.fs.Path(text)
-        return path.getFileSystem(context._jsc.hadoopConfiguration()), path
 
-    def _exists(self, text: str) -> bool:
-        system, path = self._path(text)
-        return bool(system.exists(path))
-
-    def _remove(self, text: str) -> None:
-        system, path = self._path(text)
-        system.delete(path, True)
-
-    def _children(self, text: str) -> list[Any]:
-        system, path = self._path(text)
-        return [status.getPath() for status in system.listStatus(path)] if system.exists(path) else []
-
-    def _files(self, text: str) -> dict[str, int]:
-        """The Parquet files below a folder, and how many bytes each has."""
-        system, path = self._path(text)
-        found, files = {}, system.listFiles(path, True)
-        start = len(str(system.makeQualified(path).toString())) + 1
-        while files.hasNext():
-            one = files.next()
-            name = one.getPath().toString()[start:]
-            if name.endswith(".parquet"):
-                found[name] = int(one.getLen())
-        return found
-
-    def _put(self, text: str, data: bytes) -> None:
-        """Write a small file, which is there as a whole or not at all."""
-        system, path = self._path(f"{text}.new")
-        stream = system.create(path, True)
-        stream.write(bytearray(data))
-        stream.close()
-        if not system.rename(path, self._path(text)[1]):
-            raise StatisticsError(f"--archive {self.folder} cannot be used: {text} cannot be written")
-
-    def _get(self, text: str) -> bytes:
-        system, path = self._path(text)
-        stream = system.open(path)
-        try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
+def only_database(spark: SparkSession, folder: str) -> str:
+    """The only database of an archive."""
+    names = Archive(spark, folder, "").databases()
+    if not names:
+        raise StatisticsError(f"--archive {folder} is empty: prosem stats refresh fills it")
+    if len(names) > 1:
+        raise StatisticsError(
+            f"--archive {folder} has several databases; give --archive-of one of {', '.join(names)}"
+        )
+    return names[0]

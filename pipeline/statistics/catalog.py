@@ -48,6 +48,13 @@ def open_catalog(connection: Connection) -> Iterator[Catalog]:
         yield _read(connection)
 
 
+def archive_id(connection: Connection) -> str:
+    """The name of the database's folder in an archive."""
+    row = connection.execute("SELECT id::text FROM prosem.statistics_archive").fetchone()
+    assert row is not None, "the schema makes the only row"
+    return str(row[0])
+
+
 def _read(connection: Connection) -> Catalog:
     bounds = connection.execute(
         "SELECT (SELECT id::text FROM prosem.statistics_archive), pg_export_snapshot(),"

@@ -81,8 +81,9 @@ class Figures:
 
     def _columns(self) -> Iterator[tuple[Any, ...]]:
         for row in self.columns:
-            at = int(row.item)
-            column = self.catalog.tables[row.owner].columns[at]
+            table = self.catalog.tables[row.owner]
+            at = table.position[row.item]
+            column = table.columns[at]
             rate = row.changes / row.events if row.events else 0.0
             yield (
                 *(row.owner, at, column.name, column.type.name, row.events, row.nulls, row.distinct_values),

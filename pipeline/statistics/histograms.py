@@ -1,26 +1,22 @@
-"""Column statistics from the event log: equi-depth histograms, distinct values, NULLs and changes.
+"""Equi-depth histograms of what executors compute in Python: each makes one sketch per item of its partition.
 
-What is counted is the row an event leaves behind (of a delete, the row it takes away): a row that is written ten times
-counts ten times, since the optimizer prices events and not rows. Each executor makes one sketch a column of its
-partition; the sketches, a few kB each, are merged by column. No value of the log is moved between executors.
+The sketches, a few kB each, are merged by item; no value is moved between executors. Columns of the log, whose values
+Spark reads itself, have Spark's own sketches (see `columns`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from pipeline.statistics.kinds import kind
 from pipeline.statistics.sketch import Sketch, distinct
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from pipeline.statistics.typed import Columns
 
 BUCKETS = 64
 SKETCHES = "owner int, item string, type string, events long, nulls long, changes long, hashes binary, summary binary"
@@ -58,41 +54,9 @@ class Sketches:
             yield pa.record_batch([list(values) for values in zip(*rows, strict=True)], schema=_SKETCHES)
 
 
-def column_sketches(events: DataFrame, table_id: int, columns: Columns) -> DataFrame:
-    """The `SKETCHES` of a table's columns, of each partition of its events; the item is the column's position."""
-    types = tuple(kind_name for _, kind_name in columns)
-    return events.select("old", "new").mapInArrow(_summarise(table_id, types), SKETCHES)
-
-
 def merged(sketches: DataFrame) -> DataFrame:
     """The sketches of one owner and item made one, and its figures taken."""
     return sketches.groupBy("owner", "item", "type").applyInArrow(_merge, STATISTICS)
-
-
-def _summarise(table_id: int, types: Sequence[str]) -> Callable[[Batches], Batches]:
-    def summarise(batches: Batches) -> Batches:
-        found = Sketches()
-        for batch in batches:
-            old, new = batch.column(0), batch.column(1)
-            is_new = new.is_valid()
-            is_update = pc.and_(old.is_valid(), is_new)
-            for at, type_name in enumerate(types):
-                before, after = old.field(at), new.field(at)
-                sketch = found.of(table_id, str(at), type_name)
-                present = pc.if_else(is_new, after, before).drop_null()
-                sketch.events += len(is_new)
-                sketch.nulls += len(is_new) - len(present)
-                sketch.changes += pc.sum(pc.and_(is_update, _differ(before, after))).as_py() or 0
-                sketch.take(kind(type_name).array(present))
-        yield from found.batches()
-
-    return summarise
-
-
-def _differ(before: Any, after: Any) -> Any:
-    """Where two arrays differ; NULL is a value that equals itself."""
-    one_null = pc.xor(before.is_null(), after.is_null())
-    return pc.or_(one_null, pc.fill_null(pc.not_equal(before, after), False))
 
 
 def _merge(sketches: Any) -> Any:

@@ -17,7 +17,6 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +37,6 @@ from pipeline.statistics.runs import write_run
 from pipeline.statistics.session import Session, check_spark, open_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from pipeline.statistics.archive import Archive
 
 TRAINING = 1_000
@@ -100,6 +97,8 @@ class Job:
     counts: dict[str, Any] = field(default_factory=dict)
 
     def run(self) -> Outcome:
+        from pipeline.statistics.compaction import AFTER, compact
+
         started = time.perf_counter()
         archive, catalog = self.update_archive()
         archived = time.perf_counter()
@@ -113,6 +112,8 @@ class Job:
             self.counts["collected"] = vars(self.collected)
             run = write_run(self.connection, job, self.options.since, kept.parts(self.collected), self.counts)
         kept.release()
+        with self.steps.step("compacting the archive"):
+            compact(archive, AFTER)
         return Outcome(run, job, self.counts)
 
     def update_archive(self) -> tuple[Archive, Catalog]:
@@ -134,16 +135,22 @@ class Job:
     # -- computing -------------------------------------------------------------------------------------------
     def _compute(self, archive: Archive, catalog: Catalog) -> Figures:
         from pipeline.statistics.archiving import COPIES
-        from pipeline.statistics.histograms import merged
+        from pipeline.statistics.columns import merged_figures
+        from pipeline.statistics.incremental import LogSketches
         from pipeline.statistics.plans import training_set
         from pipeline.statistics.points import point_statistics
 
-        measurements = self._since(archive.read("plan_measurement", COPIES["plan_measurement"][0]), "at")
+        measurements = archive.read("plan_measurement", COPIES["plan_measurement"][0])
+        if self._since_us is not None:
+            measurements = measurements.where(f"at >= {self._since_us}")
         subscriptions = archive.read("subscription", COPIES["subscription"][0])
         with self.steps.step("columns"):
-            sketches = self._sketches(archive, catalog)
-            columns = [] if sketches is None else list(self.collected.of(merged(sketches)))
-        events = {row.owner: row.events for row in columns if row.item == "0"}
+            log = LogSketches(archive)
+            sketches = log.of(catalog.tables, self._since_us)
+            columns = [] if sketches is None else list(self.collected.of(merged_figures(sketches)))
+            self.counts["scanned"] = log.scanned
+        first = {table.id: table.columns[0].name for table in catalog.tables.values()}
+        events = {row.owner: row.events for row in columns if row.item == first[row.owner]}
         with self.steps.step("points of subscriptions"):
             points = list(self.collected.of(point_statistics(subscriptions, catalog.definitions)))
         with self.steps.step("joins"):
@@ -157,21 +164,10 @@ class Job:
             self.counts["subscription"] = subscriptions.count()
         return Figures(catalog, columns, points, training, joins)
 
-    def _since(self, rows: DataFrame, moment: str) -> DataFrame:
-        """The rows from `--since` on, by an expression for their microseconds since 1970."""
+    @property
+    def _since_us(self) -> int | None:
         since = self.options.since
-        return rows if since is None else rows.where(f"{moment} >= {int(since.timestamp() * 1_000_000)}")
-
-    def _sketches(self, archive: Archive, catalog: Catalog) -> DataFrame | None:
-        from pipeline.statistics.histograms import column_sketches
-        from pipeline.statistics.typed import columns_of
-
-        parts = []
-        for table in catalog.tables.values():
-            columns = columns_of(table)
-            events = self._since(archive.rows("event_log", table.id, columns), "unix_micros(at)")
-            parts.append(column_sketches(events, table.id, columns))
-        return reduce(lambda one, other: one.union(other), parts) if parts else None
+        return None if since is None else int(since.timestamp() * 1_000_000)
 
     def _joins(self, catalog: Catalog, events: dict[int, int]) -> list[JoinStatistics]:
         from pipeline.statistics.source import frame

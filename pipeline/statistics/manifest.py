@@ -22,9 +22,9 @@ class Content(msgspec.Struct, frozen=True):
     """What a segment holds of one table; of a base copy there are no seqs and moments. Files are by their bytes."""
 
     columns: Columns
-    rows: int
-    checksum: int
     files: dict[str, int]
+    rows: int = 0
+    checksum: int = 0
     first_seq: int = 0
     last_seq: int = 0
     first_us: int = 0

@@ -109,6 +109,7 @@ class Sketch:
 
     arrow: Any
     ordered: bool = True
+    is_counted: bool = True  # distinct values
     events: int = 0
     nulls: int = 0
     changes: int = 0
@@ -131,7 +132,8 @@ class Sketch:
             return
         values = pa.concat_arrays(self._buffer)
         self._buffer, self._buffered = [], 0
-        self.hashes = least([self.hashes, hashes(values)])
+        if self.is_counted:
+            self.hashes = least([self.hashes, hashes(values)])
         if not self.ordered:
             return
         order = pc.sort_indices(values)

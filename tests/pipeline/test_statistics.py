@@ -29,6 +29,7 @@ from bench.plots import draw
 from pipeline.statistics import StatisticsError, typed
 from pipeline.statistics.archive import Archive
 from pipeline.statistics.archiving import COPIES
+from pipeline.statistics.columns import LG_REGISTERS
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.job import Job, Options, Outcome
 from pipeline.statistics.progress import Steps
@@ -65,6 +66,7 @@ VALUES: dict[str, list[Any]] = {
     "j": [{"a": 1}, [1, 2], "x", None],
 }
 BULK = 1_500
+DISTINCT_ERROR = 1.04 / 2 ** (LG_REGISTERS / 2)
 SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -202,14 +204,17 @@ def check_columns(world: World, run: int, since: datetime | None = None) -> None
         differ = sum(old is not None and new is not None and old[at] != new[at] for old, new in rows)
         assert (count, nulls, changes) == (len(rows), len(values) - len(present), differ), (table, at)
         assert rate == pytest.approx(differ / len(rows))
-        assert distinct == len({json.dumps(value, sort_keys=True) for value in present}), (table, at)
+        exact = len({json.dumps(value, sort_keys=True) for value in present})
+        assert distinct == pytest.approx(exact, rel=4 * DISTINCT_ERROR, abs=0.5), (table, at)
         if kind == "jsonb":
             assert histogram is None
         elif kind == "numeric(30,10)":  # compared as doubles
             ends = (min(map(float, present)), max(map(float, present)))
             assert (float(histogram[0]), float(histogram[-1])) == pytest.approx(ends)
         else:
-            check_histogram(kind, present, histogram, error)
+            check_histogram(
+                kind, present, histogram, 2 * error
+            )  # that of Spark's sketches holds in 99 of 100
     assert seen == {
         (table, at) for table, rows in events.items() for at in range(len(rows[0][0] or rows[0][1]))
     }
@@ -360,10 +365,13 @@ def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World,
     assert "plan_measurement" not in second.rows["partitions"], (
         "nothing new was measured, and nothing is read"
     )
+    assert first.rows["scanned"] == first.rows["event_log"]
+    assert second.rows["scanned"] == second.rows["event_log"] - first.rows["event_log"]
     check_columns(world, second.run)
     full = world.refresh("another", training=7)
+    assert full.rows["scanned"] == full.rows["event_log"]
     check_columns(world, full.run)
-    exact = (
+    exact = (  # HyperLogLog gives the same however it was merged
         "SELECT table_id, position, events, nulls, distinct_values, changes FROM prosem.statistics_column WHERE run = %s"
         " ORDER BY 1, 2"
     )
@@ -599,6 +607,8 @@ def test_the_bench_in_miniature(world: World, tmp_path: Path) -> None:
     assert (few["rows"], many["rows"]) == (300, 3_000)
     assert many["collected_rows"] == few["collected_rows"]
     assert few["partitions"] >= 2
+    assert figures["scanned_incremental"] == 30
+    assert figures["seconds_duckdb"] is not None
     curve = Curve("t", "rows", "s", {"all": [(row["rows"], row["seconds"]) for row in (few, many)]})
     picture = tmp_path / "plot.png"
     draw(Report("spark", {}, curves=[curve]), picture)
