@@ -43,6 +43,18 @@ class IntervalBlocks {
     // The intervals strictly between two codes; false if they are more than `limit`, or perhaps far apart.
     bool inside(int64_t after, int64_t before, size_t limit, std::vector<Held>& found) const;
 
+    // Visits the intervals strictly between two codes until one is enough: whether one was.
+    template <class IsEnough>
+    bool any_inside(int64_t after, int64_t before, IsEnough is_enough) const {
+        for (size_t at = block_behind(after); at < blocks_.size() && first_lows_[at] < before; ++at) {
+            if (minima_[at] >= before) continue;
+            const Block& block = blocks_[at];
+            for (auto held = behind(block, after), end = not_before(block, before); held < end; ++held)
+                if (held->high < before && is_enough(*held)) return true;
+        }
+        return false;
+    }
+
     template <class Visit>
     void each(Visit visit) const {
         for (const Block& block : blocks_)

@@ -2,13 +2,14 @@
 // of Python, subscriptions from the compiled points and intervals, and a region is made in one call.
 #include "bindings.h"
 #include "interval_blocks.h"
+#include "places.h"
 #include "point_index.h"
 #include "range_objects.h"
 
 namespace kernels {
 
 namespace {
-constexpr size_t FEW = 4;  // so many ranges are looked up one by one before the points are searched for any of them
+constexpr int FEW = 1000;  // so many subscriptions are asked one by one before the points are searched
 
 // An interval of codes, with the ends that Python gives it.
 struct Side {
@@ -170,8 +171,23 @@ class JoinRegions {
    public:
     JoinRegions(nb::object points, int dimensions, nb::object interval)
         : owner_(points), points_(nb::cast<PointIndex&>(points)), interval_(interval),
-          everything_(as_interval(Side{})), dimensions_(static_cast<size_t>(dimensions)) {
+          everything_(as_interval(Side{})), dimensions_(static_cast<size_t>(dimensions)), places_(dimensions_) {
         if (points_.dimensions() != dimensions) throw nb::value_error("points of other dimensions");
+    }
+
+    void came(nb::handle ids, nb::handle places) {
+        Items names{ids}, points{places};
+        if (names.count != points.count) throw nb::value_error("every subscription has a place");
+        int64_t codes[MAX_DIMENSIONS];
+        for (Py_ssize_t at = 0; at < names.count; ++at) {
+            Items point{nb::handle(points.items[at])};
+            if (static_cast<size_t>(point.count) != dimensions_) throw nb::value_error("a place of other dimensions");
+            std::transform(point.items, point.items + point.count, codes, code_of);
+            if (!places_.add(code_of(names.items[at]), codes)) throw nb::value_error("a subscription is there already");
+        }
+    }
+    void went(nb::handle id) {
+        if (!places_.remove(code_of(id.ptr()))) raise_key_error(id);
     }
 
     nb::object shifts(nb::handle routing, nb::handle other_routing, nb::handle lost, nb::handle gained, bool is_one_key) {
@@ -230,6 +246,7 @@ class JoinRegions {
     PointIndex& points_;
     nb::object interval_, everything_;
     size_t dimensions_;
+    Places places_;
 
     size_t dimension(nb::handle routing, Py_ssize_t at) const {
         Items items{routing};
@@ -302,19 +319,20 @@ class JoinRegions {
                        Span* spans, size_t low, size_t high) {
         size_t at = anchors.past(q, 0);
         if (at == anchors.size() || anchors[at] >= r) return false;
-        IntervalBlocks::Ends found;
-        if (!intervals.first_end(q, r, found) || found.second >= r) return false;
-        std::vector<IntervalBlocks::Held> few;
-        if (!intervals.inside(q, r, FEW, few)) {
-            spans[low] = spans[high] = {q + 1, r - 1};
-            return points_.any(&tree, spans);
-        }
-        for (const auto& held : few) {
-            spans[low] = {held.low, held.low};
-            spans[high] = {held.high, held.high};
-            if (points_.any(&tree, spans)) return true;
-        }
-        return false;
+        int few = FEW;
+        bool is_found = false;
+        intervals.any_inside(q, r, [&](const IntervalBlocks::Held& held) {
+            if (!few--) return true;
+            const int64_t* place = places_.at(held.ref);
+            if (!place) throw nb::value_error("an interval of a subscription that is not there");
+            is_found = true;
+            for (size_t at = 0; at < dimensions_; ++at)
+                is_found = is_found && (at == low || at == high || spans[at].holds(place[at]));
+            return is_found;
+        });
+        if (is_found || few >= 0) return is_found;
+        spans[low] = spans[high] = {q + 1, r - 1};
+        return points_.any(&tree, spans);
     }
 
     nb::object as_interval(const Side& side) const {
@@ -344,6 +362,8 @@ void bind_join_regions(nb::module_& module) {
     nb::class_<JoinRegions>(module, "JoinRegions")
         .def("__init__", [](JoinRegions* self, nb::object points, int dimensions,
                             nb::object interval) { new (self) JoinRegions(points, dimensions, interval); })
+        .def("came", &JoinRegions::came)
+        .def("went", &JoinRegions::went)
         .def("shifts", &JoinRegions::shifts, nb::arg("routing").none(), nb::arg("other_routing").none(),
              nb::arg("lost").none(), nb::arg("gained").none(), nb::arg("is_one_key"))
         .def("visible", &JoinRegions::visible);

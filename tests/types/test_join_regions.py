@@ -27,7 +27,7 @@ rows = st.lists(st.integers(0, 12), max_size=8).map(
 
 
 def made(maker: str, places: list[Point]) -> tuple[JoinRegions, StabbingSet]:
-    """Over points of four dimensions: the ranges on the event's table, then those on the other."""
+    """Over points of four dimensions: the ranges on the event's table, then those on the other. Some have left again."""
     is_compiled = maker == "compiled"
     points = COMPILED.PointIndex(4, True) if is_compiled else PointIndex(4, True)
     intervals = COMPILED.IntervalBlocks(True) if is_compiled else IntervalBlocks(True)
@@ -35,9 +35,14 @@ def made(maker: str, places: list[Point]) -> tuple[JoinRegions, StabbingSet]:
     for sid, place in enumerate(places):
         points.insert(sid, b"", place)
         clusters.add(place[2], place[3], sid)
+    regions: JoinRegions = PythonJoinRegions(points, 4, lambda sid: places[sid])
     if is_compiled:
-        return COMPILED.JoinRegions(points, 4, Interval), clusters
-    return PythonJoinRegions(points, 4, lambda sid: places[sid]), clusters
+        regions = COMPILED.JoinRegions(points, 4, Interval)
+    left = range(-len(places), 0)
+    regions.came([*left, *range(len(places))], [*reversed(places), *places])
+    for sid in left:
+        regions.went(sid)
+    return regions, clusters
 
 
 def listed(entries: list[Any], form: int) -> Any:
@@ -116,3 +121,28 @@ def test_visible(
     if maker == "compiled":
         python, its_clusters = made("python", places)
         assert region == python.visible(*asked, its_clusters, is_merged)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_many_ranges_between_two_rows(maker: str, is_seen: bool) -> None:
+    """More of them than are asked one by one; the rows are merged unless one holds the event's row."""
+    places: list[Point] = [(0, 1, at, at + 5) for at in range(10, 2_000)] + [(5, 5, 0, 9_999)]
+    if is_seen:
+        places.append((5, 5, 1_500, 1_501))
+    regions, clusters = made(maker, places)
+    own = (Interval(None, 5), Interval(5, None), EVERYTHING, EVERYTHING)
+    joining = [(5, (1,), ("row", 1)), (2_500, (2,), ("row", 2))]
+    region = regions.visible(own, joining, (2, 3), clusters, True)
+    assert len(region) == 1 + is_seen
+    assert [contains(region, place) for place in places[1_990:]] == [True, False][: 1 + is_seen]
+
+
+@is_built
+def test_a_subscription_comes_and_goes_once() -> None:
+    regions, _ = made("compiled", [(0, 1, 2, 3)])
+    with pytest.raises(ValueError, match="there already"):
+        regions.came([0], [(0, 1, 2, 3)])
+    regions.went(0)
+    with pytest.raises(KeyError):
+        regions.went(0)

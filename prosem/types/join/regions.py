@@ -28,6 +28,11 @@ class OneOfKey(NamedTuple):
 class JoinRegions(Protocol):
     """`PythonJoinRegions`, or the compiled one over compiled points. No region is empty of subscriptions: it is () then."""
 
+    def came(self, sids: Sequence[int], places: Sequence[Point], /) -> None:
+        """So many more subscriptions have points."""
+
+    def went(self, sid: int, /) -> None: ...
+
     def shifts(
         self,
         routing: Routing | None,
@@ -55,6 +60,12 @@ class PythonJoinRegions:
 
     def __init__(self, points: PointIndex, dimensions: int, place_of: Callable[[int], Point]) -> None:
         self._points, self._dimensions, self._place_of = points, dimensions, place_of
+
+    def came(self, sids: Sequence[int], places: Sequence[Point], /) -> None:
+        pass  # it asks where one stands
+
+    def went(self, sid: int, /) -> None:
+        pass
 
     def shifts(
         self,

@@ -120,6 +120,7 @@ class SemijoinMode:
 
     # -- points --------------------------------------------------------------------------------------------------
     def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
+        self._regions.came(sids, places)
         for number, clusters in self.clusters.items():
             low, high = self._model.tables[number].routing or (0, 1)
             ends = [(place[low], place[high]) for place in places]
@@ -129,6 +130,7 @@ class SemijoinMode:
                 clusters.add_many(np.array(ends, np.int64) if self._model.shape.int64 else ends, sids)
 
     def went(self, sid: int, place: Point) -> None:
+        self._regions.went(sid)
         for number, clusters in self.clusters.items():
             low, high = self._model.tables[number].routing or (0, 1)
             clusters.remove(place[low], place[high], sid)
