@@ -32,10 +32,10 @@ MOST = 64
 BACKLOG = 2048  # connections that wait to be taken
 AGAIN_S = 0.5  # until a worker that has ended is started again
 END_S = 10.0  # that workers have to close their sockets
-_OWN = frozenset({"server", "name", "api_key", "nats", "listen_fd", "lifeline_fd"})
-_SHARED = [
-    one.name for one in fields(BrokerSettings) if one.name not in _OWN
-]  # settings of server and worker
+_OWN = frozenset({"server", "name", "advertise", "api_key", "nats", "listen_fd", "lifeline_fd"})
+_SHARED = sorted(
+    {one.name for one in fields(Settings)} & {one.name for one in fields(BrokerSettings)} - _OWN
+)  # settings of server and worker
 
 
 def number_of_workers(text: str) -> int:
@@ -126,6 +126,7 @@ class Workers:
         port = self._inner.getsockname()[1]
         options = {name: getattr(self._public, name) for name in _SHARED}
         options |= {"server": f"http://127.0.0.1:{port}", "name": f"worker-{number}", "nats": ""}
+        options |= {"advertise": "none"}  # all have one address: no client can be sent to one of them
         options |= {"listen_fd": self._listener.fileno(), "lifeline_fd": self._lifeline}
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         return subprocess.Popen(
