@@ -673,6 +673,9 @@ def bench(
         ),
     ] = "",
     network: Annotated[str, typer.Option(help="in a simulated network of brokers (parametric: cbn)")] = "",
+    wide: Annotated[
+        bool, typer.Option(help="rows of 20 columns, all of them in memory and only those used (rows)")
+    ] = False,
 ) -> None:
     """Measure the parts of the server and the whole, beside published figures and the naive way."""
     from bench.registry import BENCHES
@@ -685,8 +688,12 @@ def bench(
         return
     if network and (name != "parametric" or network != "cbn"):
         raise typer.BadParameter("only `prosem bench parametric --network cbn` measures in a network")
+    if wide and name != "rows":
+        raise typer.BadParameter("only `prosem bench rows --wide` measures wide rows")
     for known in BENCHES if name == "all" else [name]:
         run = BENCHES[known][0]
+        if wide:
+            from bench.rows_wide import run
         if network:
             from bench.parametric_network import run
         report = run(quick)

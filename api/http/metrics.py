@@ -60,6 +60,11 @@ class _Reader:
             "times a batch that the database refused was taken back, with what was processed after it",
             metrics.undone,
         )
+        yield _counter(
+            "prosem_rows_read",
+            "rows of which columns were read from the database because they are not in memory",
+            metrics.rows_read,
+        )
         yield _counter("prosem_commit_seconds", "time spent in commits", metrics.commit_seconds)
         yield _counter("prosem_changes", "changes folded for attached subscriptions", metrics.changes)
         yield _counter("prosem_changes_replayed", "changes replayed from the outbox", metrics.replayed)

@@ -62,6 +62,7 @@ async def compose(
         brokers = await _brokers(settings, metrics, database.url, edge, port, replayer, orphans)
         opened.push_async_callback(brokers.close)
         memory = MemoryBuilder(settings, metrics, database.writer, brokers.traffic)
+        opened.push_async_callback(asyncio.to_thread, memory.close)
         retiring = Retiring(database.writer.session, memory.retired)
         opened.push_async_callback(asyncio.to_thread, retiring.close)
         after_commits = WorkQueue(asyncio.get_running_loop())

@@ -17,7 +17,9 @@ from prosem.engine.view import EngineView, whole_view
 from prosem.runtime.metrics import Metrics
 from prosem.store.log import Writer
 from prosem.store.statistics import Statistics, load_statistics
+from prosem.store.stored_rows import StoredRows
 from prosem.store.timeline import establish
+from prosem.values.errors import SetupError
 from prosem.values.timeline import Timelines
 
 log = logging.getLogger("prosem")
@@ -28,6 +30,7 @@ class MemoryBuilder:
 
     def __init__(self, settings: Settings, metrics: Metrics, writer: Writer, traffic: Traffic | None) -> None:
         self._settings, self._metrics, self._writer, self._traffic = settings, metrics, writer, traffic
+        self._stored = _stored(settings.columns_in_memory, writer)
         self._has_begun = self._has_served = self._is_established = False
         self.retained_after = 0
 
@@ -63,6 +66,7 @@ class MemoryBuilder:
             settings.look_events,
             self._traffic,
             settings.ephemeral_s,
+            stored=self._stored,
         )
         statistics = load_statistics(url, settings.measurements // 10)
         state.group_store.figures = statistics.figures  # spaces are opened by them
@@ -102,3 +106,14 @@ class MemoryBuilder:
 
     def retired(self, retained_after: int) -> None:
         self.retained_after = max(self.retained_after, retained_after)
+
+    def close(self) -> None:
+        """After the engine, whose thread reads."""
+        if self._stored is not None:
+            self._stored.close()
+
+
+def _stored(columns_in_memory: str, writer: Writer) -> StoredRows | None:
+    if columns_in_memory not in ("all", "used"):
+        raise SetupError(f"--columns-in-memory is all or used, not {columns_in_memory!r}")
+    return StoredRows(lambda: writer.url) if columns_in_memory == "used" else None

@@ -79,6 +79,10 @@ class Settings:
     look_events: int = setting(
         20_000, "events after which the server looks whether joins should be decomposed another way"
     )  # type: ignore[assignment]
+    columns_in_memory: str = setting(
+        "all",
+        "all, or used: columns that no key, group or view uses stay in PostgreSQL, and events read them there",
+    )  # type: ignore[assignment]
     kernels: str = setting("auto", "auto: compiled structures where they are installed; off: those in Python")  # type: ignore[assignment]
     ephemeral_s: int = setting(
         60, 'seconds after which a subscription with "durable": false that was never streamed ends'

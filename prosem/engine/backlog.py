@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from prosem.engine import commands as c
@@ -69,6 +70,16 @@ class Backlog:
     @property
     def first(self) -> Entry:
         return (self._ahead or self._queue)[0]
+
+    def next(self, most: int, events: int) -> list[Entry]:
+        """Some commands that will be taken soon, in their order, with about so many events."""
+        found: list[Entry] = []
+        for entry in islice(self._queue, most):
+            found.append(entry)
+            events -= entry.weight
+            if events <= 0:
+                break
+        return found
 
     def admit(self, entry: Entry) -> None:
         """Take a command; BusyError if there is no room for it, TooLargeError if there never is."""

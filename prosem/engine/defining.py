@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from prosem.engine import commands as c
+from prosem.engine.columns_used import used_by_view
 from prosem.engine.memory import EngineMemory
 from prosem.engine.subscribing import Subscribing
 from prosem.engine.validate import identifier, known_view
@@ -36,6 +37,7 @@ class Defining:
         if known is not None:
             kind = "different view" if isinstance(known, View) else "table"
             raise ConflictError(f"a {kind} {name!r} exists; drop it first, or choose another name", "/name")
+        memory.table_store.hold(used_by_view(definition))
         memory.undo.keep_attribute(memory, "next_table")
         memory.next_table += 1
         return c.PreparedView(definition.view, memory.views.begin(definition))

@@ -26,7 +26,8 @@ def picture(state: EngineState, group_name: str, event: Any, tenant: str = DEFAU
         what = f"{group_name[:100]} is of type {group.type}"
         raise InputError(f"only {pictured} has a picture in two dimensions; {what}", "/group")
     table = form.tables[0]
-    found = effect(table, state.rows[table.id], event, "/event", state.table_store.family(table))
-    scene = Scene(state.table_store.visible[table.id], found.key, found.old, found.new, state.registry.id)
+    tables = state.table_store
+    found = tables.complete(lambda: effect(table, tables.whole(table), event, "/event", tables.family(table)))
+    scene = Scene(tables.visible[table.id], found.key, found.old, found.new, state.registry.id)
     drawn = form.picture(state.group_store.space(form, group), scene)
     return {"group": group.name, "type": group.type, "table": table.name, **drawn}

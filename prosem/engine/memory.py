@@ -14,6 +14,7 @@ from prosem.engine.batch import Batch
 from prosem.engine.commands import Closed
 from prosem.engine.groups import Groups
 from prosem.engine.marks import Marks
+from prosem.engine.stored_columns import RowSource, StoredColumns
 from prosem.engine.subscriptions import SubscriptionRegistry
 from prosem.engine.tables import Content, Tables
 from prosem.engine.traffic import Traffic
@@ -32,7 +33,7 @@ class EngineMemory:
     """`retained_after`: what happened after this seq can still be replayed; `max_boxes`: of one event's regions.
 
     After every `look_events` events spaces may arrange themselves anew. `traffic` knows what messages cost the network;
-    None: there are no brokers.
+    None: there are no brokers. `stored`: where columns that are not used stay; None: all are in memory.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EngineMemory:
         traffic: Traffic | None = None,
         ephemeral_s: float = LIFETIME_S,
         clock: Clock = SYSTEM_CLOCK,
+        stored: RowSource | None = None,
     ) -> None:
         self.chooser, self.metrics, self.traffic, self.clock = chooser, metrics, traffic, clock
         self.statistics: JsonObject | None = None  # the run that is in force
@@ -58,7 +60,8 @@ class EngineMemory:
         self.timelines = Timelines()
         self.next_table = 1
         self.undo = UndoLog()
-        self.table_store = Tables(self.undo)
+        elsewhere = None if stored is None else StoredColumns(stored, lambda: self.batch.writes.rows, metrics)
+        self.table_store = Tables(self.undo, elsewhere)
         self.views = Views(self.table_store, self.undo)
         self.registry = SubscriptionRegistry()
         self.unstreamed = Unstreamed(ephemeral_s, clock.monotonic)

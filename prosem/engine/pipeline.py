@@ -25,6 +25,7 @@ from prosem.engine.batch import Batch
 from prosem.engine.committer import Committer, Step, Store, Trial
 from prosem.engine.failures import Fault, reply_to, sort_out
 from prosem.engine.outlet import Outlet, Post, Results
+from prosem.engine.publishing import read_ahead
 from prosem.engine.state import EngineState
 from prosem.engine.suspects import Suspects, trial_writes
 from prosem.engine.view import EngineView, next_view, whole_view
@@ -190,7 +191,20 @@ class Pipeline:
         return bool(self._open) and first.size_bytes > limits.max_batch_bytes
 
     # -- processing ----------------------------------------------------------------------------------------------
+    def _read_ahead(self) -> None:
+        """Columns that are not in memory are read for all requests that wait, as far as they fit a batch."""
+        if self._memory.table_store.stored is None:
+            return
+        with self._change:
+            waiting = self._waiting.next(AT_ONCE, self._limits.max_batch)
+        if len(waiting) > 1:
+            try:
+                read_ahead(self._memory, [entry.command for entry in waiting])
+            except BusyError as error:  # a command that needs it meets it again
+                log.warning("columns could not be read ahead: %s", error.detail)
+
     def _process(self) -> None:
+        self._read_ahead()
         for _ in range(AT_ONCE):  # look at the committer now and then
             with self._change:
                 if not self._waiting or self.committer.failure is not None or self._must_wait():
@@ -206,6 +220,8 @@ class Pipeline:
     def _attempt(self, entry: Entry, work: Callable[[Entry], None]) -> None:
         try:
             work(entry)
+        except CommitError as error:  # memory and the database differ
+            self.committer.failure = error
         except ProsemError as error:
             entry.result = error
             if entry.command_trace is not None:

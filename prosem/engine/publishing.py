@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -35,11 +36,21 @@ Deltas = dict[int, tuple[Space, list[Delta]]]  # space id → the space, and wha
 
 def runs_of(memory: EngineMemory, command: c.Publish | c.Transact) -> Sequence[Run]:
     """What the events of a request do, in runs of one table; raises at the first that is wrong. Changes nothing."""
+    return memory.table_store.complete(lambda: _runs_of(memory, command))
+
+
+def read_ahead(memory: EngineMemory, commands: Sequence[c.Command]) -> None:
+    """Read the columns that these commands will need and that are not in memory, all together."""
+    works = [partial(_runs_of, memory, one) for one in commands if isinstance(one, c.Publish | c.Transact)]
+    memory.table_store.read_ahead(works)
+
+
+def _runs_of(memory: EngineMemory, command: c.Publish | c.Transact) -> Sequence[Run]:
     store, tables = memory.table_store, memory.tables(command.scope.tenant)
     if isinstance(command, c.Transact):
         return transaction(store, tables, command.events)
     table = known_table(tables, command.table)
-    found = effects(table, memory.rows[table.id], command.events, command.at, store.family(table))
+    found = effects(table, store.whole(table), command.events, command.at, store.family(table))
     return [Run(table, found, lambda number: f"{command.at}/{number}")]
 
 
@@ -291,9 +302,10 @@ class Publishing:
 
     def explain(self, command: c.Explain) -> JsonObject:
         """What an event would cost under each plan of each group it touches; nothing stays applied."""
-        table = known_table(self._memory.tables(command.scope.tenant), command.table)
-        family = self._tables.family(table)
-        _, key, old, new = effect(table, self._memory.rows[table.id], command.event, "/event", family)
+        table, tables = known_table(self._memory.tables(command.scope.tenant), command.table), self._tables
+        _, key, old, new = tables.complete(
+            lambda: effect(table, tables.whole(table), command.event, "/event", tables.family(table))
+        )
         groups: list[JsonObject] = []
         with self._memory.undo.paused(), ExitStack() as rehearsals:
             deltas = self._rehearsed(rehearsals, table, key, old, new)
@@ -324,8 +336,7 @@ class Publishing:
         except ViewRowError as error:
             raise error.moved("/event") from None
         rehearsals.callback(views.undo, derived)
-        self._tables.put(table, key, new)
-        rehearsals.callback(self._tables.put, table, key, old)
+        rehearsals.enter_context(self._tables.rehearsed(table, key, old, new))
         seen = [(one, derived.changes[one.id]) for one in (table, *table.ancestors)]
         for one, rows in (*seen, *derived.effects):
             for space in self._groups.spaces_of(one):

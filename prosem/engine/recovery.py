@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from prosem.engine.columns_used import Used, every_column, together, used_by_form, used_by_view
 from prosem.engine.state import EngineState
 from prosem.language.parse import parse
 from prosem.store.recovery import StoredState, StoredSubscription, StoredView, load
 from prosem.values.errors import ProsemError, SetupError
 from prosem.values.model import Group, PlaceMark, Row, Statement, Table
 from prosem.values.packed_columns import Arrays
-from prosem.views.subscription import named_view
+from prosem.views.subscription import named_view, recognise
 
 
 class Stored(Protocol):
@@ -25,7 +26,12 @@ class Stored(Protocol):
     groups: list[Group]
     statements: list[Statement]
 
-    def rows(self, *tables: Table) -> Iterator[tuple[Table, Sequence[Row] | Arrays]]: ...
+    def rows(
+        self, *tables: Table, columns: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[Table, Sequence[Row] | Arrays]]:
+        """`columns`: which are to be read of tables, by id."""
+        ...
+
     def subscriptions(self) -> Iterator[list[StoredSubscription]]: ...
     def last_move(self) -> int: ...
     def marks(self) -> Mapping[int, tuple[int, PlaceMark]]: ...
@@ -62,6 +68,24 @@ def _fill_view(state: EngineState, stored: StoredView, report: Callable[..., Non
     report("recovery: view %s has %d rows", stored.name, len(state.rows[stored.id]))
 
 
+def _used(stored: Stored) -> Used:
+    """The columns that groups and views use, and all of tables that others extend."""
+    catalogs: dict[str, dict[str, Table]] = {}
+    for table in stored.tables:
+        catalogs.setdefault(table.tenant, {})[table.name] = table
+    several = [{one: every_column(one)} for table in stored.tables for one in table.ancestors]
+    for view in stored.views:
+        catalog = catalogs.setdefault(view.tenant, {})
+        definition = named_view(view.sql, catalog, view.id, view.name, view.tenant)
+        catalog[view.name] = definition.view
+        several.append(used_by_view(definition))
+    for group in stored.groups:
+        query = replace(parse(group.sample_sql), per=group.per)
+        form = recognise(query, catalogs.get(group.tenant, {}), group.sample_notify)
+        several.append(used_by_form(form))
+    return together(several)
+
+
 def fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> int:
     """Fill an empty state from what is stored; returns the number of subscriptions."""
     with state.undo.paused():
@@ -75,9 +99,11 @@ def _fill(state: EngineState, stored: Stored, report: Callable[..., None]) -> in
     groups.next_group, groups.next_statement = counters.group, counters.statement
     state.registry.reserve(counters.sid)
     state.marks.moves = stored.last_move()
+    used = {} if tables.stored is None else _used(stored)
     for table in stored.tables:
-        tables.add(table)
-    for table, rows in stored.rows(*stored.tables):
+        tables.add(table, used.get(table, ()))
+    held = {table.id: tables.held(table) for table in stored.tables}
+    for table, rows in stored.rows(*stored.tables, columns=held):
         tables.load(table, rows)
     for table in stored.tables:
         report("recovery: table %s has %d rows", table.name, len(tables.rows[table.id]))

@@ -13,6 +13,7 @@ from typing import Any
 from optimizer.cost import Weights
 from prosem.engine import commands as c
 from prosem.engine.batch import Batch
+from prosem.engine.columns_used import every_column
 from prosem.engine.defining import Defining, check_unused
 from prosem.engine.memory import EngineMemory
 from prosem.engine.publishing import Publishing
@@ -78,6 +79,8 @@ class EngineState(EngineMemory):
                 self.batch.writes.items[space, topic] = kept
         done, self.batch = self.batch, Batch()
         done.undo = self.undo.cut()
+        if self.table_store.stored is not None:
+            self.table_store.stored.handed_over(done.writes.rows)
         done.writes.last_seq = self.seq
         done.writes.counters = Counters(
             self.next_table,
@@ -91,7 +94,7 @@ class EngineState(EngineMemory):
     def take_back(self, refused: Batch | None) -> None:
         """Undo the open batch, and the one before it if that was refused: the memory is as of the last commit again."""
         later, self.batch = self.undo.cut(), Batch()  # what the steps put there is not to be written
-        with self.undo.paused():
+        with self.undo.paused(), self.table_store.undoing():
             undo(later)
             if refused is not None:
                 undo(refused.undo)
@@ -111,6 +114,7 @@ class EngineState(EngineMemory):
     def create_table(self, command: c.CreateTable) -> c.Created:
         table, is_new = self.requested(command)
         if is_new:
+            self.table_store.hold({one: every_column(one) for one in table.ancestors})
             self.undo.keep_attribute(self, "next_table")
             self.next_table += 1
             self.table_store.add(table)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from prosem.engine import commands as c
+from prosem.engine.columns_used import used_by_form
 from prosem.engine.marks import Unmarked
 from prosem.engine.memory import EngineMemory
 from prosem.language import resolve
@@ -50,6 +51,8 @@ class Subscribing:
         )
         bounds = self._bind_all(form, command, constants)
         self._check_ids([id for id, _ in command.rows], command.batch, command.scope.tenant)
+        if self._tables.stored is not None and self._groups.of(form) is None:
+            self._tables.hold(used_by_form(form))
         writes = self._memory.batch.writes
         statement, is_new = self._groups.statement(query.sql, command.notify, form)
         if is_new:

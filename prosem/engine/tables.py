@@ -2,16 +2,20 @@
 
 A table that others extend is seen with their rows too, cut to its own columns: `visible` holds them beside its own
 `rows`. While no table extends it the two are one. Rows of tables are packed in columns, those of views are tuples by key.
+With `stored` a table holds only the columns that are used; one of a family holds all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from typing import cast
 
 from prosem.engine.sizes import SAFE_COLUMNS
+from prosem.engine.stored_columns import Found, StoredColumns, WholeRows
 from prosem.values.model import Key, Row, Table, View
+from prosem.values.narrow_rows import NarrowRows
 from prosem.values.packed_columns import Arrays
 from prosem.values.packed_rows import TableRows, packed_rows
 from prosem.values.undo import NO_UNDO, UndoLog
@@ -20,10 +24,13 @@ Content = MutableMapping[Key, Row]  # of a table or a view
 
 
 class Tables:
-    """Tables and views that come and go are recorded in `undo`; rows are not, since their events are."""
+    """Tables and views that come and go are recorded in `undo`; rows are not, since their events are.
 
-    def __init__(self, undo: UndoLog = NO_UNDO) -> None:
-        self._undo = undo
+    Nor are columns that were loaded: they stay in memory. `stored`: where columns that are not used are; None: nowhere.
+    """
+
+    def __init__(self, undo: UndoLog = NO_UNDO, stored: StoredColumns | None = None) -> None:
+        self._undo, self.stored = undo, stored
         self._by_tenant: dict[str, dict[str, Table]] = {}
         self.rows: dict[int, Content] = {}
         self.visible: dict[int, Content] = {}
@@ -48,10 +55,11 @@ class Tables:
         for held in (self.rows, self.visible):
             self._undo.keep(held, table.id)
 
-    def add(self, table: Table) -> None:
+    def add(self, table: Table, columns: Collection[int] = ()) -> None:
+        """A table without rows. `columns` are used; those of the tables that it extends are all held already."""
         self._name(table)[table.name] = table
         self._keep(table)
-        self.rows[table.id] = self.visible[table.id] = packed_rows(table)
+        self.rows[table.id] = self.visible[table.id] = self._made(table, columns)
         if len(table.columns) > SAFE_COLUMNS:
             self.wide.add(table.id)
             self._undo.add(self.wide.discard, table.id)
@@ -59,6 +67,12 @@ class Tables:
             if self.rows[ancestor.id] is self.visible[ancestor.id]:
                 self._undo.keep(self.rows, ancestor.id)
                 self.rows[ancestor.id] = copy(self.rows[ancestor.id])
+
+    def _made(self, table: Table, columns: Collection[int]) -> TableRows:
+        is_whole = len({*columns, *table.key_positions}) == len(table.columns)
+        if self.stored is None or table.parent is not None or is_whole:
+            return packed_rows(table)
+        return NarrowRows(table, columns, self.stored.fetch)
 
     def add_view(self, view: View, rows: Content) -> None:
         """A view with its contents; an unnamed one is found by its number only."""
@@ -73,6 +87,57 @@ class Tables:
         self._keep(view)
         del self.rows[view.id], self.visible[view.id]
 
+    # -- columns that are not in memory --------------------------------------------------------------------------
+    def hold(self, used: Mapping[Table, Collection[int]]) -> None:
+        """Have these columns of tables in memory; a BusyError if they cannot be read."""
+        for table, columns in used.items():
+            rows = self.rows[table.id]
+            if isinstance(rows, NarrowRows) and not {*columns} <= {*rows.held}:
+                assert self.stored is not None
+                self.stored.load(rows, columns)
+
+    def whole(self, table: Table) -> Mapping[Key, Row]:
+        """A table's own rows with all columns, for work that is `complete`d."""
+        rows = self.rows[table.id]
+        if isinstance(rows, NarrowRows) and not rows.is_whole:
+            assert self.stored is not None
+            return WholeRows(rows, self.stored)
+        return rows
+
+    def complete(self, work: Callable[[], Found]) -> Found:
+        """What `work` gives, which changes nothing and reads `whole` rows."""
+        return work() if self.stored is None else self.stored.complete(work)
+
+    def read_ahead(self, works: Iterable[Callable[[], object]]) -> None:
+        """Some works will be completed soon: read what they need together."""
+        if self.stored is not None:
+            self.stored.read_ahead(works)
+
+    @contextmanager
+    def undoing(self) -> Iterator[None]:
+        """Batches that are not committed are taken back; messages are thrown away meanwhile."""
+        if self.stored is None:
+            yield
+            return
+        with self.stored.undoing():
+            yield
+        self.stored.taken_back()
+
+    @contextmanager
+    def rehearsed(self, table: Table, key: Key, old: Row | None, new: Row | None) -> Iterator[None]:
+        """A row is set for a while, in no batch."""
+        with nullcontext() if self.stored is None else self.stored.rehearsed(table, key, new):
+            self.put(table, key, new)
+            try:
+                yield
+            finally:
+                self.put(table, key, old)
+
+    def held(self, table: Table) -> tuple[int, ...]:
+        """The columns that are in memory."""
+        rows = self.rows[table.id]
+        return rows.held if isinstance(rows, NarrowRows) else tuple(range(len(table.columns)))
+
     def put(self, table: Table, key: Key, row: Row | None) -> None:
         """Set or take away a row, also where the tables that this one extends see it."""
         own = self.rows[table.id]
@@ -83,8 +148,11 @@ class Tables:
             put(self.visible[ancestor.id], key, cut(row, ancestor))
 
     def load(self, table: Table, rows: Sequence[Row] | Arrays) -> None:
-        """Set many rows that are new, as a recovery reads them."""
+        """Set many rows that are new, as a recovery reads them: with the columns that are `held`."""
         for held, one in self._holders(table):
+            if isinstance(held, NarrowRows) and not held.is_whole:
+                held.load_held(rows)
+                continue
             width = len(one.columns)
             if isinstance(rows, Arrays):
                 held.load_arrays(*rows.first(width))

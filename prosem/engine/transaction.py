@@ -69,7 +69,7 @@ def _addressed(tables: Mapping[str, Table], given: Any, at: str) -> tuple[Table,
 
 
 def _effects(store: Tables, table: Table, overlay: Overlay, event: dict[str, Any], at: str) -> list[Effect]:
-    rows = store.rows[table.id]
+    rows = store.whole(table)
     if event.get("op") == "truncate":
         if len(event) > 1:
             raise InputError("an event of the op truncate has nothing but its table", at)

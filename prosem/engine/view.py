@@ -14,7 +14,7 @@ from typing import Any
 from optimizer.cost import Weights
 from prosem.engine.memory import EngineMemory
 from prosem.store.log import WriteSet
-from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table
+from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table, View
 from prosem.values.statistics import NO_FIGURES, RunFigures
 
 VISITS_EVERY_S = 0.2  # counted at most so often: it takes a look at every space
@@ -26,6 +26,8 @@ class EngineView:
     timeline: str = ""
     row_counts: Mapping[int, int] = field(default_factory=dict)
     """by table id"""
+    columns_in_memory: Mapping[int, tuple[str, ...]] | None = None
+    """by table id, the names of those that are there; None: all are"""
     groups: Mapping[int, Group] = field(default_factory=dict)
     group_sizes: Mapping[int, int] = field(default_factory=dict)
     weights: Weights = field(default_factory=Weights)
@@ -103,7 +105,20 @@ def _rows(memory: EngineMemory) -> dict[str, Any]:
 
 
 def _groups(memory: EngineMemory) -> dict[str, Any]:
-    return {"groups": dict(memory.groups), "group_sizes": dict(memory.group_sizes)}
+    return {
+        "groups": dict(memory.groups),
+        "group_sizes": dict(memory.group_sizes),
+        "columns_in_memory": _columns(memory),
+    }
+
+
+def _columns(memory: EngineMemory) -> dict[int, tuple[str, ...]] | None:
+    """Groups that come may have columns loaded."""
+    store = memory.table_store
+    if store.stored is None:
+        return None
+    tables = [table for table in store if not isinstance(table, View)]
+    return {table.id: tuple(table.names[at] for at in store.held(table)) for table in tables}
 
 
 def _visits(memory: EngineMemory) -> int:

@@ -14,6 +14,7 @@ class Metrics:
         self.commit_seconds = 0.0
         self.rebuilds = 0  # of the memory, after a failure
         self.undone = 0  # batches that were refused, with what was processed after them
+        self.rows_read = 0  # from PostgreSQL for events, where columns are not in memory
         self.changes = 0
         self.replayed = 0
         self.lagging = 0

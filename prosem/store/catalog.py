@@ -130,13 +130,45 @@ def row_statements(table: Table) -> RowStatements:
         sql.SQL(", ").join([names[at] for at in keys]),
         action,
     )
-    same = [
-        sql.SQL("t.{} = {}").format(names[at], _element(place, types[at])) for place, at in enumerate(keys)
-    ]
+    of_key = [types[at] for at in keys]
     delete = sql.SQL("DELETE FROM ONLY {} t USING {} WHERE {}").format(
-        relation(table), _unnest([types[at] for at in keys]), sql.SQL(" AND ").join(same)
+        relation(table), _unnest(of_key), _same_key(names, keys, of_key)
     )
     return RowStatements(table, upsert.as_bytes(), delete.as_bytes())
+
+
+@dataclass(frozen=True)
+class ReadStatement:
+    """How some columns of rows are read by key: `text` takes an array a key column, and gives the key first."""
+
+    table: Table
+    text: bytes
+
+    def pack_keys(self, keys: Sequence[Key]) -> list[Packed]:
+        return _pack([self.table.columns[at].type for at in self.table.key_positions], keys)
+
+
+def read_statement(table: Table, columns: Sequence[int]) -> ReadStatement:
+    names, keys = column_names(table), list(table.key_positions)
+    types = [table.columns[at].type for at in keys]
+    text = sql.SQL("SELECT {} FROM ONLY {} t, {} WHERE {}").format(
+        sql.SQL(", ").join([sql.SQL("t.{}").format(names[at]) for at in (*keys, *columns)]),
+        relation(table),
+        _unnest(types),
+        _same_key(names, keys, types),
+    )
+    return ReadStatement(table, text.as_bytes())
+
+
+def _same_key(
+    names: Sequence[sql.Identifier], keys: Sequence[int], types: Sequence[ColumnType]
+) -> sql.Composed:
+    """A row `t` has the key of an element of the arrays."""
+    same = [
+        sql.SQL("t.{} = {}").format(names[at], _element(place, kind))
+        for place, (at, kind) in enumerate(zip(keys, types, strict=True))
+    ]
+    return sql.SQL(" AND ").join(same)
 
 
 def _kind(kind: ColumnType) -> str:

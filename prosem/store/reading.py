@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from queue import Full, Queue
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import psycopg
@@ -30,9 +31,10 @@ Chunk = tuple[Table, list[Row] | Arrays]
 
 
 class Range(NamedTuple):
-    """Blocks of a table, from the first to before the last; None: to the end."""
+    """Blocks of a table, from the first to before the last; None: to the end. `columns` are read."""
 
     table: Table
+    columns: Sequence[int]
     first: int
     end: int | None
     in_arrays: bool
@@ -48,11 +50,15 @@ _READERS: dict[str, Reader] = {"bytea": bytes, "jsonb": lambda sent: decode(sent
 
 
 def block_ranges(
-    connection: Connection, tables: Sequence[Table], blocks_per_range: int = BLOCKS_PER_RANGE
+    connection: Connection,
+    tables: Sequence[Table],
+    columns: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    blocks_per_range: int = BLOCKS_PER_RANGE,
 ) -> list[Range]:
-    """What there is to read, in ranges of blocks."""
+    """What there is to read, in ranges of blocks. `columns` are those of some tables by id; of others all are read."""
     found: list[Range] = []
     for table in tables:
+        read = columns.get(table.id, range(len(table.columns)))
         size = sql.SQL(
             "SELECT pg_relation_size(oid) / current_setting('block_size')::integer,"
             " coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0) FROM pg_class WHERE oid = {}::regclass"
@@ -62,11 +68,11 @@ def block_ranges(
         blocks, outside_bytes = row
         in_arrays = not outside_bytes
         step = blocks_per_range
-        if in_arrays and any(kind_of(column.type)[0] == OBJECT for column in table.columns):
+        if in_arrays and any(kind_of(table.columns[at].type)[0] == OBJECT for at in read):
             step = min(step, BLOCKS_OF_OBJECTS)
         firsts = range(0, max(1, int(blocks)), step)
-        found += [Range(table, first, first + step, in_arrays) for first in firsts[:-1]]
-        found.append(Range(table, firsts[-1], None, in_arrays))
+        found += [Range(table, read, first, first + step, in_arrays) for first in firsts[:-1]]
+        found.append(Range(table, read, firsts[-1], None, in_arrays))
     return found
 
 
@@ -137,9 +143,10 @@ def _put(
 
 
 def _read(connection: Connection, range: Range) -> Iterator[Chunk]:
-    table, first, end, in_arrays = range
-    names = catalog.column_names(table)
-    elements = [_element(column.type, name) for column, name in zip(table.columns, names, strict=True)]
+    table, read, first, end, in_arrays = range
+    every = catalog.column_names(table)
+    names = [every[at] for at in read]
+    elements = [_element(table.columns[at].type, every[at]) for at in read]
     selected = [sql.SQL("array_agg({})").format(one.expression) for one in elements] if in_arrays else names
     text = sql.SQL("SELECT {} FROM ONLY {} WHERE ctid >= {}").format(
         sql.SQL(", ").join(selected), catalog.relation(table), sql.Literal(f"({first},0)")

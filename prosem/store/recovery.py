@@ -7,11 +7,11 @@ several connections (`reading`). Cost: about 1 µs per value; a million subscrip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -108,9 +108,17 @@ class Loaded:
             )
         ]
 
-    def rows(self, *tables: Table, readers: int = READERS) -> Iterator[Chunk]:
-        """All rows of these tables in chunks, in no order; large tables are read over several connections."""
-        ranges = block_ranges(self._connection, tables)
+    def rows(
+        self,
+        *tables: Table,
+        columns: Mapping[int, Sequence[int]] = MappingProxyType({}),
+        readers: int = READERS,
+    ) -> Iterator[Chunk]:
+        """All rows of these tables in chunks, in no order; large tables are read over several connections.
+
+        `columns` are those to be read of some tables, by id.
+        """
+        ranges = block_ranges(self._connection, tables, columns)
         others = [] if len(ranges) < len(tables) + readers else self._others(readers - 1)
         try:
             yield from read_ranges([self._connection, *others], ranges)

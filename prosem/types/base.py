@@ -352,6 +352,23 @@ def described_columns(columns: Iterable[tuple[str, ColumnType]]) -> list[JsonObj
 
 
 @runtime_checkable
+class SelectiveForm(Protocol, metaclass=ByMembers):
+    """A form that reads only some columns of the rows in memory; deltas have all. Forms of one label read the same."""
+
+    @property
+    def columns_read(self) -> frozenset[int] | None:
+        """The columns of its table that its space and its answers read from rows; None: all.
+
+        An answer may show others: it reads whole rows by `answer_rows`.
+        """
+
+
+def columns_read(form: Form) -> frozenset[int] | None:
+    """The columns of its tables that a form reads from the rows in memory; None: all."""
+    return form.columns_read if isinstance(form, SelectiveForm) else None
+
+
+@runtime_checkable
 class MarkedSpace(Protocol, metaclass=ByMembers):
     """A space that knows what its subscriptions were notified of, and gives them a part of their place itself; they may be
     moved to make room for others.

@@ -245,9 +245,10 @@ class PackedRows(TableRows):
             self._enter(self._key(slot), slot)
 
 
-def packed_rows(table: Table) -> TableRows:
-    """No rows yet; compiled where the kernels are in use."""
-    kinds, scales = zip(*(kind_of(column.type) for column in table.columns), strict=True)
+def packed_rows(table: Table, held: Sequence[int] | None = None) -> TableRows:
+    """No rows yet; compiled where the kernels are in use. `held`: rows have these columns alone, in this order."""
+    held = range(len(table.columns)) if held is None else held
+    kinds, scales = zip(*(kind_of(table.columns[at].type) for at in held), strict=True)
     module = kernels.compiled()
     make = PackedRows if module is None else module.PackedRows
-    return cast(TableRows, make(list(kinds), list(scales), list(table.key_positions)))
+    return cast(TableRows, make(list(kinds), list(scales), [held.index(at) for at in table.key_positions]))

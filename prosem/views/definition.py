@@ -17,7 +17,7 @@ from prosem.views.aggregates import Aggregate
 from prosem.views.expressions import Compiled, CompiledRow, compile_condition, compile_row
 from prosem.views.grouping import Grouping, Groups, Having
 from prosem.views.join import Join
-from prosem.views.joined import row_key, rows_key
+from prosem.views.joined import Place, row_key, rows_key
 from prosem.views.keys import key_of_groups, key_of_sources
 from prosem.views.operator import Output, RowsOf, ViewOperator
 from prosem.views.projection import Projection
@@ -37,6 +37,7 @@ class ViewDefinition:
     joins: tuple[JoinColumns, ...]
     where: Compiled | None
     rows: CompiledRow | Grouping
+    reads: frozenset[Place] = frozenset()  # the columns of its sources that it is made of
 
     def open(self, rows_of: RowsOf) -> ViewOperator:
         """An operator over the live rows of the view's tables, without contents until it is built."""
@@ -82,7 +83,8 @@ def define(query: ViewQuery, tables: Mapping[str, Table], id: int, name: str, te
         columns, key, rows = _plain(query, scope)
     inputs = tuple(dict.fromkeys(table for _, table in scope.sources))
     view = View(id, name, columns, key, tenant, None, query.sql, inputs)
-    return ViewDefinition(view, tuple(scope.sources), tuple(scope.joins), condition, rows)
+    reads = frozenset(scope.read)
+    return ViewDefinition(view, tuple(scope.sources), tuple(scope.joins), condition, rows, reads)
 
 
 def _plain(query: ViewQuery, scope: Scope) -> tuple[Columns, tuple[str, ...], CompiledRow]:

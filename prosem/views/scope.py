@@ -40,6 +40,7 @@ class Scope:
         self._sql = query.sql
         self.sources: list[tuple[str, Table]] = []  # alias, table
         self.joins: list[JoinColumns] = []
+        self.read: set[Place] = set()  # the columns that were named
         self._outer: list[bool] = []  # by source: whether a LEFT JOIN may leave it without a row
         self._visible: dict[str, list[list[Place]]] = {}  # bare name → its columns, merged ones as one
         for source in query.sources:
@@ -100,6 +101,11 @@ class Scope:
 
     def _find(self, name: ColumnName) -> Sequence[Place]:
         """The columns that a name stands for: one, or for a bare name those that USING merges."""
+        found = self._named(name)
+        self.read.update(found)
+        return found
+
+    def _named(self, name: ColumnName) -> Sequence[Place]:
         if name.table is not None:
             return (self._qualified(name, name.table),)
         found = self._visible.get(name.name, [])
@@ -182,6 +188,7 @@ class Scope:
             left.append(columns[0][0])
             right.append(own[1])
             columns[0].append(own)
+            self.read.update(columns[0])
         self.joins.append(JoinColumns(is_left, tuple(left), tuple(right)))
 
     def _join_on(self, pairs: Sequence[tuple[ColumnName, ColumnName]], number: int, is_left: bool) -> None:

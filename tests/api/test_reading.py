@@ -23,7 +23,9 @@ COUNT = 3_000
 def many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "ROWS_PER_CHUNK", 100)
     monkeypatch.setattr(
-        recovery, "block_ranges", lambda connection, tables: reading.block_ranges(connection, tables, 2)
+        recovery,
+        "block_ranges",
+        lambda connection, tables, columns: reading.block_ranges(connection, tables, columns, 2),
     )
 
 
@@ -46,7 +48,7 @@ def test_every_row_is_read_once_and_of_the_snapshot(url: str, readers: int) -> N
     with recovery.load(url) as loaded:
         with psycopg.connect(url) as connection:
             connection.execute(f"DELETE FROM {relation(large).as_string()}")  # type: ignore[call-overload]
-        assert len(reading.block_ranges(loaded._connection, [large, empty], 2)) > 8
+        assert len(reading.block_ranges(loaded._connection, [large, empty], blocks_per_range=2)) > 8
         chunks = list(loaded.rows(large, empty, readers=readers))
     assert {table.name for table, _ in chunks} == {"t"}
     assert all(isinstance(rows, Arrays) for _, rows in chunks)
@@ -76,7 +78,7 @@ def test_an_error_of_one_reader_is_raised(url: str, monkeypatch: pytest.MonkeyPa
     read = reading._read
 
     def failing(connection: reading.Connection, one: reading.Range) -> Any:
-        if one[1] == 10:
+        if one.first == 10:
             raise psycopg.OperationalError("the connection was lost")
         return read(connection, one)
 

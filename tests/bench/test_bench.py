@@ -18,6 +18,7 @@ from bench import (
     range_min,
     recovery,
     rows,
+    rows_wide,
 )
 from bench.common import Report, fail, machine
 from bench.registry import BENCHES
@@ -57,6 +58,14 @@ def test_rows_in_miniature() -> None:
     assert (figures["rows"], figures["subscriptions"]) == (3_000, 40)
     assert 12 <= figures["packed_bytes_per_row"] < 60
     assert figures["us_per_event"] > 0
+
+
+def test_wide_rows_in_miniature() -> None:
+    whole, used = rows_wide.measure(2_000, 40, 2_000)
+    assert (whole["held"], used["held"]) == (20, 3)
+    assert used["packed_bytes_per_row"] < whole["packed_bytes_per_row"] / 3
+    assert whole["rows_read_per_event"] == 0 < used["rows_read_per_event"]
+    assert all(one["us_per_event"] > 0 for one in (whole, used))
 
 
 def test_the_scan_is_right() -> None:

@@ -30,9 +30,13 @@ from tests.support.running import TABLE, publish, subscribe
 
 
 class Steps:
-    """All parts from a command to a sink; nothing happens unless a step is called."""
+    """All parts from a command to a sink; nothing happens unless a step is called.
 
-    def __init__(self) -> None:
+    `is_narrow`: columns that are not used stay in the store.
+    """
+
+    def __init__(self, is_narrow: bool = False) -> None:
+        self._is_narrow = is_narrow
         self.clock, self.metrics, self.store = ManualClock(), Metrics(), MemoryStore()
         self.posted: list[Work] = []
         self.edge = Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
@@ -44,7 +48,8 @@ class Steps:
     def _recover(self, seen: int) -> EngineState:
         if self.fails_to_recover:
             raise self.fails_to_recover.pop(0)
-        state = EngineState(chooser("auto"), self.metrics, clock=self.clock)
+        stored = self.store if self._is_narrow else None
+        state = EngineState(chooser("auto"), self.metrics, clock=self.clock, stored=stored)
         fill(state, self.store, lambda *said: None)
         return state
 

@@ -108,9 +108,11 @@ class Snapshot:
         database.check(process)
         return made
 
-    def rows(self, *tables: Table) -> Iterator[tuple[Table, Sequence[Row]]]:
+    def rows(
+        self, *tables: Table, columns: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[Table, Sequence[Row]]]:
         for table in tables:
-            yield table, self._rows.get(table.id, [])
+            yield table, [tuple(row[at] for at in columns[table.id]) for row in self._rows.get(table.id, [])]
 
     def subscriptions(self) -> Iterator[list[StoredSubscription]]:
         yield self._subscriptions

@@ -10,11 +10,16 @@ from prosem.values.model import Group, Key, PlaceMark, Row, Statement, Table
 
 
 class MemoryStore:
-    """Holds tables, rows and subscriptions of unmarked types. `failures` are raised by the next writes, in order."""
+    """Holds tables, rows and subscriptions of unmarked types.
+
+    `failures` are raised by the next writes, in order, `read_failures` by the next reads.
+    """
 
     def __init__(self) -> None:
         self.busy_since: float | None = None
         self.failures: list[Exception] = []
+        self.read_failures: list[Exception] = []
+        self.reads: list[int] = []  # keys of each read
         self.probed: list[WriteSet] = []
         self.events: list[tuple[int, int, str, bytes | None, bytes | None]] = []
         self.state = StoredState(0, 0, Counters())
@@ -63,9 +68,25 @@ class MemoryStore:
         """Nothing is ever under way."""
 
     # -- a recovery's side ---------------------------------------------------------------------------------------
-    def rows(self, *tables: Table) -> Iterator[tuple[Table, Sequence[Row]]]:
+    def rows(
+        self, *tables: Table, columns: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[Table, Sequence[Row]]]:
         for table in tables:
-            yield table, list(self._rows.get(table.id, {}).values())
+            for some in self.load(table, columns[table.id]):
+                yield table, some
+
+    # -- the side of an engine that does not hold all columns ----------------------------------------------------
+    def load(self, table: Table, columns: Sequence[int]) -> Iterator[Sequence[Row]]:
+        yield [tuple(row[at] for at in columns) for row in self._rows.get(table.id, {}).values()]
+
+    def read(self, table: Table, columns: Sequence[int], keys: Sequence[Key]) -> Iterator[tuple[Key, Row]]:
+        self.reads.append(len(keys))
+        if self.read_failures:
+            raise self.read_failures.pop(0)
+        held = self._rows.get(table.id, {})
+        for key in keys:
+            if key in held:
+                yield key, tuple(held[key][at] for at in columns)
 
     def subscriptions(self) -> Iterator[list[StoredSubscription]]:
         yield list(self._subscriptions.values())

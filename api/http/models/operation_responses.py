@@ -28,6 +28,10 @@ class ServerStatus(ResponseModel):
     timeline: str
     tables: Annotated[dict[str, int | None], Meta(description="rows; null for a key with row conditions")]
     views: dict[str, int | None]
+    columns_in_memory: Annotated[
+        dict[str, list[str]] | None,
+        Meta(description="by table, with --columns-in-memory used; null: all are"),
+    ]
     subscriptions: SubscriptionCounts
     groups: int
     network: str

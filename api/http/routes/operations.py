@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
@@ -14,9 +15,10 @@ from api.http.models.operation_responses import GroupList, ServerStatus
 from api.http.openapi import documented
 from api.http.responses import answer, lifetime, server
 from cn.match import kernels
+from prosem.engine.view import EngineView
 from prosem.values.access import Role
 from prosem.values.errors import RecoveringError
-from prosem.values.model import View
+from prosem.values.model import Table, View
 
 router = APIRouter(tags=["operations"])
 
@@ -59,6 +61,7 @@ async def status(request: Request) -> Response:
             "timeline": view.timeline,
             "tables": {name: counts[name] for name, one in all_tables.items() if not isinstance(one, View)},
             "views": {name: counts[name] for name, one in all_tables.items() if isinstance(one, View)},
+            "columns_in_memory": _columns_in_memory(view, all_tables),
             "subscriptions": {
                 "total": sum(by_type.values()),
                 "by_type": by_type,
@@ -72,6 +75,14 @@ async def status(request: Request) -> Response:
             "restarts": made.metrics.restarts if caller.is_operator else None,
         }
     )
+
+
+def _columns_in_memory(view: EngineView, tables: Mapping[str, Table]) -> dict[str, tuple[str, ...]] | None:
+    """With --columns-in-memory used the columns of each table that are there; null: all are."""
+    found = view.columns_in_memory
+    if found is None:
+        return None
+    return {name: found[table.id] for name, table in tables.items() if table.id in found}
 
 
 @router.get("/v1/groups", **documented("The groups: subscriptions of one template", returns=GroupList))

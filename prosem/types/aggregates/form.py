@@ -17,7 +17,7 @@ from prosem.language.syntax import Query
 from prosem.types.aggregates.columns import Kept, Output, Part
 from prosem.types.aggregates.having import Condition, constants, holds
 from prosem.types.aggregates.placing import group_values
-from prosem.types.aggregates.space import AggregatesSpace
+from prosem.types.aggregates.space import AggregatesSpace, reads
 from prosem.types.aggregates.state import ALONE, AggregateState, Fold, pack_groups, unpack_groups
 from prosem.types.base import MOVED, Bound, Replay, Rows, Space, SpaceContext, described_columns
 from prosem.types.shared.narrowed import RangeReplay
@@ -41,6 +41,10 @@ class AggregateForm(RangeForm):
     @property
     def replay(self) -> Replay:
         return RangeReplay(self.shape.table, self.shape.ranged)
+
+    @property
+    def columns_read(self) -> frozenset[int]:
+        return reads(self.shape, self.kept, self.grouped)
 
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return AggregatesSpace(self.shape, self.kept, self.grouped, space_id, context)

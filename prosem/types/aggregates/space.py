@@ -59,6 +59,11 @@ class Description(NamedTuple):
     extremes: list[NewExtreme]
 
 
+def reads(shape: Ranges, kept: Kept, grouped: tuple[int, ...]) -> frozenset[int]:
+    """The columns that groups and aggregates are made of."""
+    return shape.reads(*grouped, *[y for y, _ in (*kept.sums, *kept.extremes)])
+
+
 class AggregatesSpace(PointSpace):
     """`grouped` are the positions of the columns of GROUP BY; without any there is one group."""
 
@@ -67,7 +72,7 @@ class AggregatesSpace(PointSpace):
     ) -> None:
         super().__init__(shape, space_id)
         self._shape, self._kept = shape, kept
-        self.reads = shape.reads(*grouped, *[y for y, _ in (*kept.sums, *kept.extremes)])
+        self.reads = reads(shape, kept, grouped)
         self._place = placer(shape, kept, grouped)
         ranges = len(shape.ranged)
         self._is_flat = ranges <= 1

@@ -74,6 +74,10 @@ class DistinctForm(RangeForm):
         y = self.shape.table.columns[self.y]
         return {"type": y.type.name, "columns": described_columns([(y.name, y.type)])}
 
+    @property
+    def columns_read(self) -> frozenset[int]:
+        return self.shape.reads(self.y)
+
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return DistinctSpace(self, space_id, context.rows[0])
 
@@ -160,7 +164,7 @@ class DistinctSpace(PointSpace):
 
     def __init__(self, form: DistinctForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
-        self.reads = form.shape.reads(form.y)
+        self.reads = form.columns_read
         self._form, self._place = form, form.placer()
         self._values: dict[bytes, dict[tuple[int, Any], tuple[Any, Positions]]] = {}
         for row in rows.values():

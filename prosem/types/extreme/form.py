@@ -29,6 +29,7 @@ from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
 from prosem.values.columns import ColumnType
 from prosem.values.model import Delta, JsonObject, Key, Row
+from prosem.values.narrow_rows import answer_rows
 from prosem.values.packed_columns import Codes
 from prosem.values.packed_rows import codes_of
 from prosem.values.wire import encode
@@ -60,6 +61,10 @@ class ExtremeForm(RangeForm):
         columns = self.shape.table.columns
         return {"type": self._kind.name, "row": described_columns((one.name, one.type) for one in columns)}
 
+    @property
+    def columns_read(self) -> frozenset[int] | None:
+        return self.shape.reads(self.y)
+
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         if len(self.shape.ranged) > 1:
             return BoxesSpace(self, space_id, context)
@@ -67,7 +72,7 @@ class ExtremeForm(RangeForm):
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         best = None if bound.place is None else cast(Any, space).lowest(bound.topic, bound.place)
-        return self.result(None if best is None else rows[best])
+        return self.result(None if best is None else answer_rows(rows, (best,))[best])
 
     def result(self, row: Row | None) -> JsonObject:
         if row is None:
@@ -228,7 +233,9 @@ class ExtremeSpace(RowLookingSpace):
         return [(topic, piece.region) for topic, piece in description]
 
     def drafts(self, description: _Description) -> list[Draft]:
-        rows, form, kind = self._rows, self._form, self.kind
+        form, kind = self._form, self.kind
+        refs = [cast(Key, piece.ref) for _, piece in description if piece.ref is not None]
+        rows = answer_rows(self._rows, refs)
         return [
             Draft(
                 kind,

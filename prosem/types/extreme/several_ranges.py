@@ -25,6 +25,7 @@ from prosem.types.extreme.rule import Piece
 from prosem.types.shared.ranges import Codes, around
 from prosem.types.shared.rewound import RowLookingSpace
 from prosem.values.model import Delta, Key
+from prosem.values.narrow_rows import answer_rows
 from prosem.values.wire import encode
 
 FEW = 64  # subscriptions up to which answering one by one is cheaper than describing regions
@@ -195,14 +196,16 @@ class BoxesSpace(RowLookingSpace):
         return super().affected(description) + len(description.single)
 
     def drafts(self, description: NewExtreme) -> list[Draft]:
-        kind = self.kind
+        kind, pieces, single = self.kind, description.pieces, description.single
+        refs = [cast("Key | None", piece.ref) for _, piece in pieces] + [key for _, _, key in single]
+        rows = answer_rows(self._rows, [key for key in refs if key is not None])
         drafts = [
-            Draft(kind, topic, p.region, payload=self._payload(p.ref)) for topic, p in description.pieces
+            Draft(kind, topic, p.region, payload=self._payload(rows, cast("Key | None", p.ref)))
+            for topic, p in pieces
         ]
         return drafts + [
-            Draft(kind, topic, targets=(id,), payload=self._payload(key))
-            for topic, id, key in description.single
+            Draft(kind, topic, targets=(id,), payload=self._payload(rows, key)) for topic, id, key in single
         ]
 
-    def _payload(self, key: Any) -> bytes:
-        return encode(self._form.result(None if key is None else self._rows[key]))
+    def _payload(self, rows: Rows, key: Key | None) -> bytes:
+        return encode(self._form.result(None if key is None else rows[key]))

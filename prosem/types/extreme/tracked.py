@@ -51,6 +51,11 @@ class TrackedForm(ExtremeForm):
     """The edge's state is never changed: a fold makes a new one."""
 
     @property
+    def columns_read(self) -> None:
+        """All: an extreme is notified with its whole row, which any event may change."""
+        return None
+
+    @property
     def replay(self) -> Replay:
         return RangeReplay(self.shape.table, self.shape.ranged)
 

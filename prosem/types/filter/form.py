@@ -41,6 +41,7 @@ from prosem.types.shared import rules
 from prosem.types.shared.replay import FromLog, Stateless
 from prosem.values.errors import LanguageError
 from prosem.values.model import JsonObject, Key, Row, Table
+from prosem.values.narrow_rows import answer_rows
 from prosem.values.numerics import is_unconstrained
 from prosem.values.wire import encode
 
@@ -95,6 +96,11 @@ class FilterForm:
             "columns": described_columns((one.name, one.type) for one in chosen),
         }
 
+    @property
+    def columns_read(self) -> frozenset[int]:
+        conditions = [atom.column.name for conjunction in self.query.where for atom in conjunction]
+        return frozenset(self.table.position[name] for name in conditions)
+
     def bind(self, params: Mapping[str, Any]) -> Bound:
         return Bound(b"", normal_form(self.query, self.table, params) or None)
 
@@ -102,10 +108,12 @@ class FilterForm:
         return FilterSpace(self.table, space_id)
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
-        names, columns = self.table.names, self.columns
-        return {
-            "rows": [{names[at]: row[at] for at in columns} for row in select(self.table, rows, bound.place)],
-        }
+        names, columns, key_of = self.table.names, self.columns, self.table.key_of
+        found = select(self.table, rows, bound.place)
+        whole = answer_rows(rows, map(key_of, found))
+        if whole is not rows:
+            found = [whole[key_of(row)] for row in found]
+        return {"rows": [{names[at]: row[at] for at in columns} for row in found]}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
         was, now = self._by_key(before), self._by_key(after)

@@ -17,6 +17,7 @@ from typing import Any, cast
 from cn.model.message import Message
 from prosem.language.syntax import Query
 from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext
+from prosem.types.extreme.form import ExtremeForm
 from prosem.types.notified.space import NotifiedSpace
 from prosem.types.notified.values import NotifiedValues
 from prosem.types.shared.ranges import STATELESS
@@ -59,6 +60,12 @@ class NotifiedForm:
         """Its topics, its place in the space of the aggregate, and its radius; the network knows it by name only."""
         radius = self.values.condition.radius(params)
         return self.values.aggregate.bind(params)._replace(constants=(radius,))
+
+    @property
+    def columns_read(self) -> frozenset[int] | None:
+        """All of MIN and MAX: what was notified has the whole row."""
+        aggregate = self.values.aggregate
+        return None if isinstance(aggregate, ExtremeForm) else aggregate.columns_read
 
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return NotifiedSpace(self.values, space_id, context)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from prosem.types.base import Choose, Outcome, Rows
 from prosem.types.shared.point_space import PointSpace
 from prosem.values.model import Delta, Key, Row
+from prosem.values.narrow_rows import answer_rows
 
 
 class RewoundRows(Mapping[Key, Row]):
@@ -52,6 +53,13 @@ class RewoundRows(Mapping[Key, Row]):
         if row is None:
             raise KeyError(key)
         return row
+
+    def answer_rows(self, keys: Iterable[Key]) -> Rows:
+        """Rows that the batch changes are whole."""
+        whole = answer_rows(self._rows, [key for key in keys if key not in self._changing])
+        if whole is self._rows:
+            return self
+        return {**whole, **{key: row for key, row in self._changing.items() if row is not None}}
 
     def __iter__(self) -> Iterator[Key]:
         yield from (key for key in self._rows if key not in self._changing)

@@ -88,6 +88,10 @@ class SumForm(RangeForm):
         kind = BIGINT if self.y is None else self.shape.table.columns[self.y].type
         return {"type": aggregate_type(self.function, kind).name}
 
+    @property
+    def columns_read(self) -> frozenset[int]:
+        return self.shape.reads(self.y)
+
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return SumSpace(self, space_id, context.rows[0])
 
@@ -206,7 +210,7 @@ class SumSpace(PointSpace):
 
     def __init__(self, form: SumForm, space_id: int, rows: Rows) -> None:
         super().__init__(form.shape, space_id)
-        self.reads = form.shape.reads(form.y)
+        self.reads = form.columns_read
         self._form, self._contribution = form, form.contributor()
         self._trees = SumTrees(len(form.shape.ranged))
         entries: dict[Hashable, list[Entry]] = {}

@@ -57,6 +57,10 @@ class TopKForm(RangeForm):
     def fold(self) -> TopKFold:
         return TopKFold(self.top)
 
+    @property
+    def columns_read(self) -> frozenset[int]:
+        return self.top.reads
+
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         return TopKSpace(self.top, space_id, context)
 

@@ -35,6 +35,11 @@ class TopKShape:
     nulls_first: bool
     count: int
 
+    @property
+    def reads(self) -> frozenset[int]:
+        """The columns that ranges, order and answers are made of."""
+        return self.ranges.reads(self.y, *self.columns)
+
     # -- rows ------------------------------------------------------------------------------------------------------
     @cached_property
     def values(self) -> Callable[[Row], Values]:

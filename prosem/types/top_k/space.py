@@ -65,7 +65,7 @@ class TopKSpace(RowLookingSpace):
 
     def __init__(self, shape: TopKShape, space_id: int, context: SpaceContext) -> None:
         super().__init__(shape.ranges, space_id)
-        self.reads = shape.ranges.reads(shape.y, *shape.columns)
+        self.reads = shape.reads
         self._shape, self._place, self._count = shape, shape.placer, shape.count
         self._max_boxes = min(MOST_BOXES, context.max_boxes)
         self._rows: Rows = context.rows[0]

@@ -179,6 +179,10 @@ class ItemForm:
         return (self.items.table,)
 
     @property
+    def columns_read(self) -> frozenset[int]:
+        return frozenset((*self.items.table.key_positions, self.items.y))
+
+    @property
     def folding(self) -> JsonObject:
         """Of many items also the columns of their keys."""
         columns = self.items.table.columns
