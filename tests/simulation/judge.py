@@ -153,12 +153,17 @@ class Oracle:
         for id, params in starts.get(seq, ()):
             self._params[id], self._active[id] = params, True
             self.answers[id] = {seq: self._asked(id)}
+        self._note_suspended(seq)
         for id, kind, params in moves.get(seq, ()):
             if params is not None:
                 self._params[id] = json.loads(params)
             self._active[id] = kind != "suspended"
             if self._active[id]:
                 self.answers[id][seq] = self._asked(id)
+            self._note_suspended(seq)
+
+    def _note_suspended(self, seq: int) -> None:
+        """Who is told nothing at some time of this seq: several moves may share one, and each has another answer."""
         self.suspended |= {(id, seq) for id, active in self._active.items() if not active}
 
     def _answer(self, id: str, seq: int, before: Any) -> Any:
