@@ -9,13 +9,13 @@ KERNELS := $(VENV)/.installed-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
 SOAK_KILLS ?= 1000
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test images wheels docs first-answer check format stress soak bench acceptance lock clean \
+.PHONY: install kernels tools demo serve test tests images wheels docs first-answer check format stress soak bench acceptance lock clean \
 	example-price-alerts example-drivers example-boards example-existing-postgresql
 install: $(STAMP)
 
@@ -65,8 +65,10 @@ serve: install           ## the server alone
 tools: $(DEV)            ## what the tests need beside Python: a browser, Node.js
 	@tests/tools.sh $(BIN)/python
 
-test: tools                      ## style, types, layers, and everything that must hold, on real parts
-	@$(MAKE) --no-print-directory --jobs 2 kernels check
+test: tools kernels              ## style, types, layers, and everything that must hold, on real parts
+	@$(MAKE) --no-print-directory --jobs 2 check tests
+
+tests: tools kernels             ## the tests alone
 	$(PYTEST)
 
 images: tools            ## the documentation's screenshots, taken by the tests of the console

@@ -24,6 +24,7 @@ from prosem.store.log import Writer
 from prosem.store.retention import Retention
 from tests.support import secrets, template
 from tests.support.database import empty_database
+from tests.support.examples import SHORT, STRESS
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
 from tests.support.waiting import bounded
@@ -61,11 +62,11 @@ SEEDS_S = 90.0  # that the seeds of one slow test may take in make stress
 _seeds_s: dict[str, float] = {}  # that were taken, by test
 _begun: set[tuple[str, str]] = set()  # tests with parameters other than the seed
 # No test asserts a time; a busy machine must not fail one either.
-for profile, examples in (("short", 35), ("stress", 200)):
+for profile, number in (("short", SHORT), ("stress", STRESS)):
     hypothesis.settings.register_profile(
         profile,
         deadline=None,
-        max_examples=examples,
+        max_examples=number,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
 

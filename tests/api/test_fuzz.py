@@ -21,6 +21,7 @@ from prosem.language.notify import check_notify
 from prosem.language.parse import parse
 from prosem.values.errors import ProsemError
 from prosem.views.subscription import recognise
+from tests.support.examples import examples
 from tests.support.secured import Keyed, frames, start_secured
 
 schema = schemathesis.openapi.from_dict(make_app(ServerLifetime(Settings())).openapi())
@@ -37,7 +38,7 @@ def admin() -> Iterator[Keyed]:
 
 # -- HTTP ----------------------------------------------------------------------------------------------------------
 @schema.parametrize()
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 def test_no_request_is_a_fault_of_the_server(case: schemathesis.Case, admin: Keyed) -> None:
     with requests.Session() as session:
         session.trust_env = False
@@ -196,7 +197,7 @@ VALUE = st.one_of(
 LISTED = st.one_of(st.lists(VALUE, max_size=4), VALUE)
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @example("SELECT MIN(c1) FROM t WHERE c2 < :a", {"a": 2**70, "b": 0, "s": []}, None)
 @given(
     QUERY,
@@ -251,7 +252,7 @@ FRAME = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(FRAME, max_size=8))
 def test_a_stream_outlives_every_frame(admin: Keyed, sent: list[Any]) -> None:
     with admin.listen() as socket:
@@ -260,7 +261,7 @@ def test_a_stream_outlives_every_frame(admin: Keyed, sent: list[Any]) -> None:
             assert frame.get("error", {}).get("status", 400) < 500
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(FRAME, max_size=8))
 def test_a_publishers_stream_outlives_every_frame(admin: Keyed, sent: list[Any]) -> None:
     with admin.listen("/v1/publish") as socket:

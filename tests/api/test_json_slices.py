@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from api.http import json_slices
 from api.http.json_slices import decode, decode_large
 from prosem.values.errors import MalformedError
+from tests.support.examples import examples
 
 SCALARS = (
     st.none()
@@ -27,7 +28,7 @@ DOCUMENTS = st.recursive(
 SPACING = st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(DOCUMENTS, SPACING, st.integers(1, 20), st.data())
 async def test_values_and_refusals_are_those_of_the_decoder(
     document: object, spacing: tuple[str, str], small_bytes: int, data: st.DataObject

@@ -60,6 +60,7 @@ def test_rows_in_miniature() -> None:
     assert figures["us_per_event"] > 0
 
 
+@pytest.mark.slow
 def test_wide_rows_in_miniature() -> None:
     whole, used = rows_wide.measure(2_000, 40, 2_000)
     assert (whole["held"], used["held"]) == (20, 3)

@@ -15,6 +15,8 @@ from prosem_client import Client, Order, OutOfStep, SyncSubscription, fold
 from prosem_client.folding import Groups, Rows, answer_of, in_order, whole_result
 from prosem_client.query import Shape
 
+from tests.support.examples import examples
+
 WAIT_S = 20.0
 values = st.one_of(st.none(), st.integers(-3, 3))
 states = st.lists(st.dictionaries(values, st.integers(0, 2), max_size=5), min_size=2, max_size=6)
@@ -28,7 +30,7 @@ def change_of(before: dict[Any, Any], after: dict[Any, Any], make: Any, key: Any
     }
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(states)
 def test_groups_fold_to_the_next_answer(states: list[dict[Any, int]]) -> None:
     def make(g: Any, n: int) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def test_groups_fold_to_the_next_answer(states: list[dict[Any, int]]) -> None:
         assert {group["g"]: group["n"] for group in answer.result()["groups"]} == after
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(states, st.booleans(), st.booleans())
 def test_rows_of_a_top_k_are_in_order(
     states: list[dict[Any, int]], is_descending: bool, nulls_first: bool

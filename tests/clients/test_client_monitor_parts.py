@@ -29,6 +29,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import InputError
 from prosem.values.model import Column
 from prosem.values.wire import decode_exact
+from tests.support.examples import examples
 from tests.support.monitored import CASES, SQL, TABLE, by_key, scan
 
 
@@ -103,7 +104,7 @@ _OPERANDS = st.none() | st.integers(-9, 9) | st.integers(-30, 30).map(lambda n: 
 
 @pytest.mark.parametrize("type", ["integer", "bigint", "double precision", "numeric(6,2)", "numeric(30,1)"])
 @given(data=st.data(), term=_TERMS.filter(lambda text: ":" in text))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_arithmetic_is_the_servers(type: str, data: st.DataObject, term: str) -> None:
     """The registered text admits what the user's text admits, and the client admits the same rows."""
     sign = data.draw(st.sampled_from(["<", "<=", ">", ">=", "="]))
@@ -177,7 +178,7 @@ _CASES: dict[str, tuple[st.SearchStrategy[Any], st.SearchStrategy[Any]]] = {
 @pytest.mark.parametrize("type", sorted(_CASES))
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_comparison_is_the_servers(type: str, sign: str, data: st.DataObject) -> None:
     values, params = _CASES[type]
     value = data.draw(st.none() | values)
@@ -253,7 +254,7 @@ def test_forecasts_of_the_cases(case: dict[str, Any]) -> None:
 
 # -- the curve -----------------------------------------------------------------------------------------------
 @given(st.lists(st.tuples(st.floats(0.01, 3), st.floats(-100, 100)), min_size=2, max_size=12))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_spline_is_smooth_and_its_extremes_bound_it(steps: list[tuple[float, float]]) -> None:
     times, now = [], 0.0
     for width, _ in steps:
@@ -327,7 +328,7 @@ TWO_ENDS = "SELECT * FROM t WHERE x > :lo AND x < :hi AND k <= :most"
 
 
 @given(data=st.data(), sql=st.sampled_from([SQL, TWO_ENDS]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_held_rows_are_those_of_a_scan(data: st.DataObject, sql: str) -> None:
     limits = limits_for(sql)
     ends = tuple(limit.end for limit in limits)

@@ -13,6 +13,7 @@ from cn.match import fastint, partition
 from cn.match.box_index import BoxIndex
 from cn.match.fastint import ALTERNATIVES
 from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filters, Interval
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 judged = pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @judged
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_any_history_agrees_with_a_scan(module: Any, data: st.DataObject) -> None:
     index, known = BoxIndex(module), dict[int, Filters]()

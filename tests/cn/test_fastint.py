@@ -16,6 +16,7 @@ from cn.match.box_index import BoxIndex
 from cn.match.image import canonical_nodes, cell_at, extent_bounds, image, interval_bounds, point
 from cn.match.sv_tree import CHUNK, CUTS, SVTree, positions, quantiles
 from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filter, Filters, Interval
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 judged = pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_images_keep_the_order(pair: tuple[Any, Any]) -> None:
     assert INT64_MIN <= image(low) <= image(high) <= INT64_MAX
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(intervals())
 def test_bounds_hold_what_an_interval_holds_and_no_more_where_they_are_exact(
     drawn: tuple[Interval, Any],
@@ -55,7 +56,7 @@ def test_bounds_hold_what_an_interval_holds_and_no_more_where_they_are_exact(
     assert extent_bounds(Extent((interval,))) == (low, above, exact)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(intervals())
 def test_nodes_cover_their_interval(drawn: tuple[Interval, Any]) -> None:
     interval, code = drawn

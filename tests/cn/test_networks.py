@@ -15,6 +15,7 @@ from cn.model.geometry import Interval
 from cn.model.message import Message
 from cn.model.network import Network
 from cn.simulation.registry import NETWORKS, make_network
+from tests.support.examples import examples
 from tests.support.network_driver import Hosted, concerned
 from tests.support.network_examples import (
     CONTENTS,
@@ -83,7 +84,7 @@ def scripts(draw: st.DrawFn) -> tuple[list[Step], Delivered]:
     return [*steps, ("watermark", seq)], [*expected, seq]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scripts())
 def test_exactly_the_matching_places_each_once_in_order(script: tuple[list[Step], Delivered]) -> None:
     steps, expected = script

@@ -27,6 +27,7 @@ from cn.model.geometry import (
     contains,
     difference,
 )
+from tests.support.examples import examples
 from tests.support.makers import both
 
 Point = tuple[Any, ...]
@@ -83,7 +84,7 @@ def test_every_pair_of_ends(
 
 
 @judged
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_any_history_agrees_with_a_scan(make: Any, data: st.DataObject) -> None:
     int64, codes, ends = data.draw(st.sampled_from(KINDS if make is PointIndex else KINDS[:1]))

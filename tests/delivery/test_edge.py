@@ -27,6 +27,7 @@ from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import Bound
+from tests.support.examples import examples
 
 SUBSCRIPTIONS = 2
 SPACE = Space(1, 1, True)
@@ -223,7 +224,7 @@ class LazyListeners(RuleBasedStateMachine):
 
 
 TestLazyListeners = LazyListeners.TestCase
-TestLazyListeners.settings = settings(max_examples=40, stateful_step_count=40)
+TestLazyListeners.settings = settings(max_examples=examples(40), stateful_step_count=40)
 
 
 @pytest.mark.parametrize(

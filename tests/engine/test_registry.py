@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from prosem.engine import subscriptions as module
 from prosem.engine.subscriptions import SubscriptionRegistry
+from tests.support.examples import examples
 
 NAMES = st.sampled_from(["a", "b", "sub-0", "sub-x", "sub-01", "SUB-1", "é", "sub-1 "])
 
@@ -95,7 +96,7 @@ class Registered(RuleBasedStateMachine):
 
 
 class TestRegistered(Registered.TestCase):  # type: ignore[misc, name-defined]  # made by hypothesis
-    settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+    settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:

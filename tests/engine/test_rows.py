@@ -19,6 +19,7 @@ from prosem.values.access import Predicates
 from prosem.values.columns import column_type
 from prosem.values.errors import ForbiddenError, InputError, LanguageError
 from prosem.values.model import Column, Table
+from tests.support.examples import examples
 from tests.support.processes import ServerProcess
 from tests.support.secured import STOCKS, Keyed, frames, refused, start_secured, stock
 
@@ -60,7 +61,7 @@ def test_every_alternative_of_a_query_gets_the_condition(sql: str) -> None:
     assert parse(made.sql) == made, "the text alone says it"
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.sampled_from(["*", "risk", "COUNT(*)"]),
     st.lists(

@@ -16,6 +16,7 @@ from prosem.language.parse import parse
 from prosem.values.errors import BusyError, CommitError, ProsemError, RefusedError
 from prosem.values.wire import decode, encode
 from tests.engine.test_steps import Steps
+from tests.support.examples import examples
 from tests.support.live import insert, update, upsert
 
 COLUMNS = {
@@ -214,7 +215,7 @@ def played(is_narrow: bool, steps: Sequence[Step]) -> tuple[Played, tuple[Any, .
     return made, made.end()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(steps=steps_taken)
 def test_unused_columns_make_no_difference(steps: list[Step]) -> None:
     _, expected = played(False, steps)

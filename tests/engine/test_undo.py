@@ -26,6 +26,7 @@ from prosem.store.log import WriteSet
 from prosem.values.errors import ProsemError, RefusedError
 from prosem.values.wire import decode_exact
 from tests.support.every_type import EVERY_TYPE, OTHER, plain
+from tests.support.examples import examples
 from tests.support.heard import Heard
 from tests.support.memory_store import MemoryStore
 from tests.support.running import TABLE
@@ -276,13 +277,13 @@ def undo_here_and_there(plan: str, rounds: Rounds, templates: Templates = TEMPLA
 
 
 @pytest.mark.parametrize("plan", ["reformulate", "enumerate"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rounds_of(45))
 def test_what_is_taken_back_has_never_been(plan: str, rounds: Rounds) -> None:
     undo_here_and_there(plan, rounds)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rounds_of(EVENTS_AND_SUBSCRIPTIONS - 2))
 def test_notified_values_are_what_they_were(rounds: Rounds) -> None:
     undo_here_and_there("reformulate", rounds, NOTIFIED)
@@ -348,7 +349,7 @@ class Piped(World):
 STEPS = st.sampled_from(["engine", "committer"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 34), *[st.integers(0, 60)] * 3, st.lists(STEPS, max_size=3)), max_size=25

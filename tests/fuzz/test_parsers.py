@@ -28,6 +28,7 @@ from prosem.language.parse import parse
 from prosem.language.view_parse import parse_view
 from prosem.store.backup_file import BackupReader
 from prosem.values.errors import InputError, ProsemError, SetupError
+from tests.support.examples import examples
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -134,7 +135,7 @@ def test_changed_seeds(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=1_000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(1_000), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_changed_seeds_for_long(name: str, data: st.DataObject) -> None:
     attempt(TARGETS[name], data.draw(mutated([path.read_bytes() for path in SEEDS[name]])))

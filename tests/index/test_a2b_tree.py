@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prosem.index.order import HIGHEST, LOWEST, Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.index.ranges.lower_tier import LONG_LIST, LowerTier
+from tests.support.examples import examples
 from tests.support.makers import both
 
 Entry = tuple[Any, Any, Any]
@@ -126,7 +127,7 @@ steps = st.lists(
 @judged
 @pytest.mark.parametrize("scale", SCALES)
 @given(history=steps, fan_out=st.sampled_from([4, 5, 8, 64]), built=st.integers(0, 25), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_agrees_with_a_scan(make: Any, scale: str, history: Any, fan_out: int, built: int, data: Any) -> None:
     code_x, code_y = codes_of(make, scale)
     entries: list[Entry] = [
@@ -156,7 +157,7 @@ def test_agrees_with_a_scan(make: Any, scale: str, history: Any, fan_out: int, b
 
 @judged
 @given(seed=st.integers(0, 10**6), fan_out=st.sampled_from([4, 6, 16]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_grows_and_shrinks(make: Any, seed: int, fan_out: int) -> None:
     """Enough tuples for several levels, then none; the root splits and collapses again."""
     rng = random.Random(seed)
@@ -187,7 +188,7 @@ KEYS = [
 
 @judged
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_keys_of_rows_come_back_as_they_were(make: Any, data: st.DataObject) -> None:
     """Whichever way a tree holds a reference."""
     entries: list[Entry] = []
@@ -277,7 +278,7 @@ def test_visits_stay_logarithmic(make: Any) -> None:
     st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.integers(0, 20)), max_size=80),
     st.sampled_from([4, LONG_LIST]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_lower_tier(history: list[tuple[bool, int, int]], long_list: int) -> None:
     """Few distinct heights, many ties; with a small bound both representations of the heights take part."""
     patch = pytest.MonkeyPatch()

@@ -21,6 +21,7 @@ from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.ba_tree_radii import Fired
 from prosem.index.radii.ba_tree_scan import RadiusArrays
 from prosem.values.undo import UndoLog, undo
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 
@@ -198,7 +199,7 @@ histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
     with narrow_nodes(told):
         play(FORMS[name], steps)
@@ -231,7 +232,7 @@ numbers = st.lists(st.one_of(st.integers(0, 200), st.none()), max_size=12)
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories, undone=st.lists(st.tuples(numbers, st.integers(0, 200)), max_size=4), more=numbers)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_events_are_undone(
     name: str, told: str, steps: list[tuple[str, int]], undone: list[tuple[Numbers, int]], more: Numbers
 ) -> None:

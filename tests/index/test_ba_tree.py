@@ -20,6 +20,7 @@ from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays
 from prosem.index.radii.radius_block import RadiusBlocks
 from tests.support.ba_tree import BATree
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {
@@ -98,7 +99,7 @@ histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 100)), max
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
     with narrow_nodes(told):
         play(name, steps)
@@ -220,7 +221,7 @@ def test_arrays_of_ends_are_the_ends(name: str) -> None:
 
 # -- radii in blocks -----------------------------------------------------------------------------------------
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=80))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_radii_in_blocks(steps: list[tuple[bool, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(radius_block, "BLOCK", 4)

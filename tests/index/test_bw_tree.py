@@ -14,6 +14,7 @@ from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.bw_tree import BWTree, Classes
 from prosem.index.radii.bw_tree_scattered import ScatteredClasses
 from prosem.index.radii.labels import LAST, STEP
+from tests.support.examples import examples
 
 TENTHS = [number / 10 for number in range(-20, 21)]
 CASES: dict[str, tuple[type[Classes], Ends, Any, list[Any]]] = {
@@ -111,7 +112,7 @@ histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 100)), max
 
 @pytest.mark.parametrize("case", CASES)
 @given(steps=histories)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_history(case: str, steps: list[tuple[str, int]]) -> None:
     play(case, steps)
 

@@ -19,6 +19,7 @@ from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
 from tests.index.test_b2_tree import FORMS as STRICT
 from tests.index.test_b2_tree import Form, narrow_nodes, random_steps
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 from tests.types.test_may_must import FORMS as FREE
 
@@ -124,7 +125,7 @@ histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
     with narrow_nodes(told):
         play(FORMS[name], steps)
@@ -133,7 +134,7 @@ def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories, more_steps=histories)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_copy_is_what_it_was(
     name: str, told: str, steps: list[tuple[str, int]], more_steps: list[tuple[str, int]]
 ) -> None:

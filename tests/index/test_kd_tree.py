@@ -16,6 +16,7 @@ from prosem.index.boxes import kd_tree_shape
 from prosem.index.boxes.kd_tree import MinKdTree, SumKdTree
 from prosem.index.boxes.kd_tree_skyline import skyline
 from prosem.index.order import Descending
+from tests.support.examples import examples
 from tests.support.makers import both
 
 # what the number n is as a code of each axis, and as a y
@@ -76,7 +77,7 @@ histories = st.lists(
     bucket=st.sampled_from([2, 3, 48]),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_histories(make: Any, scale: str, history: Any, dimensions: int, bucket: int, seed: int) -> None:
     if make is not MinKdTree and scale != "integers":
         pytest.skip("no 64-bit codes")
@@ -197,7 +198,7 @@ def between(near: Any, origin: Any, far: Any) -> bool:
     dimensions=st.integers(1, 3),
     bucket=st.sampled_from([2, 4, 48]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_skyline(scale: str, rows: Any, origin: Any, floor: int, dimensions: int, bucket: int) -> None:
     code, height = SCALES[scale]
     coded = lambda point: tuple(code(axis, n) for axis, n in enumerate(point[:dimensions]))

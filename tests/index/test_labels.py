@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from prosem.index.radii import labels as module
 from prosem.index.radii.labels import LAST, LONG_LIST, ORIGIN, STEP, Labels
+from tests.support.examples import examples
 
 Steps = list[tuple[str, int]]
 
@@ -64,7 +65,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_history(history: Steps) -> None:
     circle = Circle()
     for kind, choice in history:
@@ -73,7 +74,7 @@ def test_a_history(history: Steps) -> None:
 
 
 @given(steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_history_in_a_small_space(history: Steps) -> None:
     """Twelve bits: both ends are reached, and labels move at every other step."""
     with pytest.MonkeyPatch.context() as patch:

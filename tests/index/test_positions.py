@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from prosem.index.ranges import positions
 from prosem.index.ranges.positions import LONG_LIST, Positions
+from tests.support.examples import examples
 
 SCALES: dict[str, Callable[[int], Any]] = {"integers": lambda n: n, "texts": lambda n: f"{n:04}"}
 
@@ -33,7 +34,7 @@ def agree(places: Positions, held: list[Any], xs: list[Any]) -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_histories(scale: str, steps: list[tuple[bool, int]]) -> None:
     code = SCALES[scale]
     places, held = Positions(), []

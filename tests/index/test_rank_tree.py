@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.index.ranges.rank_tree import RankTree
+from tests.support.examples import examples
 
 Entry = tuple[Any, Any, Any]
 SCALES = {
@@ -74,7 +75,7 @@ def agree(tree: RankTree, rows: list[Entry], chance: random.Random, code: Any, w
     st.sampled_from([1, 3, 10, 41]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_against_a_list(
     scale: str, steps: list[tuple[int, int]], fan_out: int, width: int, chance: random.Random
 ) -> None:

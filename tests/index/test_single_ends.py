@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from prosem.index.radii.single_ends import SingleEnds
 from tests.index.test_b2_tree import FORMS
+from tests.support.examples import examples
 from tests.types.test_may_must import FORMS as FREE
 
 
 @pytest.mark.parametrize("name", [*FORMS, *(f"may and must, {name}" for name in FREE)])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(chance=st.randoms(use_true_random=False))
 def test_those_are_told_that_the_condition_says(name: str, chance: random.Random) -> None:
     form = FORMS.get(name) or FREE[name.removeprefix("may and must, ")]

@@ -15,6 +15,7 @@ from cn.match import kernels
 from cn.model.geometry import BOTTOM, TOP
 from prosem.index.joins.interval_blocks import IntervalBlocks, interval_blocks
 from prosem.index.joins.stabbing_set import StabbingSet
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, both, is_built
 
 CODE = st.integers(0, 24)
@@ -80,7 +81,7 @@ class CompiledChanges(Changes):
     make = None if COMPILED is None else COMPILED.IntervalBlocks
 
 
-Changes.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
+Changes.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=40)
 CompiledChanges.TestCase.settings = Changes.TestCase.settings
 TestChanges = Changes.TestCase
 TestCompiledChanges = is_built(CompiledChanges.TestCase)

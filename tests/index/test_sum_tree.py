@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.index.ranges.sum_tree import SumTree
+from tests.support.examples import examples
 
 SCALES: dict[str, Callable[[int], Any]] = {"integers": lambda n: n, "texts": lambda n: f"{n:03}"}
 HUGE = 3**700  # as long as a double scaled to an integer
@@ -48,7 +49,7 @@ events = st.lists(
 
 @pytest.mark.parametrize("scale", SCALES)
 @given(history=events, fan_out=st.sampled_from([4, 5, 64]), scaled=st.sampled_from([1, HUGE]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_histories(scale: str, history: Any, fan_out: int, scaled: int) -> None:
     code = SCALES[scale]
     tree, table = SumTree(fan_out), {}

@@ -33,6 +33,7 @@ from prosem.language.syntax import (
     Term,
 )
 from prosem.values.errors import LanguageError
+from tests.support.examples import examples
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.sql"))
@@ -244,14 +245,14 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(TEXTS)
 def test_nothing_but_a_language_error(sql: str) -> None:
     check_robust(sql)
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=examples(20_000), deadline=None)
 @given(TEXTS)
 def test_nothing_but_a_language_error_at_length(sql: str) -> None:
     check_robust(sql)

@@ -19,6 +19,7 @@ from prosem.language.parse import parse
 from prosem.language.resolve import check_parameters, normal_form
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Table
+from tests.support.examples import examples
 
 TYPES = {"x": "integer", "d": "double precision", "y": "numeric(6,2)", "name": "text", "day": "date"}
 T = Table(1, "t", tuple(Column(name, column_type(kind)) for name, kind in TYPES.items()), ("x",))
@@ -200,14 +201,14 @@ def admits(form: tuple[dict[int, Extent], ...], values: dict[str, Any]) -> bool:
     return any(all(codes[at] in extent for at, extent in conj.items()) for conj in form)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_the_normal_form_is_the_predicate(case: Case) -> None:
     check_normal_form(*case)
 
 
 @pytest.mark.slow
-@settings(max_examples=5_000, deadline=None)
+@settings(max_examples=examples(5_000), deadline=None)
 @given(cases())
 def test_the_normal_form_is_the_predicate_at_length(case: Case) -> None:
     check_normal_form(*case)

@@ -166,6 +166,7 @@ def test_what_is_broken_is_named_with_what_to_do(world: World, copy: Path) -> No
     assert rows(world, copy) == rows(world, world.folder / "archive")
 
 
+@pytest.mark.slow
 def test_the_log_and_the_archive_are_compared(world: World, copy: Path) -> None:
     with psycopg.connect(world.url) as connection:
         deleted = connection.execute(

@@ -351,6 +351,7 @@ def test_both_ways_of_reading_give_the_same(world: World, first: Outcome) -> Non
     assert archived(world, "things", "copied").collect() == archived(world, "things").collect()
 
 
+@pytest.mark.slow
 def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World, first: Outcome) -> None:
     """After ten times the rows: the same figures as from an empty archive, and no more comes to the driver."""
     with psycopg.connect(world.url, autocommit=True) as listener:
@@ -390,6 +391,14 @@ def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World,
     assert all(2 <= count <= 7 for _, count in sizes), "both plans have entries, within the limit"
     (longest,) = world.ask("SELECT max(length(rows::text)) FROM prosem.statistics_run")
     assert longest[0] < 2_000
+
+
+def test_another_run_reads_only_what_is_new(world: World, first: Outcome) -> None:
+    before = sum(map(len, logged(world).values()))
+    world.grow(500, NOW - timedelta(days=1))
+    done = world.refresh()
+    assert done.rows["scanned"] == done.rows["event_log"] - before == 500
+    check_columns(world, done.run)
 
 
 @pytest.mark.slow

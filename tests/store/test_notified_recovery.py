@@ -98,6 +98,7 @@ def recovered(subscriptions: int, places: int, batches: int, sample: int) -> dic
         made.remove()
 
 
+@pytest.mark.slow
 def test_told_sums_after_a_kill_in_the_middle_of_a_batch() -> None:
     recovered(1_000, 40, 3, 300)
 

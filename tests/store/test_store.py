@@ -18,6 +18,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import RefusedError
 from prosem.values.model import Column, Key, Row, Table
 from tests.support.database import put, rows_in, table_of
+from tests.support.examples import examples
 
 TYPES = (
     *("boolean", "integer", "bigint", "double precision", "numeric(12,2)", "numeric(30,10)"),
@@ -54,7 +55,7 @@ def test_every_value_comes_back_as_it_was_read(url: str, writer: Writer) -> None
     kinds = [column.type for column in table.columns[1:]]
     writer.write(WriteSet(created=table))
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.lists(st.tuples(*[st.none() | JSON[kind] for kind in TYPES]), min_size=1, max_size=12))
     def check(data: list[tuple[Any, ...]]) -> None:
         rows: dict[Key, Row | None] = {(at,): None for at in range(len(data), 12)}

@@ -16,6 +16,7 @@ from prosem.values.errors import BusyError
 from prosem.values.model import Key, Row, Table
 from prosem.values.narrow_rows import NarrowRows
 from tests.support.database import put, table_of
+from tests.support.examples import examples
 from tests.values.test_packed_rows import FEW, VALUES, same
 
 TYPES = sorted(set(VALUES) - {"jsonb"})
@@ -43,7 +44,9 @@ def loaded(stored: StoredRows, table: Table, columns: list[int]) -> NarrowRows:
     return rows
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_columns_come_back_as_they_were(writer: Writer, stored: StoredRows, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(KEYS))

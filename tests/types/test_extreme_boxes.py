@@ -17,6 +17,7 @@ from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import rule as extreme_rule
 from prosem.types.extreme.boxes import LIMIT, Piece, answer, settle, step
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, both, is_built
 
 judged = both(MinKdTree, "MinKdTree")
@@ -124,7 +125,7 @@ places_2d = st.one_of(st.none(), st.tuples(points, st.integers(0, 4)))
     limit=st.sampled_from([LIMIT, LIMIT, 0, 1, 2, 4]),
     bucket=st.sampled_from([2, 48]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_exactly_the_affected(make: Any, scale: str, history: Any, limit: int, bucket: int) -> None:
     if make is not MinKdTree and scale not in COMPILED_SCALES:
         pytest.skip("no 64-bit codes")

@@ -17,6 +17,7 @@ from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.trees import ExtremeTrees
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -57,7 +58,7 @@ histories = st.lists(
     at_the_ends=st.booleans(),
     built=st.integers(0, 60),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_events_are_those_of_the_rule(
     make: Any, is_tracked: bool, history: Any, ranges: Any, at_the_ends: bool, built: int
 ) -> None:
@@ -199,7 +200,7 @@ def test_rows_are_read_in_one_call(is_tracked: bool, is_descending: bool) -> Non
         max_size=40,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_columns_are_rows(make: Any, rows: dict[int, tuple[int, int]]) -> None:
     """Built from columns, a tree holds what it would hold of entries, and takes events of these keys."""
     _, minima = make()

@@ -14,6 +14,7 @@ from cn.model.geometry import Interval, contains
 from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme.rule import Piece, pieces, step
+from tests.support.examples import examples
 from tests.support.makers import both
 
 Place = tuple[int, int] | None
@@ -79,7 +80,7 @@ places = st.one_of(st.none(), st.tuples(st.integers(0, 7), st.integers(0, 4)))
     history=st.lists(st.tuples(st.integers(0, 11), places), max_size=40),
     fan_out=st.sampled_from([4, 5, 64]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_exactly_the_affected(make: Any, scale: str, history: Any, fan_out: int) -> None:
     if make is not A2BTree and scale != "integers":
         pytest.skip("no 64-bit codes")

@@ -15,6 +15,7 @@ from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import tracked_rule
 from prosem.types.extreme.rule import Piece
+from tests.support.examples import examples
 
 SCALES = {
     "integers": (lambda n: n, lambda n: n),
@@ -62,7 +63,7 @@ events = st.lists(st.tuples(st.integers(0, 8), st.one_of(st.none(), spots, st.ju
 
 @pytest.mark.parametrize("scale", SCALES)
 @given(events=events, fan_out=st.sampled_from([4, 64]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_row_goes_stale(scale: str, events: Any, fan_out: int) -> None:
     """`touched`: another column of the row changes."""
     code_x, code_y = SCALES[scale]
@@ -87,7 +88,7 @@ box_events = st.lists(
 
 
 @given(events=box_events)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_no_row_goes_stale_with_two_ranges(events: Any) -> None:
     tree, table = MinKdTree(2), dict[Any, Any]()
     versions: dict[Any, int] = {}

@@ -20,6 +20,7 @@ from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, JsonObject, Key, Row, View
 from prosem.values.numerics import unconstrained_numeric
 from prosem.values.wire import decode, encode
+from tests.support.examples import examples
 from tests.support.folded import FoldedSpace, table_of
 
 COLUMNS = {"k": "integer", "x": "integer", "z": "integer", "y": "integer", "e": "text", "w": "text"}
@@ -120,7 +121,7 @@ ANSWERS: dict[str, Callable[[list[JsonObject], Mapping[str, Any]], JsonObject]] 
     (1, True, "transaction"), (2, True, "transaction"), (0, False, "transaction"), (1, False, "transaction"),
     (2, False, "transaction"), (1, False, "event"), (2, False, "event")])  # fmt: skip
 @given(history=history, max_boxes=st.sampled_from([0, 128]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_aggregates(function: str, ranges: int, listed: bool, per: str, history: Any, max_boxes: int) -> None:
     play(query(function, ranges, listed, per), ANSWERS[function], history, max_boxes)
 
@@ -132,7 +133,7 @@ def distinct(rows: Sequence[JsonObject], _: Mapping[str, Any]) -> JsonObject:
 
 @pytest.mark.parametrize("view", [False, True])
 @given(history=history)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_distinct_in_composed_spaces(view: bool, history: Any) -> None:
     per = "event" if view else "transaction"
     play(query("DISTINCT y", 1, False, per), distinct, history, view=view)
@@ -149,7 +150,7 @@ def some_columns(rows: Sequence[JsonObject], _: Mapping[str, Any]) -> JsonObject
 @pytest.mark.parametrize(("what", "answer"), [("*", all_rows), ("k, w", some_columns)])
 @pytest.mark.parametrize("view", [False, True])
 @given(history=history)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_filters_in_composed_spaces(what: str, answer: Any, view: bool, history: Any) -> None:
     play(query(what, 1, True, "event" if view else "transaction"), answer, history, view=view)
 

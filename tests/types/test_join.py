@@ -51,6 +51,7 @@ from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import Column, Row, Table
 from prosem.values.statistics import JoinStatistics, RunFigures, SideStatistics
 from prosem.values.wire import decode, encode
+from tests.support.examples import examples
 from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
 from tests.types.test_answers import VALUES
@@ -296,7 +297,7 @@ def effects(draw: Any) -> dict[tuple[int, tuple[int]], Row | None]:
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(effects(), max_size=12))
 def test_changes_are_differences_of_joins(steps: list[Any]) -> None:
     state, held = JoinState(CHAIN), [dict[Any, Row]() for _ in range(3)]
@@ -362,7 +363,7 @@ def all_decompositions(shape: JoinShape) -> Iterator[tuple[int, ...]]:
     return product(*(shape.neighbours(number) for number in range(len(shape.tables))))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_the_cheapest_of_each_is_the_cheapest_of_all(data: st.DataObject) -> None:
     shape = form("SELECT * FROM r JOIN s USING (b) JOIN t USING (d) JOIN u USING (b)").shape

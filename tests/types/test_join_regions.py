@@ -14,6 +14,7 @@ from cn.model.geometry import EVERYTHING, Interval, Point, contains
 from prosem.index.joins.interval_blocks import IntervalBlocks
 from prosem.index.joins.stabbing_set import StabbingSet
 from prosem.types.join.regions import JoinRegions, OneOfKey, PythonJoinRegions
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 FAR = 2**63 - 1
@@ -64,7 +65,7 @@ def holds_alone(place: Point, one: OneOfKey, routed: tuple[bool, bool]) -> bool:
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     places=subscriptions,
     asked=st.tuples(*[st.one_of(st.none(), st.tuples(st.integers(0, 12), rows, rows.filter(bool)))] * 2),
@@ -97,7 +98,7 @@ def test_shifts(
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     places=subscriptions,
     code=st.integers(0, 12),

@@ -22,6 +22,7 @@ from prosem.types.join.space import JoinSpace
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, Key, Row, Table
 from prosem.values.wire import pack
+from tests.support.examples import examples
 from tests.support.makers import COMPILED, is_built
 
 
@@ -214,7 +215,7 @@ def as_rows(held: list[list[Row]], shape: JoinShape) -> Held:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
     one = CASES[name]
@@ -260,7 +261,7 @@ def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", ["chain", "cycle", "text routing"])
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(data=st.data())
 def test_points_and_partners_change_between_events(name: str, data: st.DataObject) -> None:
     """Points come, move, go and come back, and the tables get other partners: the next event concerns the right ones."""

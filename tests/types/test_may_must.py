@@ -25,6 +25,7 @@ from tests.index.test_b2_tree import (
     play,
     random_steps,
 )
+from tests.support.examples import examples
 
 PAIRS = [(may, may + more) for may in range(0, 9, 2) for more in (0, 1, 4, 9)]
 EXACT = Form(MayMust(), exactly(changed), PAIRS, list(range(-15, 16)))
@@ -79,7 +80,7 @@ class Rule(Oracle):
 
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_history(name: str, steps: list[tuple[str, int]]) -> None:
     with narrow_nodes():
         play(FORMS[name], steps, kind=Rule)

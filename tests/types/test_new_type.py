@@ -218,7 +218,7 @@ class World:
         return found
 
 
-@pytest.mark.parametrize("replay", ["Undone(self)", "FromLog()"])
+@pytest.mark.parametrize("replay", ["Undone(self)", pytest.param("FromLog()", marks=pytest.mark.slow)])
 def test_one_package_and_one_line_are_served_like_any_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replay: str
 ) -> None:

@@ -26,6 +26,7 @@ from prosem.types.shared.exact import average_value, sum_value, units, written
 from prosem.types.sums.form import SumState
 from prosem.values.columns import column_type
 from prosem.values.errors import InputError
+from tests.support.examples import examples
 from tests.types.test_value import World, by_name, told
 
 Draw = Callable[[random.Random], Any]
@@ -417,7 +418,7 @@ SIZES = {
 @pytest.mark.parametrize("form", SIZES)
 @pytest.mark.parametrize("function", ["COUNT", "SUM", "AVG"])
 @pytest.mark.parametrize("kind", DRAWN)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_no_notification_is_missed_by_slack(kind: str, function: str, form: str, data: st.DataObject) -> None:
     sums, held = Sums(kind, function, form, SIZES[form]), list[Any]()

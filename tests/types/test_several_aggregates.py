@@ -16,6 +16,7 @@ from prosem.types.aggregates import space
 from prosem.types.shared.exact import average_value, written
 from prosem.values.columns import column_type
 from prosem.values.model import JsonObject
+from tests.support.examples import examples
 from tests.types.test_folded_ranges import history, play, selects
 
 INTEGER = column_type("integer")
@@ -61,7 +62,7 @@ SELECTED = [
 @pytest.mark.parametrize("selected", SELECTED)
 @pytest.mark.parametrize(("ranges", "listed", "per"), SHAPES)
 @given(history=history, max_boxes=st.sampled_from([0, 128]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_several(
     selected: Sequence[str], ranges: int, listed: bool, per: str, history: Any, max_boxes: int
 ) -> None:
@@ -88,7 +89,7 @@ GROUPS = [
 @pytest.mark.parametrize(("by", "selected", "having"), GROUPS)
 @pytest.mark.parametrize(("ranges", "listed", "per"), SHAPES)
 @given(history=history, max_boxes=st.sampled_from([0, 128]), many=st.sampled_from([1, 2, 32]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_groups(
     by: Sequence[str], selected: Sequence[str], having: Any, ranges: int, listed: bool, per: str, history: Any,
     max_boxes: int, many: int,

@@ -20,6 +20,7 @@ from prosem.types.join.skyline import (
     subscription_skyline,
     tuple_skyline,
 )
+from tests.support.examples import examples
 
 CODE = st.integers(0, 20)
 RANGE = st.tuples(CODE, CODE).map(lambda ends: (min(ends), max(ends)))
@@ -45,7 +46,7 @@ def flavours(
     }
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(CODE, max_size=12), st.lists(st.tuples(RANGE, st.booleans()), max_size=25))
 def test_all_describe_the_same(codes: list[int], subscriptions: list[tuple[tuple[int, int], bool]]) -> None:
     """Among the subscriptions whose own range selects the row; what the others would see is not asked."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cn.model.geometry import contains
 from prosem.types.base import Bound
 from prosem.types.top_k.staircase import Staircase, without
+from tests.support.examples import examples
 from tests.support.top_k import Events, World, every_range, query, table, topics
 
 PLANS = ("reformulate", "enumerate")
@@ -34,7 +35,7 @@ places = st.tuples(st.integers(0, 6), st.integers(0, 30))
 
 
 @given(st.lists(places, max_size=14, unique_by=lambda row: row[1]), places, places, st.integers(1, 5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_staircases_hold_the_ranges_that_have_the_row(
     rows: list[tuple[int, int]], old: tuple[int, int], new: tuple[int, int], count: int
 ) -> None:

@@ -18,6 +18,7 @@ from prosem.store.schema import migrate
 from prosem.values.columns import column_type
 from prosem.values.wire import decode, decode_exact, encode
 from tests.support.database import empty_database
+from tests.support.examples import examples
 from tests.support.running import Listener, running
 
 DOCUMENTS = {
@@ -81,7 +82,7 @@ def connection(postgres: EmbeddedPostgres) -> Any:
 
 
 @given(value=VALUES)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_was_read_is_what_postgresql_gives_back(connection: psycopg.Connection[Any], value: Any) -> None:
     read = column_type("jsonb").read(value)
     row = connection.execute("SELECT %s::text::jsonb::text", [jsonb_text(read).decode()]).fetchone()

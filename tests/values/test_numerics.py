@@ -19,6 +19,7 @@ from prosem.values.codes import value_of
 from prosem.values.columns import column_type
 from prosem.values.numerics import MAX_NUMERIC_DIGITS, display_scale, unconstrained_numeric
 from prosem.values.wire import decode, encode
+from tests.support.examples import examples
 
 KIND = unconstrained_numeric(30, 12)
 
@@ -78,7 +79,7 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[psycopg.Connection[Any]]:
         yield made
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(values=st.lists(decimals(24, 12) | decimals(24, 4), min_size=1, max_size=5))
 def test_sums_and_averages_are_those_of_postgresql(
     connection: psycopg.Connection[Any], values: list[Decimal]

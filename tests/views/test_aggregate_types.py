@@ -20,6 +20,7 @@ from prosem.values.numerics import display_scale
 from prosem.views.aggregate_types import CompiledAggregate, compile_aggregate, compile_having
 from prosem.views.expressions import EvaluationError
 from tests.support.compiled import ALL, Connection, connect, type_name
+from tests.support.examples import examples
 from tests.support.expressions import ROWS, expressions, numbers, resolve
 
 FUNCTIONS = st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX"])
@@ -58,7 +59,7 @@ def computed(made: CompiledAggregate, ids: list[int]) -> Any:
     return average_value(kind, total, len(values), scale)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(text=numbers(2), function=FUNCTIONS, ids=IDS)
 @example(text="i", function="SUM", ids=[1, 2, 3])
 @example(text="b", function="SUM", ids=[1, 2, 3])
@@ -97,7 +98,7 @@ def test_aggregates_of_numbers(connection: Connection, text: str, function: str,
         assert made.type.read(str(value)) == value
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(text=expressions(2), function=st.sampled_from(["COUNT", "MIN", "MAX"]), ids=IDS)
 def test_aggregates_of_anything(connection: Connection, text: str, function: str, ids: list[int]) -> None:
     made = compiled(f"{function}({text})")
@@ -143,7 +144,7 @@ CONSTANTS = [
 ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     text=st.sampled_from(
         ["COUNT(*)", "COUNT(i)", "SUM(i)", "SUM(b)", "AVG(j)", "MIN(m)", "MAX(d)", "SUM(n * 2)"]

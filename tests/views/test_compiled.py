@@ -20,6 +20,7 @@ from prosem.views.expressions import (
     compile_row,
 )
 from tests.support.compiled import ALL, compiled
+from tests.support.examples import examples
 from tests.support.expressions import NAMES, ROWS, expressions, resolve
 
 IDS = st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=6)
@@ -54,7 +55,7 @@ def test_conditions_and_choices_stop_when_they_are_decided(text: str, expected: 
         assert made.evaluate([row]) == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(texts=st.lists(expressions(2), min_size=1, max_size=4), ids=IDS)
 def test_a_row_is_its_expressions_from_left_to_right(texts: list[str], ids: list[int]) -> None:
     """One function for all of them gives what one function for each gives, though it computes shared parts once."""

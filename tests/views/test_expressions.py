@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.errors import LanguageError
 from tests.support.compiled import ALL, Connection, check, check_value, compiled, connect, type_name
+from tests.support.examples import examples
 from tests.support.expressions import ROWS, expressions
 
 
@@ -24,7 +25,7 @@ def connection(postgres: EmbeddedPostgres) -> Iterator[Connection]:
 IDS = st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(text=expressions(), ids=IDS)
 @example(text="abs(i)", ids=list(range(60)))
 @example(text="i * j", ids=list(range(60)))
@@ -53,7 +54,7 @@ def test_values_and_types_are_those_of_postgresql(connection: Connection, text: 
 
 
 @pytest.mark.slow
-@settings(max_examples=3_000)
+@settings(max_examples=examples(3_000))
 @given(text=expressions(4), ids=IDS)
 def test_more_expressions(connection: Connection, text: str, ids: list[int]) -> None:
     check(connection, text, ids)

@@ -16,6 +16,7 @@ from prosem.views.definition import ViewDefinition
 from prosem.views.expressions import Compiled, CompiledRow, EvaluationError
 from prosem.views.grouping import Grouping, Having
 from prosem.views.scope import JoinColumns
+from tests.support.examples import examples
 from tests.support.view_world import World, table
 
 R = table(1, "r", {"k": "integer", "x": "integer", "y": "double precision", "s": "text"}, ["k"])
@@ -222,7 +223,7 @@ def started(before: Sequence[tuple[Table, Key, Row | None]], views: Sequence[Vie
     return world
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(FEW, RUNS)
 def test_views_are_what_a_recomputation_gives(before: list[Any], after: list[Any]) -> None:
     world = started(before, VIEWS)
@@ -231,7 +232,7 @@ def test_views_are_what_a_recomputation_gives(before: list[Any], after: list[Any
     world.check_states()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.sampled_from([LEFT, SELF, SELF_LEFT, MERGED, COMPOSITE, THREE, FOUR, HAVING]), RUNS)
 def test_a_view_alone(definition: ViewDefinition, after: list[Any]) -> None:
     """Nothing else is refused: more events come through than with all views."""
@@ -241,7 +242,7 @@ def test_a_view_alone(definition: ViewDefinition, after: list[Any]) -> None:
     world.check_states()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(FEW, RUNS)
 def test_the_inverse_restores_the_state(before: list[Any], after: list[Any]) -> None:
     world = started(before, VIEWS)

@@ -27,6 +27,7 @@ from api.poll.state import StateFile, Stored
 from prosem.values.errors import SetupError
 from tests.support import forked
 from tests.support.command_line import run
+from tests.support.examples import examples
 from tests.support.live import WAIT_S, Api
 from tests.support.waiting import until
 
@@ -268,7 +269,10 @@ def test_who_dies_before_the_state_is_kept_publishes_nothing_twice(
     assert desk.seq == before
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(12),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(
         st.dictionaries(st.sampled_from("ABCD"), st.integers(0, 2)).map(lambda found: list(found.items())),
