@@ -9,7 +9,7 @@ KERNELS := $(VENV)/.installed-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
 SOAK_KILLS ?= 1000
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.

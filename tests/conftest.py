@@ -24,7 +24,7 @@ from prosem.store.log import Writer
 from prosem.store.retention import Retention
 from tests.support import secrets, template
 from tests.support.database import empty_database
-from tests.support.examples import SHORT, STRESS
+from tests.support.effort import SHORT, STRESS
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
 from tests.support.waiting import bounded

@@ -21,7 +21,7 @@ from prosem.language.notify import check_notify
 from prosem.language.parse import parse
 from prosem.values.errors import ProsemError
 from prosem.views.subscription import recognise
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.secured import Keyed, frames, start_secured
 
 schema = schemathesis.openapi.from_dict(make_app(ServerLifetime(Settings())).openapi())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from api.http import json_slices
 from api.http.json_slices import decode, decode_large
 from prosem.values.errors import MalformedError
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 SCALARS = (
     st.none()

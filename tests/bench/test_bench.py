@@ -53,6 +53,7 @@ def test_recovery_in_miniature() -> None:
     assert figures["rows_per_s"] > 0
 
 
+@pytest.mark.slow
 def test_rows_in_miniature() -> None:
     figures = rows.measure(3_000, 40, 200)
     assert (figures["rows"], figures["subscriptions"]) == (3_000, 40)

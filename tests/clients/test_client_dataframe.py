@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip("pandas")
 
 @pytest.fixture
 def table(client: Client) -> str:
-    name = f"frames_{threading.get_native_id()}_{id(client)}"
+    name = f"frames_{uuid.uuid4().hex}"
     client.create_table(name, {"k": "integer", "x": "integer", "price": "numeric(8,2)"}, ["k"])
     client.publish(name, [{"op": "insert", "row": {"k": k, "x": k, "price": k}} for k in range(3)])
     return name

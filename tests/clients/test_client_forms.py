@@ -15,7 +15,7 @@ from prosem_client import Client, Order, OutOfStep, SyncSubscription, fold
 from prosem_client.folding import Groups, Rows, answer_of, in_order, whole_result
 from prosem_client.query import Shape
 
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 WAIT_S = 20.0
 values = st.one_of(st.none(), st.integers(-3, 3))

@@ -29,7 +29,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import InputError
 from prosem.values.model import Column
 from prosem.values.wire import decode_exact
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.monitored import CASES, SQL, TABLE, by_key, scan
 
 

@@ -13,7 +13,7 @@ from cn.match import fastint, partition
 from cn.match.box_index import BoxIndex
 from cn.match.fastint import ALTERNATIVES
 from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filters, Interval
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 judged = pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cn.match.box_index import BoxIndex
 from cn.match.image import canonical_nodes, cell_at, extent_bounds, image, interval_bounds, point
 from cn.match.sv_tree import CHUNK, CUTS, SVTree, positions, quantiles
 from cn.model.geometry import INT64_MAX, INT64_MIN, Extent, Filter, Filters, Interval
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 judged = pytest.mark.parametrize(

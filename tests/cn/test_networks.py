@@ -15,7 +15,7 @@ from cn.model.geometry import Interval
 from cn.model.message import Message
 from cn.model.network import Network
 from cn.simulation.registry import NETWORKS, make_network
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.network_driver import Hosted, concerned
 from tests.support.network_examples import (
     CONTENTS,

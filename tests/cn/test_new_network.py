@@ -41,6 +41,7 @@ def test_one_file_and_one_line_pass_the_contract_suite_of_networks(tmp_path: Pat
     shutil.copytree(ROOT / "cn", tmp_path / "cn", ignore=shutil.ignore_patterns("__pycache__"))
     for file in (
         *SUITE,
+        "tests/support/effort.py",
         "tests/support/network_driver.py",
         "tests/support/network_examples.py",
         "pyproject.toml",

@@ -27,7 +27,7 @@ from cn.model.geometry import (
     contains,
     difference,
 )
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import both
 
 Point = tuple[Any, ...]

@@ -27,7 +27,7 @@ from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import Bound
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 SUBSCRIPTIONS = 2
 SPACE = Space(1, 1, True)

@@ -153,6 +153,7 @@ def without_rows(changes: list[tuple[int, Json]]) -> list[tuple[int, Any]]:
     return [(seq, {name: change[name] for name in ("value", "previous")}) for seq, change in changes]
 
 
+@pytest.mark.slow
 def test_told_values_survive_retention_and_a_kill() -> None:
     """The messages that told them are gone, and so is the memory; the marks know."""
     made = ServerProcess("--retention-events", "200", "--partition-events", "100")

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from prosem.engine import subscriptions as module
 from prosem.engine.subscriptions import SubscriptionRegistry
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 NAMES = st.sampled_from(["a", "b", "sub-0", "sub-x", "sub-01", "SUB-1", "é", "sub-1 "])
 

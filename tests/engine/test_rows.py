@@ -19,7 +19,7 @@ from prosem.values.access import Predicates
 from prosem.values.columns import column_type
 from prosem.values.errors import ForbiddenError, InputError, LanguageError
 from prosem.values.model import Column, Table
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.processes import ServerProcess
 from tests.support.secured import STOCKS, Keyed, frames, refused, start_secured, stock
 

@@ -16,7 +16,7 @@ from prosem.language.parse import parse
 from prosem.values.errors import BusyError, CommitError, ProsemError, RefusedError
 from prosem.values.wire import decode, encode
 from tests.engine.test_steps import Steps
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.live import insert, update, upsert
 
 COLUMNS = {

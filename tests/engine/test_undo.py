@@ -25,8 +25,8 @@ from prosem.runtime.slices import Work, complete
 from prosem.store.log import WriteSet
 from prosem.values.errors import ProsemError, RefusedError
 from prosem.values.wire import decode_exact
+from tests.support.effort import examples
 from tests.support.every_type import EVERY_TYPE, OTHER, plain
-from tests.support.examples import examples
 from tests.support.heard import Heard
 from tests.support.memory_store import MemoryStore
 from tests.support.running import TABLE

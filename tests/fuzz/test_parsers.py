@@ -28,7 +28,7 @@ from prosem.language.parse import parse
 from prosem.language.view_parse import parse_view
 from prosem.store.backup_file import BackupReader
 from prosem.values.errors import InputError, ProsemError, SetupError
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prosem.index.order import HIGHEST, LOWEST, Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.index.ranges.lower_tier import LONG_LIST, LowerTier
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import both
 
 Entry = tuple[Any, Any, Any]

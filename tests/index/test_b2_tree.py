@@ -21,7 +21,7 @@ from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.ba_tree_radii import Fired
 from prosem.index.radii.ba_tree_scan import RadiusArrays
 from prosem.values.undo import UndoLog, undo
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 

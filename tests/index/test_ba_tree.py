@@ -20,7 +20,7 @@ from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays
 from prosem.index.radii.radius_block import RadiusBlocks
 from tests.support.ba_tree import BATree
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {

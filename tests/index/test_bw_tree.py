@@ -14,7 +14,7 @@ from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.bw_tree import BWTree, Classes
 from prosem.index.radii.bw_tree_scattered import ScatteredClasses
 from prosem.index.radii.labels import LAST, STEP
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 TENTHS = [number / 10 for number in range(-20, 21)]
 CASES: dict[str, tuple[type[Classes], Ends, Any, list[Any]]] = {

@@ -19,7 +19,7 @@ from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
 from tests.index.test_b2_tree import FORMS as STRICT
 from tests.index.test_b2_tree import Form, narrow_nodes, random_steps
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 from tests.types.test_may_must import FORMS as FREE
 

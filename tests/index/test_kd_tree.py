@@ -16,7 +16,7 @@ from prosem.index.boxes import kd_tree_shape
 from prosem.index.boxes.kd_tree import MinKdTree, SumKdTree
 from prosem.index.boxes.kd_tree_skyline import skyline
 from prosem.index.order import Descending
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import both
 
 # what the number n is as a code of each axis, and as a y

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prosem.index.radii import labels as module
 from prosem.index.radii.labels import LAST, LONG_LIST, ORIGIN, STEP, Labels
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 Steps = list[tuple[str, int]]
 

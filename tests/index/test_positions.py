@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from prosem.index.ranges import positions
 from prosem.index.ranges.positions import LONG_LIST, Positions
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 SCALES: dict[str, Callable[[int], Any]] = {"integers": lambda n: n, "texts": lambda n: f"{n:04}"}
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.index.ranges.rank_tree import RankTree
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 Entry = tuple[Any, Any, Any]
 SCALES = {

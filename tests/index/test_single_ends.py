@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from prosem.index.radii.single_ends import SingleEnds
 from tests.index.test_b2_tree import FORMS
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.types.test_may_must import FORMS as FREE
 
 

@@ -15,7 +15,7 @@ from cn.match import kernels
 from cn.model.geometry import BOTTOM, TOP
 from prosem.index.joins.interval_blocks import IntervalBlocks, interval_blocks
 from prosem.index.joins.stabbing_set import StabbingSet
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, both, is_built
 
 CODE = st.integers(0, 24)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.index.ranges.sum_tree import SumTree
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 SCALES: dict[str, Callable[[int], Any]] = {"integers": lambda n: n, "texts": lambda n: f"{n:03}"}
 HUGE = 3**700  # as long as a double scaled to an integer

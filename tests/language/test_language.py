@@ -33,7 +33,7 @@ from prosem.language.syntax import (
     Term,
 )
 from prosem.values.errors import LanguageError
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "language"
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.sql"))

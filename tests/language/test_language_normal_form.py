@@ -19,7 +19,7 @@ from prosem.language.parse import parse
 from prosem.language.resolve import check_parameters, normal_form
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Table
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 TYPES = {"x": "integer", "d": "double precision", "y": "numeric(6,2)", "name": "text", "day": "date"}
 T = Table(1, "t", tuple(Column(name, column_type(kind)) for name, kind in TYPES.items()), ("x",))

@@ -18,7 +18,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import RefusedError
 from prosem.values.model import Column, Key, Row, Table
 from tests.support.database import put, rows_in, table_of
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 TYPES = (
     *("boolean", "integer", "bigint", "double precision", "numeric(12,2)", "numeric(30,10)"),

@@ -16,7 +16,7 @@ from prosem.values.errors import BusyError
 from prosem.values.model import Key, Row, Table
 from prosem.values.narrow_rows import NarrowRows
 from tests.support.database import put, table_of
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.values.test_packed_rows import FEW, VALUES, same
 
 TYPES = sorted(set(VALUES) - {"jsonb"})

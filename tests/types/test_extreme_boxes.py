@@ -17,7 +17,7 @@ from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import rule as extreme_rule
 from prosem.types.extreme.boxes import LIMIT, Piece, answer, settle, step
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, both, is_built
 
 judged = both(MinKdTree, "MinKdTree")

@@ -17,7 +17,7 @@ from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.trees import ExtremeTrees
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1

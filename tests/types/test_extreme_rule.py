@@ -14,7 +14,7 @@ from cn.model.geometry import Interval, contains
 from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme.rule import Piece, pieces, step
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import both
 
 Place = tuple[int, int] | None

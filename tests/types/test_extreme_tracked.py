@@ -15,7 +15,7 @@ from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import tracked_rule
 from prosem.types.extreme.rule import Piece
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 SCALES = {
     "integers": (lambda n: n, lambda n: n),

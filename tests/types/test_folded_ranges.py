@@ -20,7 +20,7 @@ from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, JsonObject, Key, Row, View
 from prosem.values.numerics import unconstrained_numeric
 from prosem.values.wire import decode, encode
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.folded import FoldedSpace, table_of
 
 COLUMNS = {"k": "integer", "x": "integer", "z": "integer", "y": "integer", "e": "text", "w": "text"}

@@ -51,7 +51,7 @@ from prosem.values.errors import InputError, LanguageError
 from prosem.values.model import Column, Row, Table
 from prosem.values.statistics import JoinStatistics, RunFigures, SideStatistics
 from prosem.values.wire import decode, encode
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
 from tests.types.test_answers import VALUES

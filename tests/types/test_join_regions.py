@@ -14,7 +14,7 @@ from cn.model.geometry import EVERYTHING, Interval, Point, contains
 from prosem.index.joins.interval_blocks import IntervalBlocks
 from prosem.index.joins.stabbing_set import StabbingSet
 from prosem.types.join.regions import JoinRegions, OneOfKey, PythonJoinRegions
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 FAR = 2**63 - 1

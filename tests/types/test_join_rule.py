@@ -22,7 +22,7 @@ from prosem.types.join.space import JoinSpace
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, Key, Row, Table
 from prosem.values.wire import pack
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 

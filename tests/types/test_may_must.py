@@ -25,7 +25,7 @@ from tests.index.test_b2_tree import (
     play,
     random_steps,
 )
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 PAIRS = [(may, may + more) for may in range(0, 9, 2) for more in (0, 1, 4, 9)]
 EXACT = Form(MayMust(), exactly(changed), PAIRS, list(range(-15, 16)))

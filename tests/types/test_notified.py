@@ -26,7 +26,7 @@ from prosem.types.shared.exact import average_value, sum_value, units, written
 from prosem.types.sums.form import SumState
 from prosem.values.columns import column_type
 from prosem.values.errors import InputError
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.types.test_value import World, by_name, told
 
 Draw = Callable[[random.Random], Any]

@@ -16,7 +16,7 @@ from prosem.types.aggregates import space
 from prosem.types.shared.exact import average_value, written
 from prosem.values.columns import column_type
 from prosem.values.model import JsonObject
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.types.test_folded_ranges import history, play, selects
 
 INTEGER = column_type("integer")

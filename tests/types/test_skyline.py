@@ -20,7 +20,7 @@ from prosem.types.join.skyline import (
     subscription_skyline,
     tuple_skyline,
 )
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 CODE = st.integers(0, 20)
 RANGE = st.tuples(CODE, CODE).map(lambda ends: (min(ends), max(ends)))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cn.model.geometry import contains
 from prosem.types.base import Bound
 from prosem.types.top_k.staircase import Staircase, without
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.top_k import Events, World, every_range, query, table, topics
 
 PLANS = ("reformulate", "enumerate")

@@ -18,7 +18,7 @@ from prosem.store.schema import migrate
 from prosem.values.columns import column_type
 from prosem.values.wire import decode, decode_exact, encode
 from tests.support.database import empty_database
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.running import Listener, running
 
 DOCUMENTS = {

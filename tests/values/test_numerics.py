@@ -19,7 +19,7 @@ from prosem.values.codes import value_of
 from prosem.values.columns import column_type
 from prosem.values.numerics import MAX_NUMERIC_DIGITS, display_scale, unconstrained_numeric
 from prosem.values.wire import decode, encode
-from tests.support.examples import examples
+from tests.support.effort import examples
 
 KIND = unconstrained_numeric(30, 12)
 

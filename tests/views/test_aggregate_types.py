@@ -20,7 +20,7 @@ from prosem.values.numerics import display_scale
 from prosem.views.aggregate_types import CompiledAggregate, compile_aggregate, compile_having
 from prosem.views.expressions import EvaluationError
 from tests.support.compiled import ALL, Connection, connect, type_name
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.expressions import ROWS, expressions, numbers, resolve
 
 FUNCTIONS = st.sampled_from(["COUNT", "SUM", "AVG", "MIN", "MAX"])

@@ -20,7 +20,7 @@ from prosem.views.expressions import (
     compile_row,
 )
 from tests.support.compiled import ALL, compiled
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.expressions import NAMES, ROWS, expressions, resolve
 
 IDS = st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=6)

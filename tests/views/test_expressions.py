@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.errors import LanguageError
 from tests.support.compiled import ALL, Connection, check, check_value, compiled, connect, type_name
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.expressions import ROWS, expressions
 
 

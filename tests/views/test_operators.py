@@ -16,7 +16,7 @@ from prosem.views.definition import ViewDefinition
 from prosem.views.expressions import Compiled, CompiledRow, EvaluationError
 from prosem.views.grouping import Grouping, Having
 from prosem.views.scope import JoinColumns
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.view_world import World, table
 
 R = table(1, "r", {"k": "integer", "x": "integer", "y": "double precision", "s": "text"}, ["k"])

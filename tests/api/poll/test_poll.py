@@ -27,7 +27,7 @@ from api.poll.state import StateFile, Stored
 from prosem.values.errors import SetupError
 from tests.support import forked
 from tests.support.command_line import run
-from tests.support.examples import examples
+from tests.support.effort import examples
 from tests.support.live import WAIT_S, Api
 from tests.support.waiting import until
 
