@@ -91,7 +91,8 @@ def test_both_clients_follow_every_takeover(database: str) -> None:
         assert script.keys == list(range(script.first + 1, script.first + 1 + len(script.keys)))
 
 
-@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [1, 5])
 def test_a_rolling_restart_of_servers_and_brokers(database: str, rounds: int) -> None:
     """Standby, owner, then each broker; publisher and subscriber are at the brokers' addresses."""
     folder = open_folder("prosem-rolling-")

@@ -69,6 +69,7 @@ async def test_the_state_is_released_before_the_next_one_is_built(
     assert alive == []
 
 
+@pytest.mark.slow
 async def test_ten_rebuilds_leave_no_objects_behind(url: str) -> None:
     counts: list[int] = []
 

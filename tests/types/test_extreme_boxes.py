@@ -176,7 +176,9 @@ def test_other_dimensions(make: Any, dimensions: int, size: int, limit: int) -> 
 
 @pytest.mark.slow
 @judged
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 30))]
+)
 def test_longer_histories(make: Any, seed: int) -> None:
     rng = random.Random(seed)
     limit = rng.choice([LIMIT, LIMIT, 2, 6])

@@ -253,7 +253,8 @@ def test_notify_is_refused(served: Served) -> None:
 
 
 # -- in memory -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("plan", ["reformulate", pytest.param("enumerate", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["reformulate", "enumerate"])
 def test_a_thousand_rows(plan: str) -> None:
     own = table()
     rows = {(k,): (k, "m", k % 50, (k * 7919) % 1000, "p", None) for k in range(2500)}
