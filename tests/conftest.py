@@ -51,6 +51,7 @@ LONGEST = {
     "test_simulation",
     "test_brokers_long",
     "test_kills",
+    "test_nats_contract",
 }  # begin first, so that no worker is left with one of them at the end
 ON_SPARK = {
     "tests/pipeline/test_archive.py",
