@@ -8,34 +8,26 @@ the engine waits for most.
 
 from __future__ import annotations
 
-import gc
 import json
-import os
-import subprocess
 import sys
 import time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import psycopg
 
-from bench.common import Report, fail, progress, resident_bytes
+from bench.common import Report, fail, progress
 from bench.postgres import migrated_postgres
+from bench.stored_rows import DOMAIN, child_found, fill, recovered, updates
 from optimizer.choose import chooser
-from prosem.engine import commands as c
 from prosem.engine.publishing import read_ahead
-from prosem.engine.recovery import recover
 from prosem.engine.state import EngineState
-from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
 from prosem.store.log import Writer
 from prosem.store.stored_rows import StoredRows
-from prosem.values.packed_rows import TableRows
 
 ROWS, SUBSCRIPTIONS, EVENTS = 1_000_000, 10_000, 20_000
-PER_REQUEST, REQUESTS = 100, 10
-DOMAIN, RANGE = 1_000_000_000, 100_000_000
-SQL = "SELECT MIN(y) FROM t WHERE x BETWEEN :lo AND :hi"
+REQUESTS = 10  # of a batch
 TYPES = ["integer"] * 3 + ["bigint"] * 6 + ["double precision"] * 5 + ["timestamptz"] * 3 + ["text"] * 3
 COLUMNS = ["k", "x", "y", *(f"c{at}" for at in range(3, 20))]
 _FILL = {
@@ -69,13 +61,15 @@ def run(quick: bool) -> Report:
 def measure(rows: int, subscriptions: int, events: int) -> list[dict[str, Any]]:
     """Figures of all columns in memory, and of those used alone."""
     with migrated_postgres() as (url, _):
-        _fill(url, subscriptions)
-        alone = _recovered(url, "all", 0)
+        fill(url, dict(zip(COLUMNS, TYPES, strict=True)), subscriptions)
+        alone = child_found(__name__, url, "all", 0)
         found, contents = [], set()
         for setting in ("all", "used"):
-            progress(f"rows: writing {rows:,} rows of {len(COLUMNS)} columns to PostgreSQL")
+            progress(
+                f"rows: writing {rows:,} rows of {len(COLUMNS)} columns to PostgreSQL, for columns in memory: {setting}"
+            )
             _insert(url, rows)
-            found.append((setting, _recovered(url, setting, events)))
+            found.append((setting, child_found(__name__, url, setting, events)))
             contents.add(_content(url))
     if any((one["rows"], one["subscriptions"]) != (rows, subscriptions) for _, one in found):
         fail("rows or subscriptions are missing")
@@ -94,25 +88,6 @@ def measure(rows: int, subscriptions: int, events: int) -> list[dict[str, Any]]:
         }
         for setting, one in found
     ]
-
-
-def _fill(url: str, subscriptions: int) -> None:
-    """The table and the subscriptions, without rows."""
-    writer, state = Writer.connect(url), EngineState(chooser("auto"), Metrics())
-    random = np.random.default_rng(7)
-    low = random.integers(0, DOMAIN - RANGE, subscriptions).tolist()
-    length = random.integers(0, RANGE, subscriptions).tolist()
-    columns = [{"name": name, "type": kind} for name, kind in zip(COLUMNS, TYPES, strict=True)]
-    try:
-        state.execute(c.CreateTable({"name": "t", "columns": columns, "primary_key": ["k"]}))
-        writer.write(state.begin().writes)
-        given: list[tuple[str | None, dict[str, Any]]] = [
-            (None, {"lo": lo, "hi": lo + more}) for lo, more in zip(low, length, strict=True)
-        ]
-        state.execute(c.Subscribe(parse(SQL), None, given, batch=True))
-        writer.write(state.begin().writes)
-    finally:
-        writer.close()
 
 
 def _insert(url: str, rows: int) -> None:
@@ -137,64 +112,23 @@ def _content(url: str) -> tuple[Any, ...]:
         return found.fetchall()[0]
 
 
-def _recovered(url: str, setting: str, events: int) -> dict[str, Any]:
-    """What a process of its own finds."""
-    command = [sys.executable, "-c", "from bench.rows_wide import child; child()", url, setting, str(events)]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    if done.returncode:
-        fail(f"the recovery failed: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    progress(
-        f"rows: {found['rows']:,} recovered in {found['recovered_s']:.1f} s, columns in memory: {setting}"
-    )
-    return found
-
-
 def child() -> None:
-    """Recover as the server does, without collections meanwhile, then publish; prints what was found."""
+    """Recover, then publish; prints what was found."""
     url, setting, events = sys.argv[1], sys.argv[2], int(sys.argv[3])
     stored, metrics = StoredRows(lambda: url), Metrics()
     state = EngineState(chooser("auto"), metrics, stored=stored if setting == "used" else None)
-    before = resident_bytes()
-    gc.disable()
-    start = time.perf_counter()
-    recover(url, state, lambda *_: None)
-    recovered_s = time.perf_counter() - start
-    gc.enable()
-    grown = resident_bytes() - before
-    (table,) = state.tables().values()
-    rows = cast(TableRows, state.rows[table.id])
-    us, cpu_us = _us_per_event(url, state, len(rows), events) if events else (0.0, 0.0)
+    found = recovered(url, state)
+    us, cpu_us = _us_per_event(url, state, found["rows"], events) if events else (0.0, 0.0)
     stored.close()
-    found = {
-        "rows": len(rows),
-        "subscriptions": len(state.registry),
-        "held": len(state.table_store.held(table)),
-        "grown_bytes": grown,
-        "packed_bytes": rows.nbytes,
-        "recovered_s": recovered_s,
-        "us_per_event": us,
-        "cpu_us_per_event": cpu_us,
-        "rows_read": metrics.rows_read,
-    }
+    (table,) = state.tables().values()
+    found |= {"held": len(state.table_store.held(table)), "rows_read": metrics.rows_read}
+    found |= {"us_per_event": us, "cpu_us_per_event": cpu_us}
     print(json.dumps(found))
 
 
 def _us_per_event(url: str, state: EngineState, rows: int, events: int) -> tuple[float, float]:
     """Elapsed and CPU time of an update of y; the first half is not counted: plans are measured then."""
-    random = np.random.default_rng(3)
-    keys = random.integers(1, rows + 1, events).tolist()
-    heights = random.integers(0, 1_000_003, events).tolist()
-    given = [
-        {"op": "update", "key": {"k": key}, "set": {"y": y}} for key, y in zip(keys, heights, strict=True)
-    ]
-    requests = [c.Publish("t", given[at : at + PER_REQUEST]) for at in range(0, events, PER_REQUEST)]
+    requests = updates(rows, events)
     writer, took = Writer.connect(url), []
     try:
         for at in range(0, len(requests), REQUESTS):

@@ -13,8 +13,6 @@ class Places {
    public:
     explicit Places(size_t dimensions) : dimensions_(dimensions) {}
 
-    size_t size() const { return ids_.size(); }
-    size_t nbytes() const { return index_.nbytes() + 8 * (ids_.capacity() + codes_.capacity()); }
     // The codes of one that is there; null if it is not.
     const int64_t* at(int64_t id) const {
         uint32_t slot = slot_of(id);

@@ -97,13 +97,8 @@ class Dispatcher:
 
     # -- after a commit ------------------------------------------------------------------------------------------
     def release(self, frames: list[c.Frame], seq: int) -> Iterator[None]:
-        self._is_releasing, are_taken = True, True
-        for frame in frames:
-            if self._edge.is_foldable_before(frame):
-                yield from self._edge.fold()
-            are_taken &= self._edge.survive(self._take, frame)
-            yield
-        yield from self._edge.fold()
+        self._is_releasing = True
+        are_taken = yield from self._edge.steps(self._take, frames)
         self.seq, self._is_releasing = seq, False
         if not are_taken:
             self._expire()

@@ -11,7 +11,7 @@ attached again after the last `seq` they were given, so that the outbox brings w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
 from cn.model.message import Message
@@ -166,19 +166,21 @@ class Edge:
 
     # -- after a commit ------------------------------------------------------------------------------------------
     def release(self, frames: list[c.Frame], seq: int) -> Iterator[None]:
-        for frame in frames:
-            if self.is_foldable_before(frame):
-                yield from self.fold()
-            self.survive(self.take, frame)
-            yield
-        yield from self.fold()
+        yield from self.steps(self.take, frames)
         self.network.watermark(seq)
 
-    def is_foldable_before(self, frame: c.Frame) -> bool:
-        """Whether messages wait that `frame` does not belong to."""
-        return bool(self._folding) and not (isinstance(frame, Message) and frame.seq == self._folding_seq)
+    def steps(self, take: Callable[[Any], None], frames: list[c.Frame]) -> Generator[None, None, bool]:
+        """Take frames in their order, in small steps; whether all were taken."""
+        are_taken = True
+        for frame in frames:
+            if self._folding and not (isinstance(frame, Message) and frame.seq == self._folding_seq):
+                yield from self._fold()
+            are_taken &= self._survive(take, frame)
+            yield
+        yield from self._fold()
+        return are_taken
 
-    def survive(self, take: Callable[[Any], None], frame: c.Frame) -> bool:
+    def _survive(self, take: Callable[[Any], None], frame: c.Frame) -> bool:
         """Whether a frame was taken. If not, a fault of ours: every stream starts again from where it stands."""
         try:
             take(frame)
@@ -323,9 +325,9 @@ class Edge:
 
     def _fold_all(self) -> None:
         if self._folding:
-            complete(self.fold())
+            complete(self._fold())
 
-    def fold(self) -> Iterator[None]:
+    def _fold(self) -> Iterator[None]:
         """Make one change of all messages of the present seq, for each subscription they concern; some in a step."""
         folding, self._folding, seq = self._folding, {}, self._folding_seq
         for number, (sid, messages) in enumerate(folding.items(), 1):
