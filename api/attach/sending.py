@@ -20,6 +20,7 @@ from websockets.exceptions import WebSocketException
 
 from api.attach.progress import Progress
 from api.attach.target import Target, Transaction
+from prosem.runtime.supervise import end
 from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.attach")
@@ -91,8 +92,7 @@ class Sender:
                         await self._changed.wait()
                 reading.result()
             finally:
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
+                await end(reading)
 
     async def _send_next(self, socket: ClientConnection) -> bool:
         """False if nothing can be sent now."""

@@ -21,6 +21,7 @@ from api.attach.slot import Slot, lost_slot
 from api.attach.source import Source, SourceTable
 from api.attach.target import Target, Transaction
 from api.attach.translate import Translation
+from prosem.runtime.supervise import end
 from prosem.values.errors import ProsemError, SetupError
 
 log = logging.getLogger("prosem.attach")
@@ -69,10 +70,8 @@ class Stream:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        failures = [error for error in ended if isinstance(error, Exception)]
+            await end(*tasks)
+        failures = [error for task in tasks if not task.cancelled() and (error := task.exception())]
         # What an operator must do something about comes before a connection that was lost at the same moment.
         for error in sorted(failures, key=lambda error: not isinstance(error, ProsemError)):
             raise error

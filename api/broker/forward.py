@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from api.http.problems import BrokenOff, response
 from api.http.websocket_frames import admit
+from prosem.runtime.supervise import end
 from prosem.values.errors import BusyError
 
 _HOP = frozenset(
@@ -116,8 +117,7 @@ class Forwarder:
                     admit(socket)  # of the first frame the server judges, within its own limit
                     text = message.get("text")
                     await upstream.send(message["bytes"] if text is None else text)
-            back.cancel()
-            await asyncio.gather(back, return_exceptions=True)
+            await end(back)
 
 
 async def _body(incoming: httpx.Response) -> AsyncIterator[bytes]:

@@ -189,7 +189,8 @@ class Broker:
             while not session.over.is_set():
                 self.feed.tick(time.monotonic())
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(session.over.wait(), TICK_S)
+                    async with asyncio.timeout(TICK_S):
+                        await session.over.wait()
         finally:
             renewal.close()
 

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from api.commands.process import free_port, start_server, wait_ready
 from api.server.settings import Settings
+from prosem.runtime.supervise import end
 
 SECTORS = ("tech", "bank", "energy", "health")
 COLUMNS = {
@@ -136,10 +137,7 @@ async def _market(url: str, seconds: float | None, rate: float, console: Console
                     pass
                 console.print(_picture(lines, market.events, time.monotonic() - started))
         finally:
-            moving.cancel()
-            for task in watchers:
-                task.cancel()
-            await asyncio.gather(moving, *watchers, return_exceptions=True)
+            await end(moving, *watchers)
 
 
 async def _crowd(client: AsyncClient, market: Market) -> None:

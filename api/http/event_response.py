@@ -39,7 +39,8 @@ class EventStream(StreamingResponse):
             attach(self._subscriber)
             self._subscriber.ping()  # the pong comes even where there is nothing to send
             with contextlib.suppress(TimeoutError):
-                self._first = await asyncio.wait_for(self._subscriber.fetch(), HEARTBEAT_S)
+                async with asyncio.timeout(HEARTBEAT_S):
+                    self._first = await self._subscriber.fetch()
         except BaseException:
             self._close()
             raise
@@ -74,6 +75,7 @@ class EventStream(StreamingResponse):
                 if any(item.kind == "error" for item in items):
                     return
             try:
-                items = await asyncio.wait_for(self._subscriber.fetch(), HEARTBEAT_S)
+                async with asyncio.timeout(HEARTBEAT_S):
+                    items = await self._subscriber.fetch()
             except TimeoutError:
                 items = None

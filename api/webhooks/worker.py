@@ -19,6 +19,7 @@ from api.webhooks.batches import batches
 from api.webhooks.sending import Sender
 from prosem.delivery.subscriber import Item, Subscriber
 from prosem.runtime.backoff import Backoff
+from prosem.runtime.supervise import end
 from prosem.store.webhooks import Delivery, Webhook, WebhookStore
 from prosem.values.access import Scope
 from prosem.values.errors import BusyError, ProsemError
@@ -83,8 +84,7 @@ class DeliveryWorker:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=webhook.id)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)
         await self._sender.close()
 
     @property

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from cn.transport.consumer import Consumer
 from cn.transport.packets import PACKET_BYTES, Outgoing
 from cn.transport.stream import OwnStream
+from cn.transport.tasks import end_tasks
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -142,7 +143,7 @@ class NatsTransport:
         async def error(problem: Exception) -> None:
             log.debug("NATS: %s", problem)
 
-        self._stop()
+        await self._stop()
         try:
             self._client = await nats.connect(
                 self.url.split(","),
@@ -166,15 +167,13 @@ class NatsTransport:
 
     async def close(self) -> None:
         self._is_closing = True
-        await asyncio.gather(*self._stop(), return_exceptions=True)
+        await self._stop()
         if self._client is not None:
             await self._client.close()
 
-    def _stop(self) -> list[asyncio.Task[None]]:
+    async def _stop(self) -> None:
         stopped, self._tasks = self._tasks, []
-        for task in stopped:
-            task.cancel()
-        return stopped
+        await end_tasks(stopped)
 
     # -- the stream ----------------------------------------------------------------------------------------------
     async def make_stream(self, stream: OwnStream) -> None:
@@ -233,7 +232,8 @@ class NatsTransport:
 
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_doubtful.wait(), self._check_s)
+                async with asyncio.timeout(self._check_s):
+                    await self._is_doubtful.wait()
             self._is_doubtful.clear()
             if self.is_connected:
                 try:

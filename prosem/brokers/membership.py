@@ -85,9 +85,10 @@ class Membership:
         self._is_open = False
         for member in self._dispatcher.start_over(self.make_root()):
             self._unlink(member, "the server starts over")
-        if self._opening is not None:
-            self._opening.cancel()
-        self._opening = supervise("brokers-open", self._open, self._metrics.restarts)
+        before = self._opening
+        if before is not None:
+            before.cancel()
+        self._opening = supervise("brokers-open", partial(self._open, before), self._metrics.restarts)
         if self._watching is None:
             self._watching = supervise("brokers-leases", self._watch, self._metrics.restarts)
 
@@ -121,8 +122,10 @@ class Membership:
         if member is not None:
             self._drop(member, why)
 
-    async def _open(self) -> None:
-        """Make the stream of a new epoch, however long NATS takes to answer."""
+    async def _open(self, before: asyncio.Task[None] | None) -> None:
+        """Make the stream of a new epoch, however long NATS takes to answer, once the opening before it has ended."""
+        await end(before)
+        self._is_open = False
         self.epoch = secrets.token_hex(4)
         backoff = Backoff(0.1, 2.0)
         while True:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 
+from cn.transport.tasks import end_tasks
 from prosem.runtime.backoff import Backoff
 
 log = logging.getLogger("prosem.supervise")
@@ -51,7 +52,4 @@ async def _keep(
 
 async def end(*tasks: asyncio.Task[None] | None) -> None:
     """Cancel tasks and wait for their end."""
-    running = [task for task in tasks if task is not None]
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+    await end_tasks(task for task in tasks if task is not None)

@@ -88,3 +88,26 @@ async def test_a_watcher_that_dies_is_restarted_and_shown(url: str) -> None:
         )
         assert 'task="prosem_keys"' in metrics.text
         assert (await _get(lifetime, "/v1/status")).json()["restarts"]["replayer"] == 1
+
+
+async def test_a_task_ends_that_has_swallowed_a_cancellation() -> None:
+    """As `asyncio.wait_for` of Python 3.11 does when the answer arrives at the same moment."""
+    answers: asyncio.Queue[str] = asyncio.Queue()
+
+    async def ask_for_ever() -> None:
+        while True:
+            answer = asyncio.ensure_future(answers.get())
+            try:
+                await asyncio.wait([answer])
+            except asyncio.CancelledError:
+                if not answer.done():
+                    raise
+            answer.result()
+
+    asking = asyncio.create_task(ask_for_ever())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    answers.put_nowait("an answer")
+    await asyncio.sleep(0)  # the answer has it, the task does not know yet
+    await end(asking)
+    assert asking.cancelled()

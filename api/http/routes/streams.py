@@ -17,6 +17,7 @@ from api.http.websocket_frames import send_all
 from api.server.keyring import Keys
 from prosem.delivery.stream_frames import frame
 from prosem.delivery.subscriber import Subscriber
+from prosem.runtime.supervise import end
 from prosem.values.access import Caller, Role, Scope
 from prosem.values.errors import InputError, ProsemError
 
@@ -54,8 +55,7 @@ async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
         pass
     finally:
         subscriber.close()
-        sender.cancel()
-        await asyncio.gather(sender, return_exceptions=True)
+        await end(sender)
 
 
 async def _send(socket: WebSocket, subscriber: Subscriber) -> None:
