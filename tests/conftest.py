@@ -22,7 +22,7 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
 from prosem.store.retention import Retention
-from tests.support import secrets, template
+from tests.support import scratch, secrets
 from tests.support.database import empty_database
 from tests.support.effort import SHORT, STRESS
 from tests.support.live import Api
@@ -99,8 +99,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if template.begin():
-        config.add_cleanup(template.end)
+    if scratch.begin():
+        config.add_cleanup(scratch.end)
     hypothesis.settings.load_profile("stress" if config.getoption("--stress") else "short")
 
 

@@ -13,6 +13,7 @@ from api.http.models.backtests import NewBacktest
 from api.http.models.events import Event, Events, TableEvent, Transaction
 from api.http.models.operation_responses import OPERATION_RESPONSES
 from api.http.models.preview import Describe, Explain, Geometry, WeightChange
+from api.http.models.preview_responses import PREVIEW_RESPONSES
 from api.http.models.responses import RESPONSES, ResponseModel
 from api.http.models.subscriptions import BatchRow, NewSubscription, SubscriptionBatch, SubscriptionChange
 from api.http.models.views import NewView
@@ -60,7 +61,7 @@ BODIES: tuple[type[RequestModel], ...] = (
 )
 PARTS: tuple[type[msgspec.Struct], ...] = (Problem, Event, TableEvent, Notify, BatchRow)  # of bodies
 _SCHEMAS = msgspec.json.schema_components(
-    (*BODIES, *PARTS, *RESPONSES, *OPERATION_RESPONSES), ref_template=REFERENCE
+    (*BODIES, *PARTS, *RESPONSES, *OPERATION_RESPONSES, *PREVIEW_RESPONSES), ref_template=REFERENCE
 )[1]
 
 

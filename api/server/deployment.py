@@ -47,7 +47,7 @@ class NoBrokers:
         return False
 
     def report(self) -> JsonObject:
-        return {"brokers": [], "links": []}
+        return {"brokers": [], "links": [], "ways": {}, "redirected": 0}
 
     async def close(self) -> None:
         pass

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from prosem.brokers import control
 from prosem.brokers.protocol import PROTOCOL
+from prosem.brokers.requests import LeaseRenewal
 from prosem.delivery.edge import Stream
 
 CHANGES = 256  # of a replay that travel together
@@ -42,7 +42,7 @@ class Member:
         self.is_gone = False
         self.seen = 0.0
         self.backlog_bytes: Callable[[], int] = lambda: 0
-        self.report: dict[str, Any] = {}  # what it said of itself
+        self.report = LeaseRenewal()  # what it said of itself
 
     @property
     def is_congested(self) -> bool:

@@ -27,7 +27,6 @@ from prosem.brokers.member import Member
 from prosem.brokers.protocol import WITH_ORDERS
 from prosem.brokers.report import Carried, report
 from prosem.brokers.requests import CONTROL, POSITION_EXPECTED, SERVER, LeaseRenewal
-from prosem.brokers.ways import latencies
 from prosem.runtime.backoff import Backoff
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import TimeSlice
@@ -207,7 +206,7 @@ class Membership:
         member = self._member(name, given.node)
         if given.position is None:
             raise InputError(POSITION_EXPECTED, "/position")
-        member.seen, member.report, member.position = time.monotonic(), report, given.position
+        member.seen, member.report, member.position = time.monotonic(), given, given.position
         self._dispatcher.renewed()
         self._count()
         return {
@@ -219,15 +218,13 @@ class Membership:
     def _count(self) -> None:
         """What is known of the network now: its tree, how fast links are, and how much lies behind the server's own."""
         members = self._dispatcher.members
-        reports = [member.report.get("links") for member in members.values()]
-        listed = [link for report in reports if isinstance(report, list) for link in report]
-        links = [link for link in listed if isinstance(link, dict)]
-        counts = [link.get("messages") for link in links]
-        behind = sum(count for count in counts if isinstance(count, int))
+        links = [link for member in members.values() for link in member.report.links]
+        behind = sum(link.messages for link in links)
         own = sum(carried.messages for carried in self.carried.values())
         own_us = {node: link.latency_us for node, link in self._links.items() if link.latency_us is not None}
         parents = {node: member.parent for node, member in members.items()}
-        self._dispatcher.ways.learn(parents, own_us, latencies(links), behind / own if own else 0.0)
+        link_us = {link.to: link.latency_us for link in links if link.latency_us is not None}
+        self._dispatcher.ways.learn(parents, own_us, link_us, behind / own if own else 0.0)
 
     def leave(self, name: str, node: str | None) -> None:
         """A broker says goodbye."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from cn.model.frames import Data, Frame, Staged, Straight
 from cn.networks.contents import PayloadNode
 from cn.networks.node import Node
@@ -39,8 +41,10 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
     for member in members:
         if member.parent == server or carried[member.node].messages:
             links.append({"from": server, "to": member.name, **carried[member.node].report()})
-        for link in member.report.get("links", []):
-            links.append({**link, "from": member.name, "to": names.get(link["to"], link["to"])})
+        for link in member.report.links:
+            links.append(
+                {**msgspec.to_builtins(link), "from": member.name, "to": names.get(link.to, link.to)}
+            )
     return {
         "brokers": [
             {
@@ -49,12 +53,12 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
                 "advertised": member.advertised,
                 "parent": names[member.parent],
                 "hosted": len(member.tokens),
-                "sockets": member.report.get("sockets", 0),
+                "sockets": member.report.sockets,
                 "backlog_bytes": member.backlog_bytes(),
                 "behind": dispatcher.position - member.position,
                 "latency_us": dispatcher.ways.latency_us(member.node),
-                **_contents(member.report.get("contents")),
-                **_stage(member.report.get("stage")),
+                **_contents(member.report.contents),
+                **_stage(member.report.stage),
             }
             for member in members
         ],
@@ -73,8 +77,8 @@ def stage_of(node: Node | None) -> int | None:
     return inner.height() if isinstance(inner, StageNode) else None
 
 
-def _stage(stage: Any) -> dict[str, Any]:
-    return {"stage": stage} if isinstance(stage, int) else {}
+def _stage(stage: int | None) -> dict[str, Any]:
+    return {} if stage is None else {"stage": stage}
 
 
 def contents_of(node: Node | None) -> dict[str, int] | None:
@@ -82,5 +86,5 @@ def contents_of(node: Node | None) -> dict[str, int] | None:
     return node.report() if isinstance(node, PayloadNode) else None
 
 
-def _contents(report: Any) -> dict[str, Any]:
+def _contents(report: Mapping[str, int] | None) -> dict[str, Any]:
     return {"contents": report} if report else {}

@@ -52,9 +52,28 @@ class JoinBroker(RequestModel, frozen=True, forbid_unknown_fields=False):
             raise InputError(_NAME, "/name")
 
 
+_COUNT = "expected a number from 0 on"
+Count = Annotated[int, expected(_COUNT, ge=0)]
+
+
+class LinkReport(RequestModel, frozen=True, forbid_unknown_fields=False):
+    """What a broker's link to another one has carried."""
+
+    to: Annotated[str, expected("expected the node that the link leads to")]
+    latency_us: Annotated[float, expected(_COUNT, ge=0)] | None = None
+    messages: Count = 0
+    frames: Count = 0
+    bytes: Count = 0
+    last_seq: Count = 0
+
+
 class LeaseRenewal(RequestModel, frozen=True, forbid_unknown_fields=False):
-    """The state of a broker that renews its lease. The whole body is shown by GET /v1/network."""
+    """The state of a broker that renews its lease; GET /v1/network shows it."""
 
     expected = "expected what the broker says of itself"
     node: Annotated[str, expected("expected the node that the broker got when it joined")] | None = None
     position: Annotated[int, expected(POSITION_EXPECTED)] | None = None
+    sockets: Count = 0
+    links: Annotated[tuple[LinkReport, ...], expected("expected a list of links")] = ()
+    contents: Annotated[dict[str, Count], expected("expected counts by name")] | None = None
+    stage: Annotated[int, expected(_COUNT, ge=0)] | None = None

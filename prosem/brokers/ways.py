@@ -8,7 +8,6 @@ optimizer learns of a plan (`prosem.engine.traffic`) is what the plan costs by i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from cn.model.message import Message
 from cn.networks.node import Out
@@ -124,12 +123,3 @@ def size_of(message: Message) -> int:
     """About the bytes of a message on a link."""
     targets = 0 if message.targets is None else TARGET_BYTES * len(message.targets)
     return HEAD_BYTES + len(message.payload) + sum(map(len, message.contents)) + targets
-
-
-def latencies(links: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """What brokers report of the latencies of their links, by the receiver; what is not a number is left out."""
-    return {
-        link["to"]: float(link["latency_us"])
-        for link in links
-        if isinstance(link.get("to"), str) and isinstance(link.get("latency_us"), int | float)
-    }

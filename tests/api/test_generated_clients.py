@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from api.http.models import operation_responses as o
+from api.http.models import preview_responses as p
 from api.http.models import responses as r
 from tests.support.live import Api, insert
 from tests.support.node import tool
@@ -102,6 +103,40 @@ def test_responses_are_as_described(api: Api, table: str) -> None:
     check(o.Dropped, "DELETE", f"/v1/views/{view['name']}")
     assert check(o.DecisionList, "GET", "/v1/optimizer/decisions").decisions
     check(o.StatisticsRun, "GET", "/v1/optimizer/statistics")
+
+
+def test_previews_are_as_described(api: Api, table: str) -> None:
+    def check(kind: type[r.ResponseModel], path: str, body: Any) -> Any:
+        answer = api.http.post(path, json=body)
+        assert answer.is_success, answer.text
+        return msgspec.json.decode(answer.content, type=kind)
+
+    other = api.table({"k": "integer", "y": "integer"}, ["k"])
+    api.publish(other, [insert(k=1, y=1)])
+    minimum = f"SELECT MIN(x) FROM {table} WHERE k >= :lo AND k <= :hi"
+    queries = [
+        minimum,
+        f"SELECT * FROM {table} WHERE x > :lo",
+        f"SELECT k, x FROM {table} WHERE x > :lo ORDER BY x LIMIT 2",
+        f"SELECT x, SUM(k) FROM {table} GROUP BY x",
+        f"SELECT DISTINCT x FROM {table} WHERE k > :lo",
+        f"SELECT * FROM {table} JOIN {other} USING (k) WHERE x >= :lo AND x <= :hi",
+    ]
+    for sql in queries:
+        params = {name: at for at, name in enumerate(("lo", "hi")) if f":{name}" in sql}
+        assert check(p.QueryDescription, "/v1/describe", {"sql": sql, "params": params}).place is not None
+        described = check(p.QueryDescription, "/v1/describe", {"sql": sql})
+        assert described.missing == list(params)
+        api.subscribe(sql, params)
+    event = insert(k=1, x=3) | {"op": "upsert"}
+    for analyze in (False, True):
+        asked = {"table": table, "event": event, "analyze": analyze}
+        explained = check(p.ExplainedEvent, "/v1/explain", asked)
+        assert len({group.type for group in explained.groups}) > 2
+        assert any(group.arrangement for group in explained.groups)
+    group = check(p.QueryDescription, "/v1/describe", {"sql": minimum}).group
+    assert check(p.EventPicture, "/v1/geometry", {"group": group, "event": event}).panels
+    assert msgspec.json.decode(api.http.get("/v1/network").content, type=p.NetworkDescription).links
 
 
 def test_every_operation_has_a_name_of_its_own(api: Api) -> None:

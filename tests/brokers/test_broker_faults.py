@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("nats")
 
+from api.http.models.preview_responses import JoinedBroker, LeftBroker, RenewedLease
 from cn.transport.packets import Packet
 from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.protocol import OLDEST, PROTOCOL
@@ -198,8 +199,13 @@ def test_a_broker_of_another_protocol_is_told_what_to_do(api: Api) -> None:
 def test_a_compatible_broker_of_another_version_is_taken(deployed: Deployed, api: Api) -> None:
     taken = join(api, "other", protocol=PROTOCOL + 5, oldest_protocol=OLDEST, version="9.9")
     assert taken.status_code == 201
-    assert taken.json()["protocol"] == PROTOCOL
-    api.call("DELETE", f"/v1/network/brokers/other?node={taken.json()['node']}")
+    joined = msgspec.json.decode(taken.content, type=JoinedBroker)
+    assert joined.protocol == PROTOCOL
+    renewal = {"node": joined.node, "position": joined.since}
+    renewed = api.call("PUT", "/v1/network/brokers/other", json=renewal)
+    assert msgspec.convert(renewed, RenewedLease).open
+    left = api.call("DELETE", f"/v1/network/brokers/other?node={joined.node}")
+    assert msgspec.convert(left, LeftBroker).name == "other"
     assert f"protocol {PROTOCOL}" in deployed.brokers[0].log
 
 

@@ -43,6 +43,7 @@ def test_messages_take_the_way_that_the_weights_prefer() -> None:
         publish(5)
         (last,) = set(depth) - set(depth.values())
         until(lambda: latency(deployed, last)["tree"] > latency(deployed, last)["straight"] > 0)
+        until(lambda: is_learned(deployed.network(), last))
         api.call("PUT", "/v1/optimizer/weights", json=NOTHING | {"response_time": 1.0})
         before = ways()
         publish(10)
@@ -59,6 +60,19 @@ def test_messages_take_the_way_that_the_weights_prefer() -> None:
         assert_exact(api, ids, sockets)
         for socket in sockets:
             socket.close()
+
+
+def is_learned(network: Json, broker: str) -> bool:
+    """Whether the latency down the tree is the sum of those that the links on the way were measured to have."""
+    brokers = {one["name"]: one for one in network["brokers"]}
+    links = {(one["from"], one["to"]): one.get("latency_us") for one in network["links"]}
+    sum_us, at = 0.0, broker
+    while (parent := brokers[at]["parent"]) != "server":
+        if links.get((parent, at)) is None:
+            return False
+        sum_us, at = sum_us + links[parent, at], parent
+    sum_us += brokers[at]["latency_us"]["straight"]
+    return at != broker and abs(sum_us - brokers[broker]["latency_us"]["tree"]) < 1.0
 
 
 def latency(deployed: Deployed, broker: str) -> Json:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.soak.curves import Curves
 from tests.soak.kills import CHECK_EVERY, PARTS, Kills
 from tests.soak.load import Load, Pace
-from tests.support import template
+from tests.support import scratch
 from tests.support.deployed import Deployed
 
 WEIGHTS = (1, 2, 2, 2)  # the server lives longer, so that its memory can be seen to grow
@@ -67,7 +67,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
-    template.begin()
+    scratch.begin()
     try:
         with Deployed(2) as deployed:
             if given.kills:
@@ -75,7 +75,7 @@ def main() -> None:
             else:
                 asyncio.run(soak(deployed, given.seed, given.seconds, given.kill_every_s, given.image))
     finally:
-        template.end()
+        scratch.end()
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(
         f"CPU: load {own.ru_utime + own.ru_stime:.0f} s, parts {children.ru_utime + children.ru_stime:.0f} s"

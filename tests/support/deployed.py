@@ -9,7 +9,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from api.commands.process import free_port
+from api.http.models.preview_responses import NetworkDescription
 from prosem.store import postmaster
 from tests.support.live import Api
 from tests.support.nats_proxy import ReorderingProxy
@@ -97,6 +100,7 @@ class Deployed:
     def network(self) -> dict[str, Any]:
         with Api(self.server.url) as api:
             found: dict[str, Any] = api.call("GET", "/v1/network")
+        msgspec.convert(found, NetworkDescription)  # as the OpenAPI document describes it
         return found
 
     def messages(self, broker: str) -> int:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from api import VERSION
 from api.http.access import caller_of
 from api.http.bodies import json_object
+from api.http.models.preview_responses import JoinedBroker, LeftBroker, NetworkDescription, RenewedLease
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from prosem.brokers.membership import Membership
@@ -24,7 +25,7 @@ def _membership(request: Request) -> Membership:
     return server(request).brokers.membership
 
 
-@router.get("", **documented("Brokers and links"))
+@router.get("", **documented("Brokers and links", returns=NetworkDescription))
 async def network(request: Request) -> Response:
     caller_of(request).check_service(Role.BROKER)
     made = server(request)
@@ -33,7 +34,9 @@ async def network(request: Request) -> Response:
     return answer({"network": made.network, **found, "links": links})
 
 
-@router.post("/brokers", status_code=201, **documented("Join as a broker", JoinBroker))
+@router.post(
+    "/brokers", status_code=201, **documented("Join as a broker", JoinBroker, 201, returns=JoinedBroker)
+)
 async def join(request: Request) -> Response:
     membership = _membership(request)
     given = read(JoinBroker, await json_object(request, _LIMIT_BYTES))
@@ -44,13 +47,16 @@ async def join(request: Request) -> Response:
     return answer({**joined, **said}, 201)
 
 
-@router.put("/brokers/{name}", **documented("Renew a broker's lease; 404: join again", LeaseRenewal))
+@router.put(
+    "/brokers/{name}",
+    **documented("Renew a broker's lease; 404: join again", LeaseRenewal, returns=RenewedLease),
+)
 async def renew(request: Request, name: str) -> Response:
     membership, body = _membership(request), await json_object(request, _LIMIT_BYTES)
     return answer({**membership.renew(name, body), "open": server(request).keys.is_open})
 
 
-@router.delete("/brokers/{name}", **documented("Leave as a broker"))
+@router.delete("/brokers/{name}", **documented("Leave as a broker", returns=LeftBroker))
 async def leave(request: Request, name: str) -> Response:
     _membership(request).leave(name, request.query_params.get("node"))
     return answer({"name": name})

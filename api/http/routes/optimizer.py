@@ -9,6 +9,7 @@ from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
 from api.http.models.operation_responses import DecisionList, MetricWeights
 from api.http.models.preview import Explain, WeightChange
+from api.http.models.preview_responses import ExplainedEvent
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from optimizer.explain import decided
@@ -22,7 +23,10 @@ MOST_DECISIONS = 1_000
 
 
 @router.post(
-    "/explain", **documented("What an event would cost under each plan; nothing is applied", Explain)
+    "/explain",
+    **documented(
+        "What an event would cost under each plan; nothing is applied", Explain, returns=ExplainedEvent
+    ),
 )
 async def explain(request: Request) -> Response:
     made, caller = server(request), caller_of(request)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
 from api.http.models.preview import Describe, Geometry
+from api.http.models.preview_responses import EventPicture, QueryDescription
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.http.routes.subscriptions import check_complexity, parsed
@@ -19,7 +20,12 @@ from prosem.values.request_model import read
 router = APIRouter(prefix="/v1", tags=["operations"])
 
 
-@router.post("/describe", **documented("What a query becomes as a subscription; nothing is made", Describe))
+@router.post(
+    "/describe",
+    **documented(
+        "What a query becomes as a subscription; nothing is made", Describe, returns=QueryDescription
+    ),
+)
 async def described(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     given = read(Describe, await json_object(request, body_limit(request)))
@@ -29,7 +35,10 @@ async def described(request: Request) -> Response:
     return answer(await made.call(look))
 
 
-@router.post("/geometry", **documented("The regions of an event in a range-min or range-max group", Geometry))
+@router.post(
+    "/geometry",
+    **documented("The regions of an event in a range-min or range-max group", Geometry, returns=EventPicture),
+)
 async def geometry(request: Request) -> Response:
     made, caller = server(request), caller_of(request)
     caller.check(Role.PUBLISHER)
