@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import comb
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from cn.match.point_index import PointIndex
 from prosem.language.parse import parse
 from prosem.types.base import SpaceContext
 from prosem.types.join.arrangement import selected_share
-from prosem.types.join.decomposition import cheapest, first_decomposition, simulation
+from prosem.types.join.decomposition import Counted, Selected, cheapest, first_decomposition, simulation
 from prosem.types.join.form import JoinForm
 from prosem.types.join.model import JoinModel
 from prosem.types.join.space import JoinSpace
@@ -175,6 +176,97 @@ def test_skew_chooses_the_partner_that_a_simulation_finds_cheaper() -> None:
         places.append(made.bind({"x1": x1, "x2": x2, "c1": c1, "c2": c2}).place)
     cost = simulation(made.shape, model.tables, [one for one in places if one], [0.8, 0.1, 0.1], 1_000)
     assert cheapest(made.shape, cost)[0] == 2, "what would travel, counted"
+
+
+class Neighbours:
+    """Rows of r with partners in s and t, as many in each; the ranges on one of them are wide, on the other narrow."""
+
+    def __init__(self, wide: str) -> None:
+        chance = random.Random(11)
+        self.form = form(
+            "SELECT * FROM r JOIN s USING (b) JOIN t USING (d)"
+            " WHERE s.x BETWEEN :x1 AND :x2 AND t.c BETWEEN :c1 AND :c2"
+        )
+        self.rows: list[dict[Any, Row]] = [
+            {(k,): (k, k % 20, chance.randrange(20), 0) for k in range(100)},
+            {(k,): (k, k % 20, chance.randrange(1000), 0) for k in range(60)},
+            {(k,): (k, k % 20, chance.randrange(1000)) for k in range(60)},
+        ]
+        widths = {"s": (900, 40), "t": (40, 900)}[wide]
+        self.params = []
+        for _ in range(60):
+            x, c = (chance.randrange(1000 - width) for width in widths)
+            self.params.append({"x1": x, "x2": x + widths[0], "c1": c, "c2": c + widths[1]})
+
+    def figures(self, with_points: bool) -> RunFigures:
+        """Joins that favour neither neighbour, and all histograms."""
+        sides = [
+            SideStatistics(one, (key,), 1 / 3, 3.0, 20, 1.0)
+            for one, key in ((1, "b"), (2, "b"), (1, "d"), (3, "d"))
+        ]
+        joins = [JoinStatistics(*sides[:2]), JoinStatistics(*sides[2:])]
+        known = [
+            points(f"{column} {op}", [one[key] for one in self.params])
+            for column, op, key in (
+                ("s.x", ">=", "x1"),
+                ("s.x", "<=", "x2"),
+                ("t.c", ">=", "c1"),
+                ("t.c", "<=", "c2"),
+            )
+        ]
+        columns = {
+            one.id: [
+                ColumnStatistics(
+                    2, name, "integer", 60, 0, 60, 0, bounds([row[2] for row in rows.values()]), 0.0
+                )
+            ]
+            for one, name, rows in ((S, "x", self.rows[1]), (T, "c", self.rows[2]))
+        }
+        return RunFigures(columns, joins, {7: known} if with_points else {})
+
+    def open(self, figures: RunFigures) -> JoinSpace:
+        context = SpaceContext(
+            tuple(self.rows), lambda sid: self.form.bind(self.params[sid]), 64, "auto", figures, 7
+        )
+        space = self.form.open_space(1, context)
+        assert isinstance(space, JoinSpace)
+        return space
+
+    def simulated(self) -> int:
+        """The partner of r with which the fewest rows would travel, counted."""
+        index = PointIndex(self.form.shape.dimensions, True)
+        model = JoinModel(self.form.shape, index, self.rows)
+        places = [self.form.bind(one).place for one in self.params]
+        cost = simulation(self.form.shape, model.tables, [one for one in places if one], [1 / 3] * 3, 1_000)
+        return cheapest(self.form.shape, cost)[0]
+
+
+@pytest.mark.parametrize(("wide", "chosen"), [("s", "t"), ("t", "s")])
+def test_histograms_choose_the_partner_whose_ranges_select_least(wide: str, chosen: str) -> None:
+    work = Neighbours(wide)
+    without = work.open(work.figures(with_points=False)).arrangement()["partners"]
+    assert without == {
+        "tables": {"r": "s", "s": "r", "t": "r"},  # the first of equals
+        "statistic": "join frequencies and event shares of the run",
+    }
+    partners = work.open(work.figures(with_points=True)).arrangement()["partners"]
+    assert partners == {
+        "tables": {"r": chosen, "s": "r", "t": "r"},
+        "statistic": "join frequencies and event shares of the run, point and column histograms of the run",
+    }
+    assert work.form.shape.tables[work.simulated()].name == chosen, (
+        "it is the one with which fewest rows travel"
+    )
+
+
+@given(st.floats(0, 1), st.integers(0, 12))
+def test_what_ranges_select_of_a_partner(share: float, rows: int) -> None:
+    """Against all ways in which a range may hold some of the rows, each with the same probability."""
+    counted = Counted([], lambda table, classes: 0.0, [Selected(share, share)])
+    some, alone = counted.partnered(0, rows)
+    ways = {held: comb(rows, held) * share**held * (1 - share) ** (rows - held) for held in range(rows + 1)}
+    assert some == pytest.approx(sum(chance for held, chance in ways.items() if held), abs=1e-9)
+    assert alone == pytest.approx(ways[0] * share, abs=1e-9)
 
 
 def test_a_run_arranges_any_rows_correctly() -> None:

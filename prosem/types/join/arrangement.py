@@ -3,7 +3,8 @@
 Rows reach an edge only if the routing column of a partner row is in the subscription's range ([ProSem thesis] 5.6.3), so the
 best column is the one whose ranges hold the fewest values. A run of the statistics job knows that: of a group that it has
 seen by the histograms of its constants against those of the column; of a new group by how many values of the column tell
-rows apart. Without a run, and where it does not know all columns in question, the first by position is taken.
+rows apart. Without a run, and where it does not know all columns in question, the first by position is taken. The same
+histograms say how many subscriptions select a row of each table, which the costs of its partners depend on.
 
 It loses where subscriptions have changed since the run: later events change partners (`adaptation`), not routing columns.
 """
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from prosem.language.syntax import Atom
 from prosem.types.base import SpaceContext
-from prosem.types.join.decomposition import Decomposition, first_decomposition, has_choice
+from prosem.types.join.decomposition import Decomposition, Selected, first_decomposition, has_choice
 from prosem.types.join.shape import JoinShape
 from prosem.values.columns import ColumnType
 from prosem.values.model import JsonObject, Table
@@ -58,13 +59,17 @@ def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceCon
     arranged = replace(shape, routing=tuple(at for at, _ in found))
     by = dict.fromkeys(reason for _, reason in found if reason)
     rows = [some.values() for some in context.rows]
-    partners = first_decomposition(arranged, rows, context.figures)
-    known = "join frequencies and event shares of the run" if context.figures.joins else "rows per key"
+    selected = [
+        selected_rows(number, arranged, context.figures, points) for number in range(len(shape.tables))
+    ]
+    partners = first_decomposition(arranged, rows, context.figures, selected)
+    known = ["join frequencies and event shares of the run" if context.figures.joins else "rows per key"]
+    known += ["point and column histograms of the run"] if any(selected) else []
     return Arrangement(
         arranged,
         partners,
         ", ".join(by) or "one column",
-        known if has_choice(shape) else "one neighbour",
+        ", ".join(known) if has_choice(shape) else "one neighbour",
     )
 
 
@@ -97,6 +102,27 @@ def routing_column(
         return min(zip(shares, among, strict=True))[1], "point and column histograms of the run"
     effective = [-one.effective_distinct for one in columns]
     return min(zip(effective, among, strict=True))[1], "distinct values and hot keys of the run"
+
+
+def selected_rows(
+    number: int, shape: JoinShape, figures: RunFigures, points: Mapping[str, PointStatistics]
+) -> Selected | None:
+    """What share of the group's subscriptions selects a row of a table of the join; None if the run does not know.
+
+    Conditions on several columns are taken as independent. A table without conditions is selected by all.
+    """
+    if not points:
+        return None
+    table, row, partner = shape.tables[number], 1.0, 1.0
+    for at in shape.ranged[number]:
+        column = figures.column(table.id, table.names[at])
+        share = None if column is None else selected_share(table, column, points)
+        if share is None:
+            return None
+        row *= share
+        if at == shape.routing[number]:
+            partner = share
+    return Selected(row, partner)
 
 
 def selected_share(

@@ -6,8 +6,9 @@ Since the costs of the tables add up and do not depend on one another, the cheap
 decomposition.
 
 Two ways to know a cost: a formula over counted events and rows per key ([ProSem thesis] 5.4.3), which assumes uniform
-values; and a simulation on a sample of points and rows, which does not. The formula loses where ranges on one table are far
-narrower than on another; the simulation where a few dozen points say little.
+values; and a simulation on a sample of points and rows, which does not. Where the run of the statistics job knows how much
+ranges select, the formula takes that instead; without it, it loses where ranges on one table are far narrower than on
+another. The simulation loses where a few dozen points say little.
 """
 
 from __future__ import annotations
@@ -28,11 +29,42 @@ SAMPLE_ROWS = 64  # of each table in a simulation
 GAIN = 0.25  # another decomposition must be cheaper by this part: rebuilding is not free, and estimates waver
 
 
+class Selected(NamedTuple):
+    """What share of the subscriptions selects a row of a table: by all its conditions, and by its routing column alone."""
+
+    row: float
+    partner: float
+
+
 class Counted(NamedTuple):
-    """What is known of a join's tables: `shares` of the events, and rows per join key."""
+    """What is known of a join's tables: `shares` of the events, rows per join key, and what ranges select.
+
+    `selected`: None where it is not known of a table; empty where it is not known of any.
+    """
 
     shares: Sequence[float]
     rows_per_key: Callable[[int, Classes], float]
+    selected: Sequence[Selected | None] = ()
+
+    def selects(self, table: int) -> float:
+        """The share of the subscriptions that select a row; 1/3 of random ranges hold a random value."""
+        known = self.selected[table] if self.selected else None
+        return 1 / 3 if known is None else known.row
+
+    def partnered(self, partner: int, rows: float) -> tuple[float, float]:
+        """How likely a range holds one of so many rows of a partner, and how likely none of them but one more.
+
+        Of random ranges j/(j+2) and 2/((j+2)(j+3)); of ranges that hold a value with probability q, 1-(1-q)^j and q·(1-q)^j.
+
+        >>> nothing, narrow = Counted([], lambda table, classes: 0.0), Selected(0.1, 0.5)
+        >>> nothing.partnered(0, 2.0), nothing._replace(selected=[narrow]).partnered(0, 2.0)
+        ((0.5, 0.1), (0.75, 0.125))
+        """
+        known = self.selected[partner] if self.selected else None
+        if known is None:
+            return rows / (rows + 2), 2 / ((rows + 2) * (rows + 3))
+        missed = max(0.0, 1 - known.partner) ** rows
+        return 1 - missed, known.partner * missed
 
 
 def has_choice(shape: JoinShape) -> bool:
@@ -58,16 +90,16 @@ def total(decomposition: Decomposition, cost: Cost) -> float:
 def formula(shape: JoinShape, counted: Counted, alpha: float = 1.0, beta: float = 1.0) -> Cost:
     """[ProSem thesis] 5.4.3: `α·pR·(1/3)·jS/(jS+2) + β·pS·jR·(1/3)·2/((jS+2)(jS+3))`.
 
-    A point's range selects a value with probability 1/3, and one of jS values with jS/(jS+2); of jS values and one more it
-    holds the last alone with 2/((jS+2)(jS+3)).
+    The factors are those of random ranges; `counted` may know better (see `Counted.selects` and `partnered`).
     """
 
     def cost(table: int, partner: int) -> float:
         classes = shape.shared(table, partner)
         rows, others = counted.rows_per_key(table, classes), counted.rows_per_key(partner, classes)
-        seen = alpha * counted.shares[table] * others / (others + 2)
-        exposed = beta * counted.shares[partner] * rows * 2 / ((others + 2) * (others + 3))
-        return (seen + exposed) / 3
+        some, one = counted.partnered(partner, others)
+        seen = alpha * counted.shares[table] * some
+        exposed = beta * counted.shares[partner] * rows * one
+        return (seen + exposed) * counted.selects(table)
 
     return cost
 
@@ -127,9 +159,12 @@ def rows_per_key(rows: Iterable[Row], key_of: Callable[[Row], tuple[object, ...]
 
 
 def first_decomposition(
-    shape: JoinShape, rows: Sequence[Iterable[Row]], figures: RunFigures = NO_FIGURES
+    shape: JoinShape,
+    rows: Sequence[Iterable[Row]],
+    figures: RunFigures = NO_FIGURES,
+    selected: Sequence[Selected | None] = (),
 ) -> Decomposition:
-    """Before any event was counted here: by the shares of events and the join frequencies of a run, where it has them.
+    """Before any event was counted here: by the shares of events, the join frequencies and the histograms of a run.
 
     An event meets a key as often as the key has rows, so that it meets rows per key times skew. What the run does not know
     is counted in the rows, and tables have equal shares.
@@ -152,4 +187,4 @@ def first_decomposition(
     shares = [figures.event_shares.get(table.id, 0.0) for table in shape.tables]
     if not all(table.id in figures.event_shares for table in shape.tables) or not sum(shares):
         shares = [1 / len(shape.tables)] * len(shape.tables)
-    return cheapest(shape, formula(shape, Counted(shares, per_key)))
+    return cheapest(shape, formula(shape, Counted(shares, per_key, selected)))
