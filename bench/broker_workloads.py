@@ -96,8 +96,10 @@ def highway(edges: int = 150, cars: int = 100, sensors: int = 200, seed: int = 1
     return found
 
 
-def trading(subscribers: int = 150, types: int = 200, asked: int = 20, seed: int = 2) -> Workload:
-    """Exchanges at the top of a hierarchy of 20 brokers, traders at its leaves; a tenth of the thresholds keeps moving.
+def trading(
+    subscribers: int = 150, types: int = 200, asked: int = 20, seed: int = 2, moving: float = 0.1
+) -> Workload:
+    """Exchanges at the top of a hierarchy of 20 brokers, traders at its leaves; a share of the thresholds keeps moving.
 
     Of those a third rises, a third falls and a third swings (8.12). Operators: 35 % at most, 33 % at least, 32 % equal.
     """
@@ -122,12 +124,12 @@ def trading(subscribers: int = 150, types: int = 200, asked: int = 20, seed: int
                 else (middle - 10, middle + 10)
             )
             found.clients.append(Client(leaves[number % len(leaves)], space, range_, 0, 0.0))
-        moving = [*range(first, first + max(1, asked // 10))]
-        for at, client in enumerate(moving):
+        movers = [*range(first, first + max(1, round(asked * moving)))]
+        for at, client in enumerate(movers):
             kind = (number + at) % 3
             found.clients[client].step = (
                 (1 if kind == 0 else -1) * dice.randrange(20, 80) * (5 if kind == 2 else 1)
             )
             found.clients[client].swing = kind == 2
-        found.sources_of_updates.append(moving)
+        found.sources_of_updates.append(movers)
     return found

@@ -30,7 +30,8 @@ from api.commands.database import address
 from api.commands.process import free_port, start_server, wait_ready
 from bench.common import Report, fail, progress
 from bench.listener import Listener
-from bench.range_min import DOMAIN, SQL, TABLE
+from bench.random_walk import DOMAIN
+from bench.range_min import SQL, TABLE
 
 BATCH = 100
 PUBLISHERS = 2  # processes, with four requests in flight each

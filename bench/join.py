@@ -43,10 +43,7 @@ def run(quick: bool) -> Report:
     fixed = 10_000 if quick else 100_000
     report = Report("join", {"events": events, "quick": quick, "r_rows": r_rows, "s_rows": s_rows})
     by_subscriptions = [measure(count, events, r_rows, s_rows) for count in counts]
-    by_rate = [
-        measure(fixed, events, r_rows, rows, strategies=NETWORKED)
-        for rows in ([200, 1_000] if quick else [100, 1_100, 2_600, 5_100, 7_600, 10_100])
-    ]
+    by_rate = by_output_rate(quick, events)
     by_payload = [
         measure(fixed, events, r_rows, s_rows, size, ("ref-j+", "rel-sel", "ref-sj-clu+"))
         for size in ([1, 1_000] if quick else [1, 100, 1_000, 10_000, 100_000])
@@ -77,6 +74,13 @@ def run(quick: bool) -> Report:
         *many["notes"],
     ]
     return report
+
+
+def by_output_rate(quick: bool, events: int, strategies: Sequence[str] = NETWORKED) -> list[dict[str, Any]]:
+    """Figures by the rows of S, which set the number of joined rows per event."""
+    sizes = [200, 1_000] if quick else [100, 1_100, 2_600, 5_100, 7_600, 10_100]
+    count, r_rows = (10_000, 2_000) if quick else (100_000, R_ROWS)
+    return [measure(count, events, r_rows, rows, strategies=strategies) for rows in sizes]
 
 
 def measure(

@@ -15,6 +15,7 @@ from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, Key, Row, Table
 
 DOMAIN = 100_000
+SEEDS = {"subscriptions": 11, "events": 7}
 KEYS = 100
 JOINING = 0.7  # of the join keys have rows in S
 ZIPF = 0.8
@@ -50,7 +51,7 @@ def ranges(
     return np.column_stack([clipped(middle - half), clipped(middle + half)])
 
 
-def subscriptions(count: int, seed: int = 11) -> NDArray[np.int64]:
+def subscriptions(count: int, seed: int = SEEDS["subscriptions"]) -> NDArray[np.int64]:
     """Points (alo, ahi, clo, chi)."""
     random = np.random.default_rng(seed)
     return np.column_stack(
@@ -68,7 +69,7 @@ class Workload:
     r_rows: int
     s_rows: int
     payload_bytes: int = 100
-    seed: int = 7
+    seed: int = SEEDS["events"]
     r: dict[Key, Row] = field(default_factory=dict)
     s: dict[Key, Row] = field(default_factory=dict)
 

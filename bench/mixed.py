@@ -31,6 +31,7 @@ from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
 
 DOMAIN = 10_000
+SEED = 11
 SYMBOLS = 100
 ROWS = {"stocks": 3_053, "prices": 5, "reviews": 2_300}
 EVENTS = {"stocks": 338_415, "prices": 250_000, "reviews": 800_000 - 338_415 - 250_000}
@@ -82,7 +83,7 @@ TABLES = (
 class Mixed:
     """A state with all tables and subscriptions, and the events that follow; the same for the same `seed`."""
 
-    def __init__(self, chooser: Chooser, subscriptions: int, seed: int = 11) -> None:
+    def __init__(self, chooser: Chooser, subscriptions: int, seed: int = SEED) -> None:
         self.chance = chance = random.Random(seed)
         self.state = state = EngineState(chooser, Metrics())
         self._per_means = [chance.gauss(chance.choice((2_500, 7_500)), 300) for _ in range(SYMBOLS)]

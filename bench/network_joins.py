@@ -6,14 +6,14 @@ enumerating plans send straight from the server. The same messages down the tree
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bench.common import fail, progress
 from bench.join_walk import FLAVOURS
-from bench.join_workload import DOMAIN, Workload, clipped, either, ranges, subscriptions
+from bench.join_workload import DOMAIN, SEEDS, Workload, clipped, either, ranges, subscriptions
 from bench.network_nodes import Delivered, measure
 from bench.network_routes import Way, Ways
 from bench.network_setting import Ints, Setting, Zones
@@ -21,8 +21,9 @@ from cn.model.frames import Data, encode
 from cn.model.message import Message
 from prosem.types.join.shape import MODES
 from prosem.types.join.space import JoinSpace
-from prosem.values.model import Row
+from prosem.values.model import Delta, Row
 
+Lines = list[dict[str, Any]]
 ENUMERATED = ("enum-j", "enum-sj")
 STRATEGIES = (*ENUMERATED, "ref-j", "ref-j+", "rel-sel", *FLAVOURS)
 SOME = ("enum-sj", "ref-j+", "rel-sel", "ref-sj-tup", "ref-sj-clu+")
@@ -43,7 +44,11 @@ class Sent(NamedTuple):
 
 def messages(space: JoinSpace, workload: Workload, plan: str, count: int) -> Iterator[list[Sent]]:
     """For each event what a plan sends; what affects no subscription is not sent (3.2.3)."""
-    for delta in workload.events(count):
+    yield from sent_by(space, [*workload.events(count)], plan)
+
+
+def sent_by(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Iterator[list[Sent]]:
+    for delta in deltas:
         description = space.step(delta)
         drafts = [] if description is None else space.messages(description, plan)
         made = [Message(delta.seq, part, 1, *draft) for part, draft in enumerate(drafts)]
@@ -74,16 +79,24 @@ class Joins:
         self.events = events
         self.costs: dict[str, dict[str, float]] = {}
         told: dict[str, list[Ints]] = {}
-        for plan in plans:
+        for mode, offered in MODES.items():
+            wanted = [plan for plan in plans if plan in offered]
+            if not wanted:
+                continue
             workload = distinct(Workload(*rows, payload_bytes))
-            mode = next(mode for mode, offered in MODES.items() if plan in offered)
-            totals = dict.fromkeys(("hops", "traffic", "contents", "tree", "server", "delivered"), 0)
-            told[plan] = []
-            for sent in messages(workload.space(mode, points), workload, plan, events):
-                for message, ids in sent:
-                    self._add(totals, message, ids, ways, is_spread=plan not in ENUMERATED)
-                told[plan].append(_notified(sent))
-            self.costs[plan] = {name: total / events for name, total in totals.items()}
+            deltas = [*workload.events(events)]
+            space = workload.space(mode, points)
+            for plan in wanted:
+                totals = dict.fromkeys(("hops", "traffic", "contents", "tree", "server", "delivered"), 0)
+                told[plan] = []
+                for sent in sent_by(space, deltas, plan):
+                    for message, ids in sent:
+                        self._add(totals, message, ids, ways, is_spread=plan not in ENUMERATED)
+                    told[plan].append(_notified(sent))
+                self.costs[plan] = {name: total / events for name, total in totals.items()}
+                for delta in reversed(deltas):  # the next plan finds the rows as this one did
+                    space.step(delta._replace(old=delta.new, new=delta.old))
+        self.costs = {plan: self.costs[plan] for plan in plans}
         _agree(told)
 
     def _add(
@@ -145,43 +158,65 @@ def _agree(told: dict[str, list[Ints]]) -> None:
                 fail(f"{first} and {plan} disagree on the affected subscriptions of event {at}")
 
 
-def series(setting: Setting, quick: bool) -> dict[str, list[dict[str, Any]]]:
-    """The figures by their numbers."""
-    events, count = (6, 2_000) if quick else (40, 100_000)
-    usual = (400, 300) if quick else (R_ROWS, S_ROWS)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("5.7", "5.8", "5.8 tree", "5.14")}
-    first: Joins | None = None
+def by_subscriptions(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figures 5.7, 5.8, 5.12 and 5.14; joined rows one by one only at the smallest size."""
+    rows, count, events = size(quick)
+    found: dict[str, Lines] = {name: [] for name in ("5.7", "5.8", "5.8 tree", "5.14")}
     for number in (1_000, 2_000) if quick else (100_000, 300_000, 500_000):
-        progress(f"networks: figures 5.7, 5.8 and 5.14, {number:,} subscriptions")
+        progress(f"networks: figures 5.7, 5.8, 5.12 and 5.14, {number:,} subscriptions")
         points = subscriptions(number)
         plans = STRATEGIES if number <= count else STRATEGIES[1:]
-        joins = Joins(setting, points, setting.zones(points), usual, events, plans)
-        first = first or joins
+        joins = Joins(setting, points, setting.zones(points), rows, events, plans)
         for name, what in (("5.7", "hops"), ("5.8", "traffic"), ("5.8 tree", "tree")):
             found[name].append(_filled(joins.line("subscriptions", number, what)))
         last = {plan: round(one["traffic"] + one["delivered"], 1) for plan, one in joins.costs.items()}
         found["5.14"].append(_filled({"subscriptions": number, **last}))
-    assert first is not None
-    sizes = (1, 100, 1_000, 10_000, 100_000)
-    found["5.12"] = [first.with_payload(size) for size in sizes]
-    points = subscriptions(count)
+        if number <= count and "5.12" not in found:
+            found["5.12"] = [joins.with_payload(size) for size in (1, 100, 1_000, 10_000, 100_000)]
+    return found
+
+
+def by_r_rows(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 5.9."""
+    (_, s_rows), count, events = size(quick)
+    sizes = (200, 400) if quick else (1_000, 16_000, 31_000)
+    return {"5.9": _by_rows(setting, "5.9", count, events, [(one, s_rows) for one in sizes], 0)}
+
+
+def by_s_rows(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 5.11: the rows of S set the number of joined rows per event."""
+    (r_rows, _), count, events = size(quick)
+    sizes = (100, 300) if quick else (100, 2_600, 5_100, 10_100)
+    return {"5.11": _by_rows(setting, "5.11", count, events, [(r_rows, one) for one in sizes], 1)}
+
+
+def _by_rows(
+    setting: Setting, name: str, count: int, events: int, variants: Sequence[tuple[int, int]], varied: int
+) -> Lines:
+    points, lines = subscriptions(count), []
     zones = setting.zones(points)
-    for name, by, variants in (
-        ("5.9", "r_rows", [(rows, usual[1]) for rows in ((200, 400) if quick else (1_000, 16_000, 31_000))]),
-        ("5.11", "s_rows", [(usual[0], rows) for rows in ((100, 300) if quick else (100, 2_600, 5_100, 10_100))]),
-    ):  # fmt: skip
-        found[name] = []
-        for rows in variants:
-            progress(f"networks: figure {name}, {rows[0]:,} rows of R, {rows[1]:,} of S")
-            joins = Joins(setting, points, zones, rows, events, SOME)
-            found[name].append(joins.line(by, rows[by == "s_rows"]))
-    found["5.13"] = []
+    for rows in variants:
+        progress(f"networks: figure {name}, {rows[0]:,} rows of R, {rows[1]:,} of S")
+        joins = Joins(setting, points, zones, rows, events, SOME)
+        lines.append(joins.line(("r_rows", "s_rows")[varied], rows[varied]))
+    return lines
+
+
+def by_overlap(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 5.13."""
+    rows, count, events = size(quick)
+    lines = []
     for x in (0, 6_000) if quick else (0, 2_000, 4_000, 6_000):
         progress(f"networks: figure 5.13, overlap {x:,}")
-        some = overlapping(count, x)
-        joins = Joins(setting, some, setting.zones(some), usual, events, SOME)
-        found["5.13"].append(joins.line("overlap", x))
-    return found
+        points = overlapping(count, x)
+        joins = Joins(setting, points, setting.zones(points), rows, events, SOME)
+        lines.append(joins.line("overlap", x))
+    return {"5.13": lines}
+
+
+def size(quick: bool) -> tuple[tuple[int, int], int, int]:
+    """Rows of R and S, subscriptions, events."""
+    return ((400, 300), 2_000, 6) if quick else ((R_ROWS, S_ROWS), 100_000, 40)
 
 
 def _filled(line: dict[str, Any]) -> dict[str, Any]:
@@ -191,7 +226,7 @@ def _filled(line: dict[str, Any]) -> dict[str, Any]:
 
 def overlapping(count: int, x: int) -> Ints:
     """Subscriptions whose centres deviate less and less: by 13000 - 2x on R.A, by 7500 - x on S.C."""
-    random = np.random.default_rng(11)
+    random = np.random.default_rng(SEEDS["subscriptions"])
     return np.column_stack(
         [
             ranges(random, (30_000, 70_000, 13_000 - 2 * x), (20_000, 5_000), count),
@@ -220,7 +255,7 @@ class Stocks(Workload):
         return number, int(self._price[key]), key, self._payload
 
 
-def real(setting: Setting, quick: bool) -> list[dict[str, Any]]:
+def real(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 5.15."""
     lines = []
     for number in (1_000, 2_000) if quick else (100_000, 300_000):
@@ -238,12 +273,12 @@ def real(setting: Setting, quick: bool) -> list[dict[str, Any]]:
                     total += size if plan in ENUMERATED else int(ways.can(message, ids).sizes.sum())
             line[plan] = round(total / events, 1)
         lines.append(line)
-    return lines
+    return {"5.15": lines}
 
 
 def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
     """Figures 5.16 and 5.17: CN* with ever larger repositories, through the real nodes; half of the events fill them."""
-    count, s_rows, events = (1_000, 300, 200) if quick else (20_000, S_ROWS, 600)
+    count, s_rows, events = star_size(quick)
     points, lines = subscriptions(count), []
     hosts = setting.hosts(points)
     for plan, thesis in STAR_PLANS.items():
@@ -278,3 +313,43 @@ def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
                     }
                 )
     return lines
+
+
+def star_size(quick: bool) -> tuple[int, int, int]:
+    """Subscriptions, rows of S, events."""
+    return (1_000, 300, 200) if quick else (20_000, S_ROWS, 600)
+
+
+def repositories(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figures 5.16 and 5.17, and all that was measured for them."""
+    lines = star(setting, quick)
+    return {
+        "5.16": _by_entries(lines, "traffic_bytes"),
+        "5.17": _by_entries(lines, "hop_latency"),
+        "cn_star": lines,
+    }
+
+
+def _by_entries(star: Sequence[Mapping[str, Any]], what: str) -> Lines:
+    """CN* over the CAN: a line for each size, a column for each plan; without repositories first."""
+    sizes = list(dict.fromkeys(row["entries"] for row in star))
+    return [
+        {"entries": size}
+        | {
+            plan: row[what]
+            for plan in STAR_PLANS
+            for row in star
+            if (row["plan"], row["network"], row["entries"]) == (plan, SPREAD, size)
+        }
+        for size in sizes
+    ]
+
+
+FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {
+    "5.8": by_subscriptions,
+    "5.9": by_r_rows,
+    "5.11": by_s_rows,
+    "5.13": by_overlap,
+    "5.15": real,
+    "5.16": repositories,
+}

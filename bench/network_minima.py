@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +12,19 @@ from bench import range_min
 from bench.common import progress
 from bench.network_routes import Costs, Way, Ways
 from bench.network_setting import Ints, Setting, Zones
+from bench.random_walk import DOMAIN, SPIKES, updates
 from cn.model.message import Message
 from prosem.engine import commands as c
+from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.language.parse import parse
 from prosem.types.base import Bound
+from prosem.types.extreme import rule
 from prosem.types.extreme.form import ExtremeSpace
 from prosem.values.model import Delta
 
-DOMAIN = range_min.DOMAIN
+Lines = list[dict[str, Any]]
+SEEDS = {"subscriptions": 5, "events": 7}
+USUAL = ((5000.0, 1500.0), (1000.0, 1000.0))  # midpoints and lengths of ranges
 SCHEMES = ("unicast", "multicast", "S-CN", "DS-CN", "CN", "can", "brokers", "cbn")
 STRESS = {"unicast": 10_282, "multicast": 3, "S-CN": 23, "DS-CN": 25, "CN": 8}  # table 3.4
 STEPS = (1, 100, 320, 1_000, 10_000, 100_000)  # of figure 3.11, bytes
@@ -26,14 +32,20 @@ STOCKS = 3053  # of the trace behind figure 3.12
 
 
 class Event(NamedTuple):
-    """An update of the row at x: its messages, and the subscriptions that each affects. Without any it was ignorable."""
+    """An update of the row at x: its messages, and the subscriptions that each affects.
+
+    `regions` are the messages of [ProSem thesis], also to regions that hold no subscription; none if it was ignorable.
+    """
 
     x: int
     messages: list[Message]
     ids: list[Ints]
+    regions: list[Message]
 
 
-def ranges(count: int, middle: tuple[float, float], length: tuple[float, float], seed: int = 5) -> Ints:
+def ranges(
+    count: int, middle: tuple[float, float], length: tuple[float, float], seed: int = SEEDS["subscriptions"]
+) -> Ints:
     """Points (lo, hi) of so many subscriptions, drawn from normal distributions."""
     random = np.random.default_rng(seed)
     centres, lengths = random.normal(*middle, count), np.abs(random.normal(*length, count))
@@ -44,7 +56,9 @@ def ranges(count: int, middle: tuple[float, float], length: tuple[float, float],
 class Workload:
     """The engine's own space over rows that walk at random ([ProSem thesis] table 3.1)."""
 
-    def __init__(self, tuples: int, points: Ints, seed: int = 7, recommendations: bool = False) -> None:
+    def __init__(
+        self, tuples: int, points: Ints, seed: int = SEEDS["events"], recommendations: bool = False
+    ) -> None:
         self._random, self._seq = np.random.default_rng(seed), 0
         random = self._random
         self._state, self.xs, self.ys = range_min._state(tuples, random)
@@ -65,17 +79,19 @@ class Workload:
         for start in range(1, len(points), 100_000):
             some = points[start : start + 100_000].tolist()
             space.add(range(start + 1, start + 1 + len(some)), [Bound(b"", tuple(one)) for one in some])
+        placed = zip(self.xs.tolist(), self.ys.tolist(), strict=True)
+        self._tree = A2BTree().build([(x, y, (key,)) for key, (x, y) in enumerate(placed)])
 
-    def events(self, most: int = 200_000) -> Iterator[Event]:
-        """All updates, also those that affect no subscription: they are looked at before anything is sent (3.2.3)."""
-        for key, y in range_min._walk(self.xs, self.ys, most, self._random, spikes=0.0):
+    def events(self, *, ignorable: bool = False) -> Iterator[Event]:
+        """Updates without spikes and without end; ignorable ones too, if asked for."""
+        for key, y in updates(self.xs, self.ys, self._random, spikes=0.0, ignorable=ignorable):
             yield self._take(key, y)
 
     def spikes(self, count: int) -> Iterator[Event]:
-        """A value drops below all others, and then bounces back."""
+        """A value drops to the lowest, and then bounces back."""
         for key in self._random.integers(0, len(self.xs), count // 2).tolist():
             y = int(self._state.rows[1][key,][2])
-            yield self._take(key, -1)
+            yield self._take(key, 0)
             yield self._take(key, y)
 
     def _take(self, key: int, y: int) -> Event:
@@ -88,7 +104,12 @@ class Workload:
         messages = [Message(self._seq, part, 1, *draft) for part, draft in enumerate(drafts)]
         found = [(one, self.space.points.find(b"", one.region)) for one in messages]
         found = [(one, ids) for one, ids in found if len(ids)]
-        return Event(int(old[1]), [one for one, _ in found], [ids for _, ids in found])
+        pieces = rule.step(self._tree, (old[1], old[2]), (old[1], y), (key,))
+        regions = [
+            Message(self._seq, part, 1, *draft)
+            for part, draft in enumerate(self.space.drafts([(b"", one) for one in pieces]))
+        ]
+        return Event(int(old[1]), [one for one, _ in found], [ids for _, ids in found], regions)
 
 
 def affecting(events: Iterator[Event], count: int) -> list[Event]:
@@ -106,13 +127,14 @@ def costs(setting: Setting, zones: Zones, events: Sequence[Event]) -> dict[str, 
     """Every scheme on the same events."""
     ways = Ways(setting, zones)
     found = {name: Costs(setting) for name in SCHEMES}
-    each = {"unicast": ways.one_by_one, "multicast": ways.named, "S-CN": ways.s_cn,
+    each = {"unicast": ways.one_by_one, "multicast": ways.named,
             "can": ways.can, "brokers": ways.unicast, "cbn": ways.cbn}  # fmt: skip
     for event in events:
         for name, way in each.items():
             pairs = zip(event.messages, event.ids, strict=True)
             found[name].add([way(message, ids) for message, ids in pairs])
-        found["DS-CN"].add(ways.ds_cn(event.messages, event.x))
+        found["S-CN"].add([ways.s_cn(message) for message in event.regions])
+        found["DS-CN"].add(ways.ds_cn(event.regions, event.x))
         found["CN"].add([_relaxed(ways, event)])
     return found
 
@@ -126,72 +148,73 @@ def _line(by: str, value: Any, found: dict[str, Costs], what: str = "traffic_byt
 
 
 class Mixture:
-    """Updates that affect a subscription, and a share of spikes among them: both measured apart, so that few suffice."""
+    """Updates of the walk, and a share of spikes among them: both measured apart, so that few spikes suffice."""
 
     def __init__(self, setting: Setting, zones: Zones, workload: Workload, count: int) -> None:
-        self._parts = [
-            affecting(events, some)
-            for events, some in ((workload.events(), count), (workload.spikes(80), 80))
-        ]
+        self._parts = [[*islice(workload.events(), count)], [*workload.spikes(80)]]
         self._costs = [costs(setting, zones, part) for part in self._parts]
 
-    def line(self, by: str, value: Any, percent: float = 100 * range_min.SPIKES) -> dict[str, Any]:
+    def line(self, by: str, value: Any, spikes: float = SPIKES) -> dict[str, Any]:
         usual, spiked = (_line(by, value, one) for one in self._costs)
-        return {by: value} | {
-            name: round(usual[name] * (1 - percent / 100) + spiked[name] * percent / 100, 1)
-            for name in SCHEMES
+        share = _share(spikes)
+        return {by: value, "affected": self.affected(spikes), "not affecting": self.unaffecting()} | {
+            name: round(usual[name] * (1 - share) + spiked[name] * share, 1) for name in SCHEMES
         }
 
-    def affected(self, percent: float) -> float:
+    def affected(self, spikes: float) -> float:
         usual, spiked = (np.mean([sum(map(len, one.ids)) for one in part]) for part in self._parts)
-        return round(float(usual * (1 - percent / 100) + spiked * percent / 100), 1)
+        share = _share(spikes)
+        return round(float(usual * (1 - share) + spiked * share), 1)
+
+    def unaffecting(self) -> float:
+        """The share of the walk's updates that affect no subscription."""
+        return round(float(np.mean([not one.ids for one in self._parts[0]])), 3)
 
 
-def series(setting: Setting, quick: bool) -> dict[str, list[dict[str, Any]]]:
-    """The figures by their numbers."""
-    count = 5_000 if quick else 500_000
-    events = 40 if quick else 400
-    usual = ((5000.0, 1500.0), (1000.0, 1000.0))
-    points = ranges(count, *usual)
-    zones = setting.zones(points)
-    found: dict[str, list[dict[str, Any]]] = {}
-    found["3.6"] = []
+def _share(spikes: float) -> float:
+    """Of the events, if after this share of the updates a value drops and bounces back."""
+    return 2 * spikes / (1 + 2 * spikes)
+
+
+def by_tuples(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 3.6."""
+    count, events = size(quick)
+    points = ranges(count, *USUAL)
+    zones, lines = setting.zones(points), []
     for tuples in (1_000, 2_000) if quick else (10_000, 20_000, 50_000, 100_000):
         progress(f"networks: figure 3.6, {tuples:,} tuples, {count:,} subscriptions")
-        mixture = Mixture(setting, zones, Workload(tuples, points), events)
-        found["3.6"].append(mixture.line("tuples", tuples))
-    least = 1_000 if quick else 10_000
-    found["3.8"] = []
+        lines.append(Mixture(setting, zones, Workload(tuples, points), events).line("tuples", tuples))
+    return {"3.6": lines}
+
+
+def by_subscriptions(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 3.8."""
+    _, events = size(quick)
+    lines = []
     for number in (1_000, 5_000) if quick else (100_000, 200_000, 500_000, 1_000_000):
         progress(f"networks: figure 3.8, {number:,} subscriptions")
-        of = ranges(number, *usual)
-        mixture = Mixture(setting, setting.zones(of), Workload(least, of), events)
-        found["3.8"].append(mixture.line("subscriptions", number))
-    found |= _ignorable(setting, count, least, events)
-    progress("networks: figure 3.10, more and more spikes")
-    mixture = Mixture(setting, zones, Workload(5 * least, points), events)
-    found["3.10"] = [
-        {"spikes_percent": percent, "affected": mixture.affected(percent)}
-        | mixture.line("spikes_percent", percent, percent)
-        for percent in (0.0, 0.5, 1.0, 2.0, 5.0)
-    ]
-    found |= _distribution(setting, zones, Workload(least, points), 2 * events)
-    found["3.12"] = _trace(setting, quick, events)
-    return found
+        points = ranges(number, *USUAL)
+        mixture = Mixture(setting, setting.zones(points), Workload(_least(quick), points), events)
+        lines.append(mixture.line("subscriptions", number))
+    return {"3.8": lines}
 
 
-def _ignorable(setting: Setting, count: int, tuples: int, events: int) -> dict[str, list[dict[str, Any]]]:
-    """Figure 3.9: short ranges everywhere, no spikes, and as many ignorable updates as is asked for."""
+def by_ignorable(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 3.9: short ranges everywhere, no spikes, and as many updates without a subscription as is asked for."""
     progress("networks: figure 3.9, ignorable updates")
+    count, events = size(quick)
     points = ranges(count, (5000.0, 10_000.0), (50.0, 10.0))
     zones = setting.zones(points)
     taken: list[Event] = []
     ignorable: list[Event] = []
-    for event in Workload(tuples, points).events():
-        (taken if event.messages else ignorable).append(event)
+    for event in Workload(_least(quick), points).events(ignorable=True):
+        if event.messages:
+            taken.append(event)
+        elif not event.regions:
+            ignorable.append(event)
         if min(len(taken), len(ignorable)) >= events:
             break
-    lines: dict[str, list[dict[str, Any]]] = {"3.9 hops": [], "3.9 bytes": [], "3.9 IP hops": []}
+    lines: dict[str, Lines] = {"3.9 hops": [], "3.9 bytes": [], "3.9 IP hops": []}
     for percent in (0, 25, 50, 75, 90):
         none = events * percent // 100
         some = costs(setting, zones, [*ignorable[:none], *taken[: events - none]])
@@ -200,20 +223,30 @@ def _ignorable(setting: Setting, count: int, tuples: int, events: int) -> dict[s
     return lines
 
 
-def _distribution(
-    setting: Setting, zones: Zones, workload: Workload, events: int
-) -> dict[str, list[dict[str, Any]]]:
+def by_spikes(setting: Setting, quick: bool) -> dict[str, Lines]:
+    """Figure 3.10."""
+    progress("networks: figure 3.10, more and more spikes")
+    count, events = size(quick)
+    points = ranges(count, *USUAL)
+    mixture = Mixture(setting, setting.zones(points), Workload(5 * _least(quick), points), events)
+    shares = (0.0, 0.5, 1.0, 2.0, 5.0)
+    return {"3.10": [mixture.line("spikes_percent", percent, percent / 100) for percent in shares]}
+
+
+def distribution(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Table 3.4 and figure 3.11: no spikes, and a fifth of the updates ignorable."""
     progress("networks: table 3.4 and figure 3.11")
+    count, events = size(quick)
+    points = ranges(count, *USUAL)
     some: list[Event] = []
-    quiet = 0
-    for event in workload.events():
-        if event.messages or quiet < 0.21 * events:
-            quiet += not event.messages
+    quiet, wanted = 0, 2 * events
+    for event in Workload(_least(quick), points).events(ignorable=True):
+        if event.regions or quiet < 0.21 * wanted:
+            quiet += not event.regions
             some.append(event)
-        if len(some) >= events:
+        if len(some) >= wanted:
             break
-    found = costs(setting, zones, some)
+    found = costs(setting, setting.zones(points), some)
     stress = [
         {
             "scheme": name,
@@ -231,16 +264,36 @@ def _distribution(
     return {"table 3.4": stress, "3.11": shares}
 
 
-def _trace(setting: Setting, quick: bool, events: int) -> list[dict[str, Any]]:
+def stocks(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 3.12: stocks with few distinct ratings, in the place of [ProSem thesis]'s trace."""
+    _, events = size(quick)
     lines = []
     for number in (1_000, 5_000) if quick else (100_000, 500_000):
         progress(f"networks: figure 3.12, {number:,} subscriptions")
-        points = ranges(number, (5000.0, 1500.0), (1000.0, 1000.0))
+        points = ranges(number, *USUAL)
         workload = Workload(STOCKS, points, recommendations=True)
-        some = [event for _, event in zip(range(5 * events), workload.events(), strict=False)]
+        some = [*islice(workload.events(ignorable=True), 5 * events)]
         found = costs(setting, setting.zones(points), some)
-        share = np.mean([bool(event.messages) for event in some])
+        share = np.mean([bool(event.regions) for event in some])
         line = _line("subscriptions", number, found)
         lines.append({"subscriptions": number, "not ignorable": f"{share:.1%}", **line})
-    return lines
+    return {"3.12": lines}
+
+
+FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {
+    "3.6": by_tuples,
+    "3.8": by_subscriptions,
+    "3.9": by_ignorable,
+    "3.10": by_spikes,
+    "3.11": distribution,
+    "3.12": stocks,
+}
+
+
+def size(quick: bool) -> tuple[int, int]:
+    """Subscriptions, and events of a line."""
+    return (5_000, 40) if quick else (500_000, 400)
+
+
+def _least(quick: bool) -> int:
+    return 1_000 if quick else 10_000

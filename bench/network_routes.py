@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.network_setting import Ints, Setting, Zones
+from bench.network_setting import Ints, Setting, Spread, Zones
 from cn.model.frames import Data, encode
-from cn.model.geometry import Box, Interval
+from cn.model.geometry import Interval
 from cn.model.message import Message
 from cn.networks.partition_owner import Course, on_course
 
@@ -46,7 +46,7 @@ class Costs:
 
     def add(self, ways: Sequence[Way]) -> None:
         """The messages of one event."""
-        way = Way(*(np.concatenate(parts) for parts in zip(*ways, strict=True))) if ways else NOWHERE
+        way = _joined(ways) if ways else NOWHERE
         self.bytes.append(int(way.sizes.sum()))
         self.overlay_hops.append(len(way.senders))
         self.ip_hops.append(int(self.setting.hops[way.senders, way.receivers].sum()))
@@ -103,14 +103,15 @@ class Ways:
         hosts = self.hosts(ids)
         bytes_at = np.bincount(hosts, _sizes(ids), self.setting.count + 1).astype(np.int64)
         ids_at = np.bincount(hosts, minlength=self.setting.count + 1)
-        for at in way.receivers[np.argsort(-way.depths, kind="stable")]:
-            bytes_at[self.setting.parent[at]] += bytes_at[at]
-            ids_at[self.setting.parent[at]] += ids_at[at]
+        for depth in range(int(way.depths.max(initial=0)), 0, -1):  # from the leaves up
+            some = way.receivers[way.depths == depth]
+            np.add.at(bytes_at, self.setting.parent[some], bytes_at[some])
+            np.add.at(ids_at, self.setting.parent[some], ids_at[some])
         heads = np.where(ids_at < 16, 0, np.where(ids_at < 65536, 2, 4))
         return way._replace(sizes=way.sizes + (bytes_at + heads)[way.receivers])
 
     # -- over zones --------------------------------------------------------------------------------------------
-    def s_cn(self, message: Message, ids: Ints) -> Way:
+    def s_cn(self, message: Message) -> Way:
         """S-CN of [ProSem thesis]: over zones from the server to where each box begins, then over those it meets."""
         return self._can(message, is_routed=True)
 
@@ -119,18 +120,26 @@ class Ways:
         return self._can(message, is_routed=False)
 
     def _can(self, message: Message, *, is_routed: bool) -> Way:
-        ways = []
-        for at, box in enumerate(message.region):
-            size = len(encode(on_course(Data(message.seq, message), Course(1, at, 500, True, message.seq))))
-            to_corner = self.zones.way(box) if is_routed else [self.zones.entry(box)]
-            start = np.array([self.setting.server, *to_corner[:-1]])
-            way = self._sent(start, np.array(to_corner), size, np.arange(1, len(to_corner) + 1))
-            ways += [way, self._spread(box, size, len(to_corner))]
-        return Way(*(np.concatenate(parts) for parts in zip(*ways, strict=True)))
+        boxes = message.region
+        sizes = _course_sizes(message)
+        spread = self.zones.spread(boxes)
+        if is_routed:
+            to_corner = [np.array(self.zones.way(box)) for box in boxes]
+        else:
+            to_corner = [*spread.zones[spread.parents < 0][:, None]]
+        hops = np.array([len(way) for way in to_corner])
+        receivers = np.concatenate(to_corner)
+        senders = np.roll(receivers, 1)
+        starts = np.cumsum(hops) - hops
+        senders[starts] = self.setting.server
+        depths = np.arange(1, len(receivers) + 1) - np.repeat(starts, hops)
+        begun = Way(senders, receivers, np.repeat(sizes, hops), depths)
+        return _joined([begun, _spread_way(spread, sizes, hops)])
 
     def cn(self, message: Message, x: int) -> Way:
         """CN of [ProSem thesis]: an event enters at its own point and goes to all ranges that hold it."""
-        return self._spread((Interval(None, x), Interval(x, None)), _size(message), 0)
+        boxes = [(Interval(None, x), Interval(x, None))]
+        return _spread_way(self.zones.spread(boxes), np.array([_size(message)]), np.zeros(1, np.int64))
 
     def ds_cn(self, messages: Sequence[Message], x: int) -> list[Way]:
         """DS-CN of [ProSem thesis]: along the diagonal up to the ends of all regions, and over the zones that they meet."""
@@ -138,9 +147,10 @@ class Ways:
             return []
         boxes = [box for message in messages for box in message.region]
         ends = [x if end is None else end for box in boxes for end in (box[0].low, box[1].high)]
-        size = max(map(_size, messages))
+        sizes = np.array([_size(message) for message in messages for _ in message.region])
+        size = int(sizes.max())
         ways = [self._diagonal(x, end, size) for end in (min([x, *ends]), max([x, *ends]))]
-        return ways + [self._spread(box, _size(message), 0) for message in messages for box in message.region]
+        return [*ways, _spread_way(self.zones.spread(boxes), sizes, np.zeros(len(boxes), np.int64))]
 
     def _diagonal(self, x: int, end: int, size: int) -> Way:
         """The zones from (x, x) to (end, end), in their order."""
@@ -149,21 +159,6 @@ class Ways:
         zones = np.flatnonzero((low <= high) & (low <= 2 * last) & (high >= 2 * first))
         zones = zones[np.argsort(low[zones], kind="stable")][:: 1 if x <= end else -1]
         return self._sent(zones[:-1], zones[1:], size, np.arange(1, max(1, len(zones))))
-
-    def _spread(self, box: Box, size: int, depth: int) -> Way:
-        met, parents = self.zones.spread(box)
-        depths = np.full(len(met), depth)
-        todo = np.flatnonzero(parents >= 0)
-        order = [int(np.flatnonzero(parents < 0)[0])] if len(met) else []
-        children: dict[int, list[int]] = {}
-        for at in todo.tolist():
-            children.setdefault(int(parents[at]), []).append(at)
-        for at in order:
-            for child in children.get(at, ()):
-                depths[child] = depths[at] + 1
-                order.append(child)
-        passed = np.array(order[1:], np.int64)
-        return self._sent(met[parents[passed]], met[passed], size, depths[passed])
 
     # -- parts -------------------------------------------------------------------------------------------------
     def hosts(self, ids: Ints) -> Ints:
@@ -183,6 +178,25 @@ class Ways:
 
     def _sent(self, senders: Ints, receivers: Ints, size: int, depths: Ints) -> Way:
         return Way(senders, receivers, np.full(len(senders), size, np.int64), depths)
+
+
+def _joined(ways: Sequence[Way]) -> Way:
+    return Way(*(np.concatenate(parts) for parts in zip(*ways, strict=True)))
+
+
+def _spread_way(spread: Spread, sizes: Ints, begins: Ints) -> Way:
+    """The links of boxes that spread, with the bytes of each and the hops that it took to get there."""
+    passed = np.flatnonzero(spread.parents >= 0)
+    of = spread.boxes[passed]
+    depths = begins[of] + spread.depths[passed]
+    return Way(spread.zones[spread.parents[passed]], spread.zones[passed], sizes[of], depths)
+
+
+def _course_sizes(message: Message) -> Ints:
+    """The bytes of a message on the course of each of its boxes: a higher number takes more of them."""
+    first = len(encode(on_course(Data(message.seq, message), Course(1, 0, 500, True, message.seq))))
+    numbers = np.arange(len(message.region))
+    return first + np.where(numbers < 128, 0, np.where(numbers < 256, 1, np.where(numbers < 65536, 2, 4)))
 
 
 def _size(message: Message) -> int:

@@ -20,6 +20,7 @@ from cn.model.message import Message
 from cn.model.network import Space
 from prosem.types.extreme.form import ExtremeSpace
 
+SEED = 11
 MIRRORED = Space(1, 2, True)  # (-lo, hi)
 THESIS = {
     "CN": "1",
@@ -31,7 +32,7 @@ NETWORKS = {"CN": "relaxed", "CN+": "cut-off", "S-CN": "can"}
 
 def rows(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
     """Figures per update; all must tell the same subscriptions."""
-    random = np.random.default_rng(11)
+    random = np.random.default_rng(SEED)
     state, xs, ys = range_min._state(max(500, count // 5), random)
     range_min._subscribe(state, count, random)
     (space,) = state.spaces.values()

@@ -5,26 +5,29 @@ See [ProSem thesis] 3.5.4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heapreplace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cn.model.geometry import Box, Interval
-from cn.networks.zones import ZoneMap, towards
+from cn.networks.zones import Split, ZoneMap, towards
 from cn.simulation.network import SERVER
 from cn.simulation.topology import Topology, cluster_tree
 
 Ints = NDArray[np.int64]
 FAR = np.int64(2**62)
+SEED = 3
+_BOXES = 256  # that are compared with all zones at once
 
 
 class Setting:
     """Brokers of an Internet-like topology by number, the server last; `parent` is their cluster tree."""
 
     def __init__(self, nodes: int, brokers: int) -> None:
-        topology = Topology(nodes, brokers + 1, seed=3)
+        topology = Topology(nodes, brokers + 1, seed=SEED)
         self.count = self.server = brokers
         self.brokers = [f"b{at}" for at in range(brokers)]
         self.hops = topology.hops
@@ -50,6 +53,15 @@ class Setting:
         """The broker that hosts each point; they are numbered from 1."""
         of = self.zones(points).of
         return {number: self.brokers[zone] for number, zone in enumerate(of.tolist(), 1)}
+
+
+class Spread(NamedTuple):
+    """A place for each box and zone that it meets: the place that it gets the message from, and how far away it is."""
+
+    boxes: Ints
+    zones: Ints
+    parents: Ints  # -1: the zone where the box begins
+    depths: Ints
 
 
 class Zones:
@@ -86,31 +98,56 @@ class Zones:
             self.of[inside] = zone
         self.middle = int(self.of[np.abs(points - np.median(points, axis=0)).sum(axis=1).argmin()])
         self._ways: dict[int, list[int]] = {}
+        self._bordering: dict[int, list[tuple[int, Box]]] = {}
+        self._splits = _splits(self.map._tree)
         boxes = [self.map.boxes[zone] for zone in range(len(members))]
         self.low = np.array([[_low(side) for side in box[1:]] for box in boxes], np.int64)
         self.high = np.array([[_high(side) for side in box[1:]] for box in boxes], np.int64)
 
-    def met(self, box: Box) -> Ints:
-        """The zones that may hold a point of a box."""
-        low, high = (np.array([end(side) for side in box], np.int64) for end in (_low, _high))
-        inside = (np.maximum(self.low, low) <= np.minimum(self.high, high)).all(axis=1)
-        return np.flatnonzero(inside)
+    def spread(self, boxes: Sequence[Box]) -> Spread:
+        """Which zones each of these boxes meets, and from which of them each gets its message.
 
-    def spread(self, box: Box) -> tuple[Ints, Ints]:
-        """The zones that a box meets, and the place among them of the one each gets a message from; -1 for the first."""
-        met = self.met(box)
-        corner = np.array([-FAR if side.low is None else 2 * side.low for side in box], np.int64)
-        low = self.low[met]
-        inside = low > corner
-        first = inside.argmax(axis=1)
-        from_ = np.where(inside, low, corner)
-        from_[np.arange(len(met)), first] -= 1
-        is_first = ~inside.any(axis=1)
-        # the zone that holds each of these points, among those met
-        holds = (self.low[met][None] <= from_[:, None]) & (from_[:, None] <= self.high[met][None])
-        parents = holds.all(axis=2).argmax(axis=1)
-        parents[is_first] = -1
-        return met, parents
+        A zone whose low corner lies beyond a box's in some dimension gets it from the zone right below it in the first of
+        these, which is found by descending the splits with all points at once.
+        """
+        found = [self._spread(boxes[at : at + _BOXES], at) for at in range(0, len(boxes), _BOXES)]
+        counts = np.cumsum([0, *(len(one.zones) for one in found)])
+        parents = [
+            np.where(one.parents < 0, -1, one.parents + count)
+            for one, count in zip(found, counts[:-1], strict=True)
+        ]
+        boxes_, zones, _, depths = (np.concatenate(part) for part in zip(*found, strict=True))
+        return Spread(boxes_, zones, np.concatenate(parents), depths)
+
+    def _spread(self, boxes: Sequence[Box], first_box: int) -> Spread:
+        low, high, corner = (
+            np.array([[end(side) for side in box] for box in boxes], np.int64)
+            for end in (_low, _high, _corner)
+        )
+        meets = ((self.low[None] <= high[:, None]) & (self.high[None] >= low[:, None])).all(axis=2)
+        of, zones = np.nonzero(meets)
+        here, zone_low, from_ = np.arange(len(of)), self.low[zones], corner[of]
+        beyond = zone_low > from_
+        is_first = ~beyond.any(axis=1)
+        from_ = np.where(beyond, zone_low, from_)
+        from_[here, beyond.argmax(axis=1)] -= 1
+        place = np.zeros(meets.shape, np.int64)
+        place[of, zones] = here
+        parents = np.where(is_first, here, place[of, self._holding(from_)])
+        depths: Ints = np.where(is_first, 0, 1)
+        above = parents
+        while (more := depths[above]).any():  # each knows the way up of twice the length at every turn
+            depths, above = np.add(depths, more), above[above]
+        return Spread(of + first_box, zones, np.where(is_first, -1, parents), depths)
+
+    def _holding(self, places: Ints) -> Ints:
+        """The zone of each of these places, in doubled codes."""
+        at = np.full(len(places), len(self._splits) - 1)
+        rows = np.arange(len(places))
+        while (inner := at >= 0).any():
+            dimension, cut, below, above = self._splits[at[inner]].T
+            at[inner] = np.where(places[rows[inner], dimension] < cut, below, above)
+        return ~at
 
     def way(self, box: Box) -> list[int]:
         """From the zone in the middle to the one at the low corner of a box, each passing on to a neighbour.
@@ -122,7 +159,7 @@ class Zones:
         if entry not in self._ways:
             zone, way = self.middle, [self.middle]
             while zone != entry:
-                borders = [(number, self.map.boxes[number]) for number in self.map.bordering(zone)]
+                borders = self._borders(zone)
                 nearer = towards(self.map.boxes[zone], borders, full)
                 assert nearer is not None, "the way ends at the entry"
                 zone = nearer
@@ -130,9 +167,10 @@ class Zones:
             self._ways[entry] = way
         return self._ways[entry]
 
-    def entry(self, box: Box) -> int:
-        """The zone at the low corner of a box."""
-        return self.map.entry((Interval(b"", b""), *box))
+    def _borders(self, zone: int) -> list[tuple[int, Box]]:
+        if zone not in self._bordering:
+            self._bordering[zone] = [(number, self.map.boxes[number]) for number in self.map.bordering(zone)]
+        return self._bordering[zone]
 
     def check(self) -> None:
         """Assert that the map is whole, and that its boxes are those of the arrays."""
@@ -154,6 +192,28 @@ def _cut(points: Ints, depth: int, dimensions: int) -> tuple[int, int] | None:
         if (higher := codes[codes > least]).size:
             return dimension, int(higher.min())
     return None
+
+
+def _splits(tree: Split | int) -> Ints:
+    """The splits as lines of dimension, cut, and what lies below and above: a line, or a zone as its complement.
+
+    The first split is the last line; if there is none, there is one zone.
+    """
+    lines: list[tuple[int, int, int, int]] = []
+
+    def place(at: Split | int) -> int:
+        if not isinstance(at, Split):
+            return ~at
+        sides = place(at.below), place(at.above)
+        lines.append((at.dimension - 1, 2 * at.at, *sides))
+        return len(lines) - 1
+
+    place(tree)
+    return np.array(lines, np.int64).reshape(-1, 4)
+
+
+def _corner(side: Interval) -> Any:
+    return -FAR if side.low is None else 2 * side.low
 
 
 def _low(side: Interval) -> Any:

@@ -17,13 +17,14 @@ import numpy as np
 from bench import network_joins, network_minima, network_serverless, networks_value
 from bench.common import Curve, Report, fail, progress
 from bench.join_workload import Workload, subscriptions
-from bench.network_joins import PLAN, STAR_PLANS
+from bench.network_joins import PLAN
 from bench.network_nodes import Delivered, Events, compare
 from bench.network_routes import Costs, Ways
 from bench.network_setting import Ints, Setting
 from cn.model.network import Space
 
 Figures = dict[str, list[dict[str, Any]]]
+ASIDE = ("affected", "not affecting", "not ignorable")  # columns that are no scheme
 SAID: dict[str, tuple[str, str]] = {
     "3.6": ("bytes per event, by tuples", "flat; DS-CN, S-CN, CN in this order, far below unicast and multicast"),
     "3.8": ("bytes per event, by subscriptions", "S-CN, DS-CN and CN flat and below 1 kB, the others grow"),
@@ -55,11 +56,10 @@ def run(quick: bool) -> Report:
     setting = Setting(nodes, brokers)
     count, events = (500, 60) if quick else (3_000, 100)
     minima, joins = sampled_minima(setting, count, events), sampled_joins(setting, count, events // 4)
-    figures: Figures = network_minima.series(setting, quick)
-    figures |= network_joins.series(setting, quick)
-    figures["5.15"] = network_joins.real(setting, quick)
-    star = network_joins.star(setting, quick)
-    figures |= {"5.16": _by_entries(star, "traffic_bytes"), "5.17": _by_entries(star, "hop_latency")}
+    figures: Figures = {}
+    for measure in (*network_minima.FIGURES.values(), *network_joins.FIGURES.values()):
+        figures |= measure(setting, quick)
+    star = figures.pop("cn_star")
     serverless = network_serverless.rows(setting, *((1_000, 60) if quick else (20_000, 200)))
     value, value_curves = networks_value.series(setting, quick)
     figures = dict(sorted(figures.items(), key=lambda one: _place(one[0])))
@@ -136,25 +136,10 @@ def _checked(
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------
-def _by_entries(star: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:
-    """CN* over the CAN: a line for each size, a column for each plan; without repositories first."""
-    sizes = list(dict.fromkeys(row["entries"] for row in star))
-    return [
-        {"entries": size}
-        | {
-            plan: row[what]
-            for plan in STAR_PLANS
-            for row in star
-            if (row["plan"], row["network"], row["entries"]) == (plan, network_joins.SPREAD, size)
-        }
-        for size in sizes
-    ]
-
-
 def curve(name: str, rows: Sequence[Mapping[str, Any]]) -> Curve:
     """A figure as lines, one for each scheme."""
     by = next(iter(rows[0]))
-    names = [column for column in rows[0] if column != by and column not in ("affected", "not ignorable")]
+    names = [column for column in rows[0] if column != by and column not in ASIDE]
     lines = {
         column: [
             (float(row[by]), float(row[column]))

@@ -20,6 +20,8 @@ from bench.value_change import (
 from bench.value_schemes import Centres, Ends, Labels
 from bench.value_trace import follow
 
+SEED = 7
+BEFORE, MEASURED = {True: 500, False: 20_000}, {True: 30, False: 100}  # events
 THESIS_STRESS: dict[tuple[str, int], dict[str, int]] = {
     ("4.7", 10_000): {"CN(lr)": 3_969, "one by one": 1_984, "CN(r)": 282},
     ("4.9", 10_000): {"CN(lr)": 18_051, "CN(c)": 9_026, "one by one": 9_025, "CN(lid)": 2},
@@ -69,22 +71,27 @@ def compare(figure: str, workload: Workload, measured: int, topology: Topology) 
 
 def series(topology: Topology, quick: bool) -> tuple[list[Row], list[Curve]]:
     """The rows of all figures, and a curve for each."""
-    rng = np.random.default_rng(7)
-    before, measured = (500, 30) if quick else (20_000, 100)
-    events = before + measured
-    rows: list[Row] = []
-    for count in (1_000,) if quick else (10_000, 40_000, 100_000):
-        rows += compare("4.7", diff_rad_workload(count, events, rng), measured, topology)
-    for count in (1_000,) if quick else (10_000, 50_000):
-        rows += compare("4.9", same_rad_workload(count, events, rng), 2 * measured, topology)
-    for rate in (1.0,) if quick else (0.5, 2.0):
-        workload = arriving(500 if quick else 5_000, rate, events, measured, rng)
-        rows += [row | {"arrivals": rate} for row in compare("4.10", workload, measured, topology)]
-    for count in (500,) if quick else (5_000, 50_000):
-        rows += compare("4.11", all_rad_workload(count, events, rng), measured, topology)
-    for count in (500,) if quick else (5_000, 20_000):
-        rows += compare("4.12", priced(all_rad_workload(count, events, rng), rng), measured, topology)
+    rows = [row for name in TITLES for row in measured(name, topology, quick)]
     return rows, curves(rows)
+
+
+def measured(name: str, topology: Topology, quick: bool) -> list[Row]:
+    """The rows of one figure, with random numbers of its own."""
+    rng = np.random.default_rng(SEED)
+    before, count = BEFORE[quick], MEASURED[quick]
+    events = before + count
+    if name == "4.10":
+        rows = []
+        for rate in (1.0,) if quick else (0.5, 2.0):
+            workload = arriving(500 if quick else 5_000, rate, events, count, rng)
+            rows += [row | {"arrivals": rate} for row in compare(name, workload, count, topology)]
+        return rows
+    make = WORKLOADS[name]
+    sizes = SIZES[name][quick]
+    events_measured = 2 * count if name == "4.9" else count
+    return [
+        row for size in sizes for row in compare(name, make(size, events, rng), events_measured, topology)
+    ]
 
 
 def arriving(count: int, rate: float, events: int, measured: int, rng: np.random.Generator) -> Workload:
@@ -103,6 +110,24 @@ def priced(workload: Workload, rng: np.random.Generator) -> Workload:
     cents = np.round(100 * np.resize(days, len(workload.values))).astype(np.int64)
     start = int(cents[0])
     return workload._replace(values=cents.tolist(), first=np.full(len(workload.radius), start, np.int64))
+
+
+def prices_workload(count: int, events: int, rng: np.random.Generator) -> Workload:
+    return priced(all_rad_workload(count, events, rng), rng)
+
+
+WORKLOADS = {
+    "4.7": diff_rad_workload,
+    "4.9": same_rad_workload,
+    "4.11": all_rad_workload,
+    "4.12": prices_workload,
+}
+SIZES = {
+    "4.7": {True: (1_000,), False: (10_000, 40_000, 100_000)},
+    "4.9": {True: (1_000,), False: (10_000, 50_000)},
+    "4.11": {True: (500,), False: (5_000, 50_000)},
+    "4.12": {True: (500,), False: (5_000, 20_000)},
+}
 
 
 def curves(rows: list[Row]) -> list[Curve]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bench.common import Report, progress
-from bench.mixed import TYPES, Mixed
+from bench.mixed import SEED, TYPES, Mixed
 from bench.optimizer_cases import BROKERS, FAN_OUT, HOP_US, Case, Overlay, Stand, measured_cases
 from bench.optimizer_overhead import overhead
 from optimizer.choose import Chooser, NamedPlan
@@ -25,6 +25,7 @@ from optimizer.plan import METRICS, addresses
 from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.engine import commands as c
 
+SEEDS = {"workload": SEED, "choice": 5}
 SIZES = (1, 10, 100, 1_000)
 _SHORT = ("knob", "weight", "reform", "per s", "latency", "server", "network")  # titles that fit 80 columns
 _KNOBS = (0.0, 1.0, 10.0, 100.0)
@@ -54,7 +55,7 @@ def trained(cases: Sequence[Case], entries: int, weights: Weights, chance: rando
 
 def costs(training: Sequence[Case], test: Sequence[Case], events: int) -> dict[str, Any]:
     """Weighted cost an event of every strategy ([ProSem thesis] figure 6.5), and of the static plans."""
-    weights, chance = Weights(), random.Random(5)
+    weights, chance = Weights(), random.Random(SEEDS["choice"])
 
     def total(pick: Pick, cases: Sequence[Case] = test) -> float:
         return round(sum(weights.cost(case.plans[pick(case)]) for case in cases) / events, 3)
@@ -99,7 +100,7 @@ def costs(training: Sequence[Case], test: Sequence[Case], events: int) -> dict[s
 def by_type(training: Sequence[Case], test: Sequence[Case], events: int, names: Any) -> list[dict[str, Any]]:
     """Where the costs arise: each space under its best static plan, ours and the oracle's choices."""
     weights = Weights()
-    made = trained(training, SIZES[-1], weights, random.Random(5))
+    made = trained(training, SIZES[-1], weights, random.Random(SEEDS["choice"]))
     rows = []
     for space, cases in sorted(by_space(test).items()):
         each = {plan: [weights.cost(case.plans[plan]) for case in cases] for plan in cases[0].plans}
@@ -127,7 +128,9 @@ def knobs(training: Sequence[Case], test: Sequence[Case], events: int) -> list[d
     rows = []
     for metric in METRICS:
         for weight in _KNOBS:
-            made = trained(training, SIZES[-1], Weights()._replace(**{metric: weight}), random.Random(5))
+            made = trained(
+                training, SIZES[-1], Weights()._replace(**{metric: weight}), random.Random(SEEDS["choice"])
+            )
             taken = [(plan, case.plans[plan]) for case in test if (plan := made.choose(Stand(case), None))]
             sums = np.array([estimate for _, estimate in taken]).sum(axis=0)
             affected = sum(estimate.affected for _, estimate in taken)

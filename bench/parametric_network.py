@@ -6,17 +6,19 @@ at a time, taking the processor time that its code really takes here. Every stra
 * *throughput*: events/s that the busiest broker could carry beside its updates, or carries when it has too many;
 * *delay*: from an update to the first event that matches the new range and not the old;
 * *spurious*: of the events that come to a client, those it no longer wants;
+* *latency*: from publishing an event to its arrival at a client that wants it;
 * *in force*: from an update to its acknowledgement, which comes when the brokers up to the publishers know it.
 
 At the end all comes to rest, and what each client is told must be what a search through all says, or the bench fails.
-[Siena]'s poset is the baseline of [Parametric], FASTINT is ours.
+[Siena]'s poset is the baseline of [Parametric], FASTINT is ours. Rete with a poset for summaries is its EventJava and
+[Beretta]'s EV; selectors are in the place of ActiveMQ (`bench/selectors.py`).
 """
 
 from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,11 +28,14 @@ from prosem_client.forecast import History
 from bench.broker_workloads import Range, Workload, highway, trading
 from bench.common import Report, fail, progress
 from bench.poset import Poset
+from bench.rete import ReteWithPoset
+from bench.selectors import Selectors, TopicNode
 from cn.model.frames import Ack, ClientDelivery, Data, Frame, Subscribe, Unsubscribe, Update
 from cn.model.message import Message
 from cn.simulation.cbn_peer import PeerNode
 from cn.simulation.transport import Memory
 
+SEED = 7
 LINK_S = 0.010
 WARM = 0.25  # the share of a run before anything is counted
 MODES: dict[str, dict[str, Any]] = {
@@ -40,6 +45,9 @@ MODES: dict[str, dict[str, Any]] = {
     "fastint upd": {},
     "fastint upd exact": {"lub": False},
     "fastint upd monitor": {"monitor": UpdateMonitor(frequency_hz=4.0)},
+    "rete sub": {"matcher": ReteWithPoset, "updates": False},
+    "rete upd": {"matcher": ReteWithPoset},
+    "selectors sub": {"node": TopicNode, "matcher": Selectors, "updates": False, "threshold": 0},
 }
 SIZES = {
     ("highway", False): (150, 100, 200),  # edge brokers, cars at each, sensors
@@ -47,6 +55,8 @@ SIZES = {
     ("trading", False): (150, 200, 20),  # subscribers, types of events, of which each asks for
     ("trading", True): (30, 40, 10),
 }
+WORKLOADS: dict[str, Callable[..., Workload]] = {"highway": highway, "trading": trading}
+HIGH_FREQUENCY_HZ = 8.0  # of each subscription that keeps changing; the monitor begins at 4
 PAIRS = [
     ("poset upd", "poset sub"),
     ("fastint upd", "poset sub"),
@@ -68,12 +78,8 @@ def run(quick: bool) -> Report:
         "spurious: % of what clients get and no longer want; in force: update to acknowledgement",
     ]
     for make in (highway, trading):
-        made, rows = make(*SIZES[make.__name__, quick]), []
-        for mode, options in MODES.items():
-            for rate in rates:
-                progress(f"parametric: {made.name}, {mode}, {rate} updates/s")
-                again = make(*SIZES[made.name, quick])
-                rows.append({"mode": mode, "updates/s": rate, **Run(again, options, rate, seconds).measure()})
+        made = make(*SIZES[make.__name__, quick])
+        rows = by_rate(made.name, rates, seconds, quick)
         report.figures[made.name] = {"by_rate": rows, "ratios": _ratios(rows), "paper": PAPER[made.name]}
         title = f"{made.name}: {len(made.clients)} subscriptions, {len(made.brokers)} brokers"
         report.tables.append((title, [_short(row) for row in rows]))
@@ -87,12 +93,49 @@ def run(quick: bool) -> Report:
     return report
 
 
+def by_rate(name: str, rates: list[int], seconds: float, quick: bool) -> list[dict[str, Any]]:
+    """All strategies at several rates of updates, at one size."""
+    rows = []
+    for mode, options in MODES.items():
+        for rate in rates:
+            progress(f"parametric: {name}, {mode}, {rate} updates/s")
+            workload = WORKLOADS[name](*SIZES[name, quick])
+            rows.append({"mode": mode, "updates/s": rate, **Run(workload, options, rate, seconds).measure()})
+    return rows
+
+
+def by_size(
+    name: str, sizes: Sequence[int], rate: float, seconds: float, quick: bool
+) -> list[dict[str, Any]]:
+    """All strategies at one rate of updates, by edge brokers (highway) or subscribers (trading)."""
+    rows = []
+    for mode, options in MODES.items():
+        for size in sizes:
+            progress(f"parametric: {name}, {mode}, size {size}")
+            workload = WORKLOADS[name](size, *SIZES[name, quick][1:])
+            rows.append({"mode": mode, "size": size, **Run(workload, options, rate, seconds).measure()})
+    return rows
+
+
+def high_frequency(shares: Sequence[float], seconds: float, quick: bool) -> list[dict[str, Any]]:
+    """The update monitor on trading, by the share of subscriptions that keep changing ([Parametric] 8.12)."""
+    rows = []
+    for share in shares:
+        for mode in ("fastint upd", "fastint upd monitor"):
+            progress(f"parametric: {share:.0%} of high frequency, {mode}")
+            workload = trading(*SIZES["trading", quick], moving=share)
+            rate = HIGH_FREQUENCY_HZ * len(workload.sources_of_updates[0])
+            rows.append({"mode": mode, "share": share, **Run(workload, MODES[mode], rate, seconds).measure()})
+    return rows
+
+
 def _short(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "mode": row["mode"],
         "updates/s": row["updates/s"],
         "throughput": round(row["events_per_s"]),
         "delay ms": round(row["delay_ms"]),
+        "latency ms": round(row["latency_ms"], 1),
         "spurious %": round(row["spurious_percent"], 2),
         "in force ms": round(row["in_force_ms"], 1),
         "frames": row["request_frames"],
@@ -108,6 +151,7 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
             "throughput": last[mode]["events_per_s"] / last[base]["events_per_s"],
             "delay": last[base]["delay_ms"] / max(1e-9, last[mode]["delay_ms"]),
             "spurious": last[base]["spurious_percent"] / max(1e-9, last[mode]["spurious_percent"]),
+            "latency": last[base]["latency_ms"] / max(1e-9, last[mode]["latency_ms"]),
         }
         for base in ("poset sub", "fastint sub")
         for mode in last
@@ -127,7 +171,7 @@ class Run:
         self.updates = options.get("updates", True)
         self.monitor: UpdateMonitor | None = options.get("monitor")
         self.memory = Memory(latency=lambda sender, to: LINK_S, service=self._service)
-        self.dice = random.Random(7)
+        self.dice = random.Random(SEED)
         self.measuring = False
         self.event_s: dict[str, float] = {}
         self.request_s: dict[str, float] = {}
@@ -144,12 +188,15 @@ class Run:
         self.useful = self.spurious = self.sent = self.number = self.seq = 0
         self.begins = self.ends = 0.0  # what comes to clients in between is counted
         self.delays: list[float] = []
+        self.published: dict[int, float] = {}
+        self.waited = 0.0
         self.in_force: list[float] = []
         self.asked: dict[tuple[str, int], float] = {}
         self.told: set[tuple[int, int]] | None = None
-        settings = {key: value for key, value in options.items() if key != "monitor"}
+        settings = {key: value for key, value in options.items() if key not in ("monitor", "node")}
+        make: type[PeerNode] = options.get("node", PeerNode)
         for name in workload.brokers:
-            self.memory.add(PeerNode(name, settings), self._told)
+            self.memory.add(make(name, settings), self._told)
         for one, other in workload.links:
             self.memory.post(one, self._node(one).link(other))
             self.memory.post(other, self._node(other).link(one))
@@ -185,6 +232,7 @@ class Run:
             "events_per_s": self._capacity(events / lasted, lasted),
             "delay_ms": 1000 * float(np.mean(self.delays)) if self.delays else 0.0,
             "spurious_percent": 100 * self.spurious / max(1, self.spurious + self.useful),
+            "latency_ms": 1000 * self.waited / max(1, self.useful),
             "in_force_ms": 1000 * float(np.mean(self.in_force)) if self.in_force else 0.0,
             "delivered_per_s": self.useful / (self.ends - self.begins),
             "request_frames": self.sent,
@@ -226,6 +274,7 @@ class Run:
     def _publish(self) -> tuple[int, int, tuple[int, int]]:
         broker, space, row = self.work.event(self.dice)
         self.seq += 1
+        self.published[self.seq] = self.memory.now
         message = Message(self.seq, 0, space, "event", attributes=(row,))
         self.memory.post("publisher", [(broker, Data(self.seq, message))])
         return self.seq, space, row
@@ -294,7 +343,9 @@ class Run:
             self.told |= {(frame.message.seq, int(at)) for at in ids[wanted]}
             return
         if self.begins <= self.memory.now < self.ends:
-            self.useful += int(wanted.sum())
+            count = int(wanted.sum())
+            self.useful += count
+            self.waited += count * (self.memory.now - self.published[frame.message.seq])
             self.spurious += int((~wanted).sum())
         fresh = wanted & ~np.isnan(self.since[ids]) & ~((self.old_low[ids] <= x) & (x <= self.old_high[ids]))
         for at in ids[fresh]:

@@ -23,6 +23,7 @@ from bench import (
     views,
 )
 from bench.common import Bench
+from bench.papers import run as papers
 
 BENCHES: dict[str, tuple[Bench, str]] = {
     "range-min": (
@@ -96,5 +97,9 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "stages": (
         stages.run,
         "load and matching rate of each stage of multi-stage filtering, relative to one server",
+    ),
+    "papers": (
+        papers.run,
+        "the figures of the papers beside ours as a page: what the other benches measure of them, part by part",
     ),
 }

@@ -26,6 +26,7 @@ from cn.simulation.network import SERVER, Simulated
 from cn.simulation.registry import make_simulated
 
 SPACE = Space(1, 0, True)
+SEED = 5
 YEARS, CONFERENCES, AUTHORS = 20, 10, 20
 BATCH = 50  # events between two marks
 SHOWN = 150  # subscribers in the mean of MR, as in [Multi-stage] figure 7
@@ -74,7 +75,7 @@ def run(quick: bool) -> Report:
     return report
 
 
-def measure(subscriptions: int, events: int, placement: str, seed: int = 5) -> dict[str, Any]:
+def measure(subscriptions: int, events: int, placement: str, seed: int = SEED) -> dict[str, Any]:
     dice = random.Random(seed)
     works = [
         (dice.randrange(YEARS), dice.randrange(CONFERENCES), dice.randrange(AUTHORS), title)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import Report, fail, progress
-from bench.range_min import DOMAIN, _state, _walk
+from bench.random_walk import DOMAIN, updates
+from bench.range_min import _state
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from prosem.engine import commands as c
@@ -71,7 +73,7 @@ def measure(tuples: int, subscriptions: int, k: int, events: int) -> dict[str, A
     low, high = _subscribe(state, subscriptions, k, random)
     (space,) = state.spaces.values()
     assert isinstance(space, TopKSpace)
-    moves = list(_walk(xs, ys, events, random))
+    moves = list(islice(updates(xs, ys, random), events))
     walk = Walk(state, space, moves)
     sample = random.choice(subscriptions, min(HOSTED, subscriptions), replace=False)
     edges = [Edge(state, space, sample) for _ in range(2)]

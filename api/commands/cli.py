@@ -676,6 +676,13 @@ def bench(
     wide: Annotated[
         bool, typer.Option(help="rows of 20 columns, all of them in memory and only those used (rows)")
     ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="measure the parts of these figures alone (papers); repeatable")
+    ] = None,
+    out: Annotated[
+        str, typer.Option(help="the page to write; results are kept in a folder beside it (papers)")
+    ] = "docs/papers.md",
+    kept: Annotated[bool, typer.Option(help="write the page from kept results alone (papers)")] = False,
 ) -> None:
     """Measure the parts of the server and the whole, beside published figures and the naive way."""
     from bench.registry import BENCHES
@@ -690,7 +697,14 @@ def bench(
         raise typer.BadParameter("only `prosem bench parametric --network cbn` measures in a network")
     if wide and name != "rows":
         raise typer.BadParameter("only `prosem bench rows --wide` measures wide rows")
-    for known in BENCHES if name == "all" else [name]:
+    if (only or kept) and name != "papers":
+        raise typer.BadParameter("only `prosem bench papers` takes figures and kept results")
+    if name == "papers":
+        from bench.papers.run import run as run_papers
+
+        run_papers(quick, only or (), Path(out), measure=not kept).show(json_output)
+        return
+    for known in [one for one in BENCHES if one != "papers"] if name == "all" else [name]:
         run = BENCHES[known][0]
         if wide:
             from bench.rows_wide import run

@@ -51,11 +51,17 @@ def test_zones_spread_as_brokers_do(seed: int, data: st.DataObject) -> None:
         return
     full = (Interval(b"", b""), *box)
     boxes = zones.map.boxes
-    met, parents = zones.spread(box)
+    spread = zones.spread([box, box])
+    assert spread.boxes.tolist() == sorted(spread.boxes.tolist())
+    alike = [[part[spread.boxes == number] for part in spread] for number in (0, 1)]
+    assert np.array_equal(alike[0][1], alike[1][1])
+    assert np.array_equal(alike[0][3], alike[1][3])
+    _, met, parents, depths = alike[0]
     assert met.tolist() == [number for number in sorted(boxes) if meets(boxes[number], full)]
     for at, parent in zip(met.tolist(), parents.tolist(), strict=True):
         senders = [one for one in met.tolist() if spreads(boxes[one], boxes[at], full)]
         assert senders == ([] if parent < 0 else [int(met[parent])])
+    assert [0 if parent < 0 else depths[parent] + 1 for parent in parents] == depths.tolist()
     way = zones.way(box)
     assert way[-1] == zones.map.entry(full)
     assert all(two in zones.map.bordering(one) for one, two in pairwise(way))
@@ -71,8 +77,11 @@ def test_every_scheme_is_measured_on_the_same_events(setting: Setting) -> None:
     told = [sum(map(len, event.ids)) for event in events]
     assert found["unicast"].overlay_hops == told, "a message for each subscription"
     assert found["multicast"].overlay_hops == found["cbn"].overlay_hops
-    for name in ("unicast", "multicast", "S-CN", "DS-CN", "cbn"):
+    for name in ("unicast", "multicast", "can", "brokers", "cbn"):
         assert all(hops == 0 for hops, count in zip(found[name].overlay_hops, told, strict=True) if not count)
+    regions = [len(event.regions) for event in events]
+    assert [hops > 0 for hops in found["S-CN"].overlay_hops] == [count > 0 for count in regions]
+    assert all(count >= len(event.messages) for count, event in zip(regions, events, strict=True))
     assert max(told) > 20, "a spike concerns many"
 
 

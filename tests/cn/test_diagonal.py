@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from bench import diagonal, network_serverless, range_min
 from bench.network_setting import Setting
+from bench.random_walk import updates
 from prosem.types.base import Draft
 from prosem.types.extreme.form import ExtremeSpace
 
@@ -21,7 +24,7 @@ def test_events_reformulated_along_the_diagonal_cost_little_where_nothing_lower_
     range_min._subscribe(state, 300, random)
     (space,) = state.spaces.values()
     assert isinstance(space, ExtremeSpace)
-    moves = [*range_min._walk(xs, ys, 150, random), (7, 0), (7, 9_000)]  # the lowest of all, and back
+    moves = [*islice(updates(xs, ys, random), 150), (7, 0), (7, 9_000)]  # the lowest of all, and back
     told, _ = range_min.Walk(state, space, xs, ys).take(moves, "reformulate")
     costs = diagonal.measure(space.points, BROKERS, (xs, ys), moves, told)
     assert len(costs) == len(moves)

@@ -1,0 +1,1 @@
+"""The figures and tables of the papers beside our own: `prosem bench papers`."""

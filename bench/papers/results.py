@@ -1,0 +1,64 @@
+"""What parts have measured, one JSON file each: a report is made of parts that ran one after another."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.common import machine
+from bench.papers.parts import Measured, Part
+
+FULL, QUICK = "full", "quick"
+
+
+class Result(NamedTuple):
+    """One measurement of a part. `load` is the load average of the machine when it began and when it ended."""
+
+    part: str
+    size: str
+    date: str
+    command: str
+    seeds: dict[str, int]
+    params: dict[str, Any]
+    load: list[float]
+    machine: dict[str, Any]
+    seconds: float
+    figures: dict[str, Any]
+
+    @property
+    def is_full(self) -> bool:
+        return self.size == FULL
+
+
+def load_average() -> float:
+    return round(os.getloadavg()[0], 1)
+
+
+def result_of(
+    name: str, part: Part, measured: Measured, quick: bool, command: str, load: list[float], seconds: float
+) -> Result:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    return Result(
+        name, QUICK if quick else FULL, now, command, dict(part.seeds), measured.params, load, machine(),
+        round(seconds, 1), measured.figures,
+    )  # fmt: skip
+
+
+def keep(folder: Path, result: Result) -> bool:
+    """Write a result; a small one does not replace one at full size."""
+    there = kept(folder).get(result.part)
+    if there is not None and there.is_full and not result.is_full:
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(result._asdict(), indent=1, ensure_ascii=False)
+    (folder / f"{result.part}.json").write_text(text + "\n", encoding="utf-8")
+    return True
+
+
+def kept(folder: Path) -> dict[str, Result]:
+    """All results by part."""
+    found = [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
+    return {one.part: one for one in found}

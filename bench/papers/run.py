@@ -1,0 +1,66 @@
+"""`prosem bench papers`: measures parts one after another, keeps what they found, and makes a page of all that is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Sequence
+from pathlib import Path
+
+from bench.common import Report, progress
+from bench.papers import pictures
+from bench.papers.model import Figure
+from bench.papers.parts import PARTS
+from bench.papers.registry import FIGURES, chosen, parts_of
+from bench.papers.report import page
+from bench.papers.results import Result, keep, kept, load_average, result_of
+
+OUT = Path("docs/papers.md")
+KEYS = ("ProSem thesis", "Beretta", "Parametric", "Multi-stage", "Siena")
+
+
+def run(quick: bool, only: Sequence[str] = (), out: Path = OUT, measure: bool = True) -> Report:
+    """Measure the parts of these figures, unless only the page is to be made of what is kept."""
+    figures = chosen(only)
+    report = Report("papers", {"quick": quick, "only": list(only), "out": str(out)})
+    folder = out.parent / out.stem
+    if measure:
+        for name, some in parts_of(figures).items():
+            keep(folder, measured(name, some, quick))
+            write(out, [name])  # after each part: what comes later may fail
+    else:
+        write(out, PARTS)
+    results = kept(folder)
+    rows = [
+        {
+            "figure": figure.name,
+            "measured": results[figure.part].date if figure.part in results else "-",
+            "size": results[figure.part].size if figure.part in results else "-",
+            "compared": len(compared),
+            "differ": sum(one.differs for one in compared),
+        }
+        for figure in figures
+        for compared in [figure.compare(results[figure.part].figures) if figure.part in results else []]
+    ]
+    report.figures = {"figures": rows}
+    report.tables = [(f"the papers' figures, in {out}", rows)]
+    return report
+
+
+def measured(name: str, figures: Sequence[Figure], quick: bool) -> Result:
+    part, command = PARTS[name], figures[0].command + (" --quick" if quick else "")
+    progress(f"papers: {name}, for {', '.join(figure.called for figure in figures)}")
+    load, started = load_average(), time.perf_counter()
+    found = part.measure(quick)
+    return result_of(name, part, found, quick, command, [load, load_average()], time.perf_counter() - started)
+
+
+def write(out: Path, drawn: Container[str]) -> None:
+    """The page from what is kept, and the plots of these parts."""
+    results = kept(out.parent / out.stem)
+    images = out.parent / "images" / "papers"
+    figures = [*FIGURES.values()]
+    for figure in figures:
+        if figure.part in results and figure.part in drawn:
+            pictures.draw(figure, results[figure.part].figures, images / f"{figure.slug}.svg")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page(figures, results, KEYS), encoding="utf-8")

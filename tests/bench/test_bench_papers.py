@@ -1,0 +1,176 @@
+"""The papers' figures: all are registered, and a report is made of parts that ran one after another."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from api.commands.cli import app
+from bench import random_walk
+from bench.papers import results
+from bench.papers.model import Comparison, below, flat, grows
+from bench.papers.parts import PARTS, Measured
+from bench.papers.registry import FIGURES, chosen, parts_of
+from bench.papers.report import NOT_MEASURED, anchor, comparisons, page, table, title
+from bench.papers.results import kept
+from bench.papers.run import KEYS, run
+from bench.rete import Rete, ReteWithPoset
+from bench.selectors import Selectors
+from cn.model.geometry import Extent, Interval
+from prosem.values.errors import SetupError
+
+ROOT = Path(__file__).parents[2]
+ISSUED = [
+    *(f"3.{number}" for number in range(6, 13)),
+    *(f"4.{number}" for number in range(7, 13)),
+    *(f"5.{number}" for number in range(6, 21)),
+    *(f"6.{number}" for number in range(4, 8)),
+    *(f"table {name}" for name in ("3.2", "3.3", "3.4", "4.2", "4.3", "5.3", "5.4")),
+    *(f"parametric {name}" for name in ("table I", "table II", "figure 30")),
+    *(f"beretta table {number}" for number in (1, 2)),
+]
+
+
+def test_every_figure_has_an_entry_and_a_part_that_measures_it() -> None:
+    assert set(ISSUED) <= FIGURES.keys()
+    assert parts_of([*FIGURES.values()]).keys() == PARTS.keys(), "each part is for some figure"
+    drawings = [name for name, figure in FIGURES.items() if not figure.part]
+    assert drawings == ["5.18"]
+    for figure in FIGURES.values():
+        assert figure.said
+        assert figure.title
+    assert len({figure.slug for figure in FIGURES.values()}) == len(FIGURES), "a plot each"
+
+
+def test_figures_are_chosen_by_name() -> None:
+    assert [figure.name for figure in chosen(["4.7, 3.6", "table 3.4"])] == ["4.7", "3.6", "table 3.4"]
+    with pytest.raises(SetupError, match="no figure"):
+        chosen(["9.9"])
+    result = CliRunner().invoke(app, ["bench", "stages", "--only", "3.6"])
+    assert result.exit_code == 2
+
+
+def test_numbers_beyond_twice_and_statements_that_do_not_hold_differ() -> None:
+    assert [Comparison("", 2.0, ours).differs for ours in (0.9, 1.0, 4.0, 4.1)] == [True, False, False, True]
+    lines = [{"a": 10, "b": 100}, {"a": 12, "b": 300}, {"a": "-", "b": 1}]
+    assert [one.holds for one in flat(lines, "a") + flat(lines, "b")] == [True, False]
+    assert [one.holds for one in grows(lines, "a", "b")] == [True, False]
+    assert [one.ours for one in below(lines, "a", ["b"], 0.05)] == [0.1]
+    assert below(lines, "a", ["b"], 0.05)[0].holds is False
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of all tables; a bar that is escaped is part of a cell."""
+    return [re.split(r"(?<!\\)\|", line[1:-1]) for line in text.splitlines() if line.startswith("|")]
+
+
+def test_a_report_is_made_of_parts_that_ran_one_after_another(tmp_path: Path) -> None:
+    out = tmp_path / "papers.md"
+    run(True, ["multi-stage 5.3"], out)
+    first = kept(tmp_path / "papers")
+    assert first.keys() == {"stages"}
+    run(True, ["3.12"], out)
+    found = kept(tmp_path / "papers")
+    assert found.keys() == {"stages", "networks-3.12"}
+    assert found["stages"] == first["stages"]
+    assert found["networks-3.12"].seeds == {"topology": 3, "subscriptions": 5, "events": 7}
+    assert found["networks-3.12"].command == "prosem bench papers --only 3.12 --quick"
+    text = out.read_text()
+    for figure in FIGURES.values():
+        (section,) = re.findall(
+            rf"^## {re.escape(title(figure))}\n(.*?)(?=^## |^\[|\Z)", text, re.MULTILINE | re.DOTALL
+        )
+        assert f"](#{anchor(title(figure))})" in text
+        if figure.part in found:
+            tables = cells(section)
+            assert len(tables) > 4
+            assert f"images/papers/{figure.slug}.svg" in section
+            assert (tmp_path / "images" / "papers" / f"{figure.slug}.svg").read_text().startswith("<?xml")
+        elif figure.part:
+            assert NOT_MEASURED in section
+            assert f"$ {figure.command}" in section
+    before = out.read_bytes(), (tmp_path / "images" / "papers" / "figure-3.12.svg").read_bytes()
+    run(True, (), out, measure=False)
+    assert (out.read_bytes(), (tmp_path / "images" / "papers" / "figure-3.12.svg").read_bytes()) == before
+
+
+def test_tables_have_as_many_cells_in_each_line() -> None:
+    rows = cells("\n".join(table([{"a": 1_000, "b": 0.5}, {"a": 2, "c": "x|y"}])))
+    assert {len(row) for row in rows} == {3}
+    assert rows[2] == [" 1,000 ", " 0.5 ", " - "]
+    compared = [Comparison("m", 2.0, 9.0), Comparison("n", "flat", 1.1, True)]
+    marks = [row[-1].strip() for row in cells("\n".join(comparisons(compared)))]
+    assert marks[-2:] == ["≠", "holds"]
+
+
+def test_small_sizes_do_not_replace_full_ones(tmp_path: Path) -> None:
+    def made(quick: bool, value: int) -> results.Result:
+        measured = Measured({"events": 1}, {"rows": [value]})
+        return results.result_of("stages", PARTS["stages"], measured, quick, "x", [0.0, 0.0], 1.0)
+
+    assert results.keep(tmp_path, made(True, 1))
+    assert results.keep(tmp_path, made(False, 2))
+    assert not results.keep(tmp_path, made(True, 3))
+    assert kept(tmp_path)["stages"].figures == {"rows": [2]}
+
+
+def test_the_page_is_the_one_of_the_kept_results() -> None:
+    """The page of the documentation is generated: nothing in it is written by hand."""
+    docs = ROOT / "docs"
+    found = kept(docs / "papers")
+    assert page([*FIGURES.values()], found, KEYS) == (docs / "papers.md").read_text(), (
+        "stale: prosem bench papers --kept"
+    )
+    drawn = {f"{figure.slug}.svg" for figure in FIGURES.values() if figure.part in found}
+    assert {path.name for path in (docs / "images" / "papers").iterdir()} == drawn
+
+
+# -- what the workloads are made of ----------------------------------------------------------------------------
+@given(st.integers(0, 1000), st.booleans())
+def test_updates_are_ignorable_only_if_asked_for(seed: int, ignorable: bool) -> None:
+    dice = np.random.default_rng(seed)
+    xs, ys = dice.integers(0, 5, 30), dice.integers(0, 40, 30)
+    values, seen = ys.tolist(), 0
+    for (key, new), _ in zip(
+        random_walk.updates(xs, ys, dice, spikes=0.1, ignorable=ignorable), range(60), strict=False
+    ):
+        others = [values[at] for at in np.flatnonzero(xs == xs[key]) if at != key]
+        hidden = bool(others) and min(others) <= min(values[key], new)
+        seen += hidden
+        assert ignorable or not hidden or 0 in (new, values[key]), "a spike may meet another 0"
+        assert 0 <= new <= random_walk.DOMAIN
+        assert new != values[key]
+        values[key] = new
+    assert seen or not ignorable
+
+
+@pytest.mark.parametrize("kind", [Rete, ReteWithPoset, Selectors])
+def test_matchers_of_other_systems_are_right(kind: type[Rete] | type[Selectors]) -> None:
+    dice = random.Random(3)
+    matcher, model = kind(), dict[int, dict[int, Extent]]()
+
+    def filter() -> dict[int, Extent]:
+        ends = {at: sorted(dice.randrange(6) for _ in "lh") for at in (0, 1) if dice.random() < 0.8}
+        return {at: Extent((Interval(*pair),)) for at, pair in ends.items()}
+
+    for step in range(400):
+        if model and dice.random() < 0.3:
+            matcher.remove(gone := dice.choice([*model]))
+            del model[gone]
+        elif model and dice.random() < 0.4:
+            changed = dice.choice([*model])
+            model[changed] = filter()
+            matcher.update(changed, (model[changed],))
+        else:
+            model[step] = filter()
+            matcher.insert(step, (model[step],))
+        row = dice.randrange(6), dice.randrange(6)
+        expected = [id for id, one in model.items() if all(row[at] in extent for at, extent in one.items())]
+        assert sorted(matcher.match(row)) == sorted(expected)
