@@ -15,9 +15,18 @@ from typing import NamedTuple
 from prosem.engine.routes import Routes
 from prosem.engine.tables import Tables
 from prosem.engine.views import Views
+from prosem.index.shared_indexes import SharedIndexes
 from prosem.language.parse import parse
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Form, ItemStateSpace, RememberingSpace, Space, SpaceContext
+from prosem.types.base import (
+    Bound,
+    Form,
+    ItemStateSpace,
+    RememberingSpace,
+    SharingSpace,
+    Space,
+    SpaceContext,
+)
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Statement, Table, View
 from prosem.values.statistics import NO_FIGURES
 from prosem.values.undo import NO_UNDO, UndoLog
@@ -66,6 +75,7 @@ class Groups:
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
         self.spaces: dict[int, Space] = {}
+        self.row_indexes = SharedIndexes()  # of all of them
         self.keeping: dict[int, ItemStateSpace] = {}  # those of them that keep something of items
         self.per_transaction: set[int] = set()  # those of them that take the net deltas of a request
         self.from_log: set[int] = set()  # those of them whose messages no replay reads
@@ -242,12 +252,16 @@ class Groups:
                 if isinstance(table, View) and table not in self._views:
                     self._views.open(definition_of(table))
             rows = tuple(self._tables.visible[table.id] for table in form.tables)
-            context = SpaceContext(rows, self._locate, self._max_boxes, self._plan, self.figures, group.id)
+            context = SpaceContext(
+                rows, self._locate, self._max_boxes, self._plan, self.figures, group.id, self.row_indexes
+            )
             self._undo.add(self.on_close, group.space)
             self._keep_space(group.space)
             space = self.spaces[group.space] = form.open_space(group.space, context)
             if isinstance(space, RememberingSpace):
                 space.undo = self._undo
+            if isinstance(space, SharingSpace):
+                self._undo.add(space.release)
             if isinstance(space, ItemStateSpace):
                 self.keeping[group.space] = space
             if group.per == "transaction":
@@ -319,7 +333,11 @@ class Groups:
         if known_label is not None:
             self._undo.keep(self._space_of_label, known_label)
             del self._space_of_label[known_label]
-        if self.spaces.pop(space, None) is not None:
+        closed = self.spaces.pop(space, None)
+        if isinstance(closed, SharingSpace):
+            closed.release()
+            self._undo.add(closed.hold_again)
+        if closed is not None:
             for table, others in self._spaces_of_table.items():
                 if space in others:
                     self._unlist(space, table)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_c
 
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
+from prosem.index.shared_indexes import SharedIndexes
 from prosem.language.dimensions import Dimension, compared
 from prosem.language.syntax import Query
 from prosem.values.codes import Boxes
@@ -83,7 +84,8 @@ class SpaceContext(NamedTuple):
     """What a space needs of the server: the rows of its tables, where a subscription stands, and limits.
 
     `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `figures` are those of the statistics in force,
-    `group` the id of the group that opens the space.
+    `group` the id of the group that opens the space. `shared` has the row indexes of all spaces of the server; None: a space
+    has its own.
     """
 
     rows: tuple[Rows, ...]
@@ -92,6 +94,7 @@ class SpaceContext(NamedTuple):
     plan: str = "auto"
     figures: RunFigures = NO_FIGURES
     group: int = 0
+    shared: SharedIndexes | None = None
 
 
 class Draft(NamedTuple):
@@ -421,6 +424,17 @@ class AdaptiveSpace(Protocol, metaclass=ByMembers):
 
     def rearrange(self) -> Callable[[], None] | None:
         """Do so where it pays, and edges must be given their states again: what takes it back. None: all stays."""
+
+
+@runtime_checkable
+class SharingSpace(Protocol, metaclass=ByMembers):
+    """A space that uses row indexes together with others."""
+
+    def release(self) -> None:
+        """It was closed."""
+
+    def hold_again(self) -> None:
+        """That is taken back: the rows are as they were then."""
 
 
 @runtime_checkable

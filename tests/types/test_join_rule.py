@@ -102,18 +102,18 @@ class Oracle:
     def semijoin(self, number: int, point: Point) -> dict[Key, Row]:
         partner = self.decomposition[number]
         classes = self.shape.shared(number, partner)
-        place, at = self.shape.placer(partner), self.shape.routing[partner]
-        keys = set()
+        at = self.shape.routing[partner]
+        keys = set()  # of partners: no matter what else is NULL in them
         for row in self.rows[partner].values():
-            codes = place(row)
-            if codes is None:
-                continue
             if at is not None:
+                if row[at] is None:
+                    continue
                 low, high = self.shape.sides(partner, at)
-                code = codes[self.shape.ranged[partner].index(at)]
+                code = self.shape.tables[partner].columns[at].type.code(row[at])
                 if not point[low] <= code <= point[high]:
                     continue
-            keys.add(self.shape.key_of(partner, classes)(row))
+            if None not in (key := self.shape.key_of(partner, classes)(row)):
+                keys.add(key)
         own = self.shape.key_of(number, classes)
         return {key: row for key, row in self.selected(number, point).items() if own(row) in keys}
 

@@ -108,6 +108,12 @@ class JoinKeys:
             return NOTHING
         return (held,) if type(held) is tuple else held
 
+    def holds(self, key: Hashable, entry: Entry) -> bool:
+        """Whether the key has an entry with this code and primary key."""
+        held = self.at(key)
+        at = place_of(held, entry[:2])
+        return at < len(held) and bool(held[at][:2] == entry[:2])
+
     def neighbours(self, key: Hashable, code: Code) -> tuple[Code | None, Code | None] | None:
         """The nearest codes on each side (None: there is none); None alone if an entry has the code itself."""
         return neighbours(self.at(key), code)

@@ -144,7 +144,7 @@ def _kept(table: JoinTable, classes: Classes, keep: int) -> JoinKeys:
     """The rows of every so manieth join key."""
     key_of = table.getter(classes)
     entries = ((key_of(entry[2]), entry) for entry in table.entries())
-    return JoinKeys((key, entry) for key, entry in entries if not hash(key) % keep)
+    return JoinKeys((key, entry) for key, entry in entries if None not in key and not hash(key) % keep)
 
 
 def rows_per_key(rows: Iterable[Row], key_of: Callable[[Row], tuple[object, ...]]) -> float:

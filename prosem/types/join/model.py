@@ -9,15 +9,16 @@ from cn.match.point_index import PointIndex
 from cn.model.geometry import Box, Point, Region
 from optimizer.plan import Descriptor
 from optimizer.sketch import Sketch
+from prosem.index.shared_indexes import SharedIndexes
 from prosem.types.base import Draft, Rows
 from prosem.types.join.message import JoinCodec, Joined
 from prosem.types.join.shape import JoinShape
 from prosem.types.join.table import JoinTable, Placed, Sides, box
-from prosem.values.model import Row
+from prosem.values.model import Delta, Key, Row
 
 
 class Change(NamedTuple):
-    """An event on one table: its row before and after, as far as they take part. `stays`: only its payload changes."""
+    """An event on one table: its row before and after, as far as orders hold them. `stays`: only its payload changes."""
 
     table: JoinTable
     old: Placed | None
@@ -26,11 +27,26 @@ class Change(NamedTuple):
 
 
 class JoinModel:
-    """The server's own copy of the rows, and all active points."""
+    """The rows of all tables, in orders that `shared` has once for all joins, and all active points."""
 
-    def __init__(self, shape: JoinShape, points: PointIndex, rows: Sequence[Rows]) -> None:
+    def __init__(
+        self, shape: JoinShape, points: PointIndex, rows: Sequence[Rows], shared: SharedIndexes | None = None
+    ) -> None:
         self.shape, self.points, self.codec = shape, points, JoinCodec(shape)
-        self.tables = [JoinTable(shape, number, some) for number, some in enumerate(rows)]
+        self._shared = SharedIndexes() if shared is None else shared
+        self.tables = [JoinTable(shape, number, some, self._shared) for number, some in enumerate(rows)]
+
+    def rewind(self, deltas: Sequence[Delta]) -> None:
+        """Have the rows as before these deltas, which another space may have taken. O(1) if no order is shared."""
+        if not self._shared.sharing:
+            return
+        ends: dict[tuple[int, Key], tuple[Row | None, Row | None]] = {}
+        for delta in deltas:
+            at = self.shape.index[delta.table.id], delta.key
+            first = ends.get(at)
+            ends[at] = delta.old if first is None else first[0], delta.new
+        for (number, _), (before, after) in ends.items():
+            self.tables[number].rewind(before, after)
 
     def box(self, *parts: Sides) -> Box:
         return box(self.shape.dimensions, *parts)
@@ -63,8 +79,9 @@ class JoinModel:
             table, classes, values = hops[at]
             key = tuple([rows[other][column] for other, column in values])
             for entry in self.tables[table].by(classes).at(key):
-                rows[table] = entry[2]
-                yield from extend(at + 1)
+                if self.tables[table].codes(entry[2]) is not None:
+                    rows[table] = entry[2]
+                    yield from extend(at + 1)
 
         return extend(0)
 

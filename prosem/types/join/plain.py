@@ -44,7 +44,9 @@ class _Plain:
         return Seen(table, before, after, stays) if before or after else None
 
     def _selected(self, table: JoinTable, placed: Placed | None) -> Placed | None:
-        return placed if placed is not None and self._model.is_selected(table.around(placed.codes)) else None
+        if placed is None or not placed.takes_part:
+            return None
+        return placed if self._model.is_selected(table.around(placed.codes)) else None
 
     def outlines(self, description: Seen) -> list[Region]:
         """Where subscriptions select the row before or after the event."""

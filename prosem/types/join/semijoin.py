@@ -150,7 +150,7 @@ class SemijoinMode:
 
     def _joining(self, table: JoinTable, placed: Placed | None) -> Placed | None:
         """The row, if it joins with one of the partner and a subscription selects it."""
-        if placed is None:
+        if placed is None or not placed.takes_part:
             return None
         link = self._partners[table.number]
         if link.key_of(placed.row) not in link.others:
@@ -276,10 +276,9 @@ class SemijoinMode:
                     middle = (start + stop) // 2
                     todo += [(middle, stop), (start, middle)]
                 continue
-            placed = table.placed(rows[start][2])
-            assert placed is not None, "absent rows have no entry"
-            inside = _within(region, table.around(placed.codes))
-            if self._model.points.any(b"", inside):
+            codes = table.codes(rows[start][2])
+            inside = () if codes is None else _within(region, table.around(codes))
+            if inside and self._model.points.any(b"", inside):
                 yield rows[start], inside
 
     # -- what an edge holds --------------------------------------------------------------------------------------

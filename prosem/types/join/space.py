@@ -12,7 +12,7 @@ import numpy as np
 from cn.model.geometry import Point, Region
 from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
-from prosem.types.base import Bound, Draft, SpaceContext, Storage
+from prosem.types.base import Bound, Choose, Draft, Outcome, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.arrangement import Arrangement
 from prosem.types.join.decomposition import Decomposition
@@ -28,9 +28,9 @@ from prosem.values.wire import is_same
 class JoinSpace(PointSpace):
     """One space for all subscriptions of a select-join.
 
-    The rows are indexed when it is opened, O(N log N) for each order that the mode asks for. An event costs
-    O(log N) for each order of its table, and then what the mode's plan says: by the semijoins a few lookups, whatever
-    the number of subscriptions.
+    The rows are indexed when it is opened, O(N log N) for each order that the mode asks for and no other join holds. An
+    event costs O(log N) for each order of its table, and then what the mode's plan says: by the semijoins a few lookups,
+    whatever the number of subscriptions.
     """
 
     storage: ClassVar[Mapping[str, Storage]] = dict.fromkeys(
@@ -49,7 +49,7 @@ class JoinSpace(PointSpace):
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
-        self.model = JoinModel(shape, self.points, context.rows)
+        self.model = JoinModel(shape, self.points, context.rows, context.shared)
         self.decomposition, self._locate = decomposition, context.locate
         self._mode: Mode = (
             SemijoinMode(self.model, decomposition, context.locate)
@@ -102,7 +102,20 @@ class JoinSpace(PointSpace):
             found = found._replace(partners=self.decomposition, partners_by="events counted since the start")
         return found.document()
 
+    def release(self) -> None:
+        """The space was closed: what it shares with others is used by one less."""
+        for table in self.model.tables:
+            table.release()
+
+    def hold_again(self) -> None:
+        for table in self.model.tables:
+            table.hold_again()
+
     # -- events --------------------------------------------------------------------------------------------------
+    def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
+        self.model.rewind(deltas)
+        return self.outcomes(deltas, choose)
+
     def step(self, delta: Delta) -> Any | None:
         number = self.model.shape.index[delta.table.id]
         self.adaptation.counts[number] += 1
@@ -121,11 +134,13 @@ class JoinSpace(PointSpace):
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Any]:
         """What an event would do: there and back again, and not counted."""
-        counts = list(self.adaptation.counts)
+        counts, back = list(self.adaptation.counts), delta._replace(old=delta.new, new=delta.old)
+        self.model.rewind([delta])
         try:
             yield self.step(delta)
         finally:
-            self.step(delta._replace(old=delta.new, new=delta.old))
+            self.model.rewind([back])
+            self.step(back)
             self.adaptation.counts[:] = counts
 
     def messages(self, description: Any, plan: str) -> list[Draft]:

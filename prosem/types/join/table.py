@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from cn.model.geometry import BOTTOM, EVERYTHING, TOP, Box, Code, Interval, Point
 from prosem.index.joins.join_keys import Entry, JoinKeys
+from prosem.index.shared_indexes import SharedIndexes
 from prosem.types.join.shape import Codes, JoinKey, JoinShape
-from prosem.values.model import Key, Row
+from prosem.values.model import Key, Row, Table
 
 _new = tuple.__new__  # of named tuples: their own takes twice as long
 Classes = tuple[int, ...]
@@ -16,10 +18,16 @@ Sides = Mapping[int, Interval]  # of a box, by dimension; other dimensions are n
 
 
 class Placed(NamedTuple):
-    """A row that takes part: its entry (routing code, primary key, row), and the codes of its columns with a condition."""
+    """A row as its table's orders hold it: its entry (routing code, primary key, row), and the codes of its columns with a
+    condition.
+
+    Unless `takes_part`, a NULL in one of these or in a join column keeps it out of every answer. It may be a partner all the
+    same.
+    """
 
     entry: Entry
     codes: Codes
+    takes_part: bool = True
 
     @property
     def row(self) -> Row:
@@ -27,15 +35,29 @@ class Placed(NamedTuple):
         return row
 
 
-class JoinTable:
-    """The rows of table number `number` that have no NULL where it counts, by join key and routing code.
+class Order(NamedTuple):
+    """Rows by the values of some classes, as `key_of` gives them. `name` tells which rows of which table in which order."""
 
-    There is one order for each set of classes that is asked for, and one of all rows (the empty set). They share their
-    entries. Rows are held here, not looked up: one event of a family of tables changes two of them, and while the
-    first is being told the second must still be as it was.
+    key_of: Callable[[Row], JoinKey]
+    rows: JoinKeys
+    name: Hashable
+
+
+class JoinTable:
+    """The rows of table number `number` by join key and routing code.
+
+    There is one order for each set of classes that is asked for, and one of all rows (the empty set). An order has the rows
+    without a NULL in its join columns and in the routing column, and nothing in it depends on the join: `shared` has it once
+    for all joins that ask for it, however many conditions and further tables they have.
+
+    Rows are held here, not looked up: one event of a family of tables changes two of them, and while the first is being
+    told the second must still be as it was. Likewise an order that another space has brought forward already is brought
+    back before this one takes the same deltas (`rewind`).
     """
 
-    def __init__(self, shape: JoinShape, number: int, rows: Mapping[Key, Row]) -> None:
+    def __init__(
+        self, shape: JoinShape, number: int, rows: Mapping[Key, Row], shared: SharedIndexes | None = None
+    ) -> None:
         self.number = number
         self._shape, self._place = shape, shape.placer(number)
         self._sides = [shape.sides(number, at) for at in shape.ranged[number]]
@@ -43,50 +65,112 @@ class JoinTable:
         self._routing = None if routing is None else shape.ranged[number].index(routing)
         # the two dimensions of the routing column's condition
         self.routing = None if self._routing is None else self._sides[self._routing]
-        self._key_of = shape.tables[number].key_of
+        self._table = shape.tables[number]
+        self._key_of = self._table.key_of
+        self._code = _code_of(self._table, routing)
         self._joins = shape.key_of(number, shape.classes_of(number))
-        self._keys: dict[Classes, tuple[Callable[[Row], JoinKey], JoinKeys]] = {}
-        placed = (self.placed(row) for row in rows.values())
-        self._keys[()] = _whole, JoinKeys(((), one.entry) for one in placed if one is not None)
+        self._shared = SharedIndexes() if shared is None else shared
+        self._orders: dict[Classes, Order] = {}
+        self._hold((), lambda: JoinKeys(((), entry) for entry in self._entries(rows)))
 
     def __len__(self) -> int:
-        return len(self._keys[()][1])
+        return len(self._orders[()].rows)
+
+    def _name(self, classes: Classes, routing: int | None) -> tuple[Hashable, ...]:
+        columns = tuple([self._shape.classes[one][self.number] for one in classes])
+        return "rows of joins", self._table.id, columns, routing
+
+    def _hold(self, classes: Classes, make: Callable[[], JoinKeys]) -> None:
+        name = self._name(classes, self._shape.routing[self.number])
+        self._orders[classes] = Order(self.getter(classes), self._shared.hold(name, make), name)
+
+    def _entries(self, rows: Mapping[Key, Row]) -> Iterator[Entry]:
+        """Of all rows with a routing code. Rows that another order of the table holds are not copied."""
+        columns = range(len(self._table.columns))
+        others = (self._shared.get(self._name((), at)) for at in (None, *columns))
+        held: JoinKeys | None = next((one for one in others if one is not None), None)
+        known = {} if held is None else {entry[1]: entry[2] for entry in held.at(())}
+        for key, row in rows.items():
+            entry = self._entry(known.get(key, row))
+            if entry is not None:
+                yield entry
+
+    def _entry(self, row: Row) -> Entry | None:
+        code = self._code(row)
+        return None if code is None else (code, self._key_of(row), row)
 
     def placed(self, row: Row | None) -> Placed | None:
-        """The row with its codes; None if there is none or it does not take part."""
-        codes = None if row is None else self._place(row)
-        if row is None or codes is None:
+        """The row as the orders hold it; None if there is none or they do not."""
+        if row is None:
             return None
+        codes = self._place(row)
+        if codes is None:
+            entry = self._entry(row)
+            return None if entry is None else Placed(entry, (), False)
         code = 0 if self._routing is None else codes[self._routing]
         return Placed((code, self._key_of(row), row), codes)
 
     def same_place(self, old: Placed, new: Placed) -> bool:
         """Whether no condition and no join tells two states of a row apart."""
-        return old.codes == new.codes and self._joins(old.row) == self._joins(new.row)
+        return (
+            old.codes == new.codes
+            and old.takes_part == new.takes_part
+            and old.entry[0] == new.entry[0]
+            and self._joins(old.row) == self._joins(new.row)
+        )
 
     # -- changes -------------------------------------------------------------------------------------------------
     def add(self, placed: Placed) -> None:
-        for key_of, index in self._keys.values():
-            index.add(key_of(placed.row), placed.entry)
+        for key_of, rows, _ in self._orders.values():
+            if None not in (key := key_of(placed.row)):
+                rows.add(key, placed.entry)
 
     def remove(self, placed: Placed) -> None:
-        for key_of, index in self._keys.values():
-            index.remove(key_of(placed.row), placed.entry)
+        for key_of, rows, _ in self._orders.values():
+            if None not in (key := key_of(placed.row)):
+                rows.remove(key, placed.entry)
+
+    def rewind(self, before: Row | None, after: Row | None) -> None:
+        """Have a row as it was before a request, whether another space has taken what the request did to it or not."""
+        was, now = self.placed(before), self.placed(after)
+        for key_of, rows, name in self._orders.values():
+            if not self._shared.is_shared(name):
+                continue
+            if now is not None and rows.holds(key := key_of(now.row), now.entry):
+                rows.remove(key, now.entry)
+            if was is not None and None not in (key := key_of(was.row)) and not rows.holds(key, was.entry):
+                rows.add(key, was.entry)
 
     def hold(self, wanted: Iterable[Classes]) -> None:
         """Have exactly these orders besides that of all rows."""
         asked = {(), *wanted}
-        self._keys = {classes: known for classes, known in self._keys.items() if classes in asked}
-        for classes in asked - self._keys.keys():
-            key_of = self._shape.key_of(self.number, classes)
-            self._keys[classes] = key_of, JoinKeys((key_of(entry[2]), entry) for entry in self.entries())
+        for classes in self._orders.keys() - asked:
+            self._shared.release(self._orders.pop(classes).name)
+        for classes in asked - self._orders.keys():
+            self._hold(classes, partial(self._ordered, classes))
+
+    def _ordered(self, classes: Classes) -> JoinKeys:
+        key_of = self.getter(classes)
+        entries = ((key_of(entry[2]), entry) for entry in self.entries())
+        return JoinKeys(one for one in entries if None not in one[0])
+
+    def release(self) -> None:
+        """Let the orders go: the space was closed. They stay here as they are, for `hold_again`."""
+        for order in self._orders.values():
+            self._shared.release(order.name)
+
+    def hold_again(self) -> None:
+        """The space was closed, and that is taken back."""
+        for _, rows, name in self._orders.values():
+            held = self._shared.hold(name, partial(_itself, rows))
+            assert held is rows, "an order that others use has stayed the same one"
 
     # -- questions -----------------------------------------------------------------------------------------------
     def entries(self) -> Iterator[Entry]:
-        return iter(self._keys[()][1].at(()))
+        return iter(self._orders[()].rows.at(()))
 
     def by(self, classes: Classes) -> JoinKeys:
-        return self._keys[classes][1]
+        return self._orders[classes].rows
 
     def getter(self, classes: Classes) -> Callable[[Row], JoinKey]:
         """A function that gives a row's values of these classes, held as an order or not."""
@@ -94,7 +178,7 @@ class JoinTable:
 
     def key(self, classes: Classes, row: Row) -> JoinKey:
         """The row's values of these classes."""
-        return self._keys[classes][0](row)
+        return self._orders[classes].key_of(row)
 
     def around(self, codes: Codes) -> Sides:
         """The subscriptions whose own conditions admit a row with these codes."""
@@ -133,6 +217,10 @@ class JoinTable:
         low, high = point[self.routing[0]], point[self.routing[1]]
         return None if low is BOTTOM else low, None if high is TOP else high
 
+    def codes(self, row: Row) -> Codes | None:
+        """The codes of a row's columns with a condition; None if a NULL keeps it out of every answer."""
+        return self._place(row)
+
     def admits(self, point: Point, entry: Entry) -> bool:
         """Whether all of a subscription's own conditions hold for a row."""
         codes = self._place(entry[2])
@@ -144,17 +232,35 @@ class JoinTable:
         )
 
     def check(self) -> None:
-        """Assert that all orders hold the same entries under the right keys."""
-        everything = sorted(self.entries(), key=lambda entry: entry[:2])
-        for key_of, index in self._keys.values():
-            index.check()
-            held = [(key, entry) for key in index for entry in index.at(key)]
+        """Assert that all orders hold the same entries under the right keys, but for those with a NULL there."""
+        for key_of, rows, _ in self._orders.values():
+            rows.check()
+            held = [(key, entry) for key in rows for entry in rows.at(key)]
             assert all(key == key_of(entry[2]) for key, entry in held), "entries stand under their keys"
-            assert sorted((entry for _, entry in held), key=lambda entry: entry[:2]) == everything
+            expected = [entry for entry in self.entries() if None not in key_of(entry[2])]
+            assert sorted((entry for _, entry in held), key=_order) == sorted(expected, key=_order)
 
 
-def _whole(row: Row) -> JoinKey:
-    return ()
+def _itself(rows: JoinKeys) -> JoinKeys:
+    return rows
+
+
+def _order(entry: Entry) -> Entry:
+    return entry[:2]
+
+
+def _code_of(table: Table, column: int | None) -> Callable[[Row], Code | None]:
+    """A function that gives a row's code in a column, None of a NULL; 0 of every row without a column."""
+    if column is None:
+        return lambda row: 0
+    encode = table.columns[column].type.encode
+    assert encode is not None, "conditions stand on ordered columns"
+
+    def code(row: Row) -> Code | None:
+        value = row[column]
+        return None if value is None else encode(value)
+
+    return code
 
 
 def reach(routing: tuple[int, int] | None, first: Entry, last: Entry) -> Sides:
