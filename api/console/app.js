@@ -122,7 +122,7 @@ document.getElementById("access").addEventListener("click", () => entry.showModa
 let hasAsked = false;
 on("refused", () => {
   say("no key");
-  if (hasAsked) return;
+  if (hasAsked || document.getElementById("new-key")) return; // what is shown once is not covered
   hasAsked = true;
   fill(refusal, apiKey ? "The server does not know this key, or it was revoked." : "This server needs a key.");
   entry.showModal();

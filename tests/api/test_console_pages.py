@@ -146,6 +146,7 @@ def test_the_first_key_ends_open_access_and_keys_are_made_and_revoked(
     page.get_by_label("Name").fill("the operator")
     page.get_by_role("button", name="Create", exact=True).click()
     expect(page.locator("#new-key")).to_contain_text("psm_")
+    expect(page.locator("#connection")).to_have_text("no key")  # from now on the page is refused
     page.get_by_role("button", name="Use it in this console").click()
     expect(page.locator("main")).to_contain_text("The key the operator (number 1).")
     page.get_by_text("Create a key").click()
