@@ -27,7 +27,7 @@ from cn.model.geometry import (
     contains,
     difference,
 )
-from tests.support.effort import examples
+from tests.support.effort import examples, rounds
 from tests.support.makers import both
 
 Point = tuple[Any, ...]
@@ -140,7 +140,7 @@ def test_any_history_agrees_with_a_scan(make: Any, data: st.DataObject) -> None:
 @pytest.mark.parametrize("shape", ["spread", "same first", "same last", "identical", "own topics"])
 def test_thousands_of_points_come_and_go(make: Any, shape: str, block_size: int) -> None:
     chance = random.Random(f"{shape} {block_size}")
-    size = 1000 if block_size == 4 else 4000
+    size = rounds(1000 if block_size == 4 else 4000)
 
     def place(id: int) -> tuple[bytes, Point]:
         low = 7 if shape == "identical" else chance.randrange(1000)

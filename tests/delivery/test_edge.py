@@ -27,7 +27,7 @@ from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import Bound
-from tests.support.effort import examples
+from tests.support.effort import examples, seeds
 
 SUBSCRIPTIONS = 2
 SPACE = Space(1, 1, True)
@@ -227,9 +227,7 @@ TestLazyListeners = LazyListeners.TestCase
 TestLazyListeners.settings = settings(max_examples=examples(40), stateful_step_count=40)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 30))]
-)
+@pytest.mark.parametrize("seed", seeds(3, 30))
 def test_long_walks(seed: int) -> None:
     """Rare orders of steps: what Hypothesis shrinks, at the length it does not reach."""
     chance, machine = random.Random(seed), LazyListeners()

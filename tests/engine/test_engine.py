@@ -23,6 +23,7 @@ from prosem.runtime.metrics import Metrics
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
 from prosem.values.errors import BusyError, CommitError, ConflictError, NotFoundError, ProsemError
+from tests.support.effort import seeds
 from tests.support.live import insert, update, upsert
 from tests.support.processes import open_folder
 from tests.support.running import (
@@ -90,9 +91,7 @@ async def test_streams_that_attach_together_share_no_more_than_a_batch(
         await listener.close()
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))]
-)
+@pytest.mark.parametrize("seed", seeds(2, 8))
 async def test_what_was_acknowledged_is_there_and_what_was_refused_is_not(url: str, seed: int) -> None:
     """Many publishers at once, small batches, and a fault now and then in the middle of the pipeline."""
     chance = random.Random(seed)

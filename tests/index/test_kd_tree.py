@@ -16,7 +16,7 @@ from prosem.index.boxes import kd_tree_shape
 from prosem.index.boxes.kd_tree import MinKdTree, SumKdTree
 from prosem.index.boxes.kd_tree_skyline import skyline
 from prosem.index.order import Descending
-from tests.support.effort import examples
+from tests.support.effort import examples, rounds
 from tests.support.makers import both
 
 # what the number n is as a code of each axis, and as a y
@@ -134,7 +134,7 @@ def test_it_stays_in_balance(
     """With `small` parts of a few points, all others are cut anew and not built anew."""
     monkeypatch.setattr(kd_tree_shape, "SMALL", small)
     rng = random.Random(walk)
-    points = [tuple(map(int, point)) for point in walks(rng, 1200)[walk]]
+    points = [tuple(map(int, point)) for point in walks(rng, rounds(1200))[walk]]
     tree, sums, table = make(2, bucket), SumKdTree(2, bucket), {}
     for ref, point in enumerate(points):
         table[ref] = point, rng.randrange(10**6)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prosem.index.ranges.rank_tree import RankTree
-from tests.support.effort import examples
+from tests.support.effort import examples, rounds
 
 Entry = tuple[Any, Any, Any]
 SCALES = {
@@ -101,7 +101,7 @@ def test_long_histories(fan_out: int, width: int) -> None:
     rows = [(chance.randrange(width) + 1, rank, rank) for rank in chance.sample(range(1000), 300)]
     tree = RankTree(fan_out).build(rows)
     tree.check()
-    for _ in range(150):
+    for _ in range(rounds(150)):
         for _ in range(5):
             x, rank, _ = rows.pop(chance.randrange(len(rows)))
             tree.remove(x, rank)

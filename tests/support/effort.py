@@ -1,12 +1,29 @@
-"""How many examples Hypothesis tries where a test says so itself."""
+"""How much a test does: all of it in `make stress`, a third of it in `make test`."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
 SHORT, STRESS = 15, 200  # where a test does not say
 
 
 def examples(number: int) -> int:
-    """So many in `make stress`; a third of them in `make test`, but no less than other tests try."""
-    return number if settings.default.max_examples >= STRESS else min(number, max(SHORT, number // 3))
+    """Of Hypothesis, where a test says how many; no less than other tests try."""
+    return number if _is_stress() else min(number, max(SHORT, number // 3))
+
+
+def rounds(number: int) -> int:
+    """Of a test that walks by itself; asked for while it runs."""
+    return number if _is_stress() else -(-number // 3)
+
+
+def seeds(few: int, number: int) -> list[Any]:
+    """Parameters of a test: all of them in `make stress`, the first few in `make test`."""
+    return [*range(few), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, number))]
+
+
+def _is_stress() -> bool:
+    return settings.default.max_examples >= STRESS

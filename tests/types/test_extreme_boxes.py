@@ -17,7 +17,7 @@ from prosem.index.order import Descending
 from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import rule as extreme_rule
 from prosem.types.extreme.boxes import LIMIT, Piece, answer, settle, step
-from tests.support.effort import examples
+from tests.support.effort import examples, seeds
 from tests.support.makers import COMPILED, both, is_built
 
 judged = both(MinKdTree, "MinKdTree")
@@ -176,9 +176,7 @@ def test_other_dimensions(make: Any, dimensions: int, size: int, limit: int) -> 
 
 @pytest.mark.slow
 @judged
-@pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 30))]
-)
+@pytest.mark.parametrize("seed", seeds(8, 30))
 def test_longer_histories(make: Any, seed: int) -> None:
     rng = random.Random(seed)
     limit = rng.choice([LIMIT, LIMIT, 2, 6])

@@ -39,6 +39,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import InputError, LanguageError, ProsemError
 from prosem.values.model import PlaceMark
 from prosem.values.wire import decode, is_same
+from tests.support.effort import rounds
 from tests.support.heard import Heard
 
 read_message = msgspec.msgpack.Decoder(Message).decode
@@ -312,7 +313,7 @@ def is_pair(notify: Any) -> bool:
 @pytest.mark.parametrize("plan", ["reformulate", "enumerate", "relax", "random:3"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_exactly_those_are_told_whose_value_moved_far_enough(kind: str, plan: str) -> None:
-    for seed in range(4):
+    for seed in range(rounds(4)):
         chance = random.Random(f"{kind} {plan} {seed}")
         world, choices = World(kind, plan), forms(kind)
         if seed % 2:

@@ -14,6 +14,7 @@ from prosem.language.parse import parse
 from prosem.types.value.many_space import ManySpace
 from prosem.values.errors import LanguageError
 from prosem.values.model import PlaceMark
+from tests.support.effort import rounds
 from tests.support.live import Api, Json, delete, insert, update
 from tests.support.processes import ServerProcess
 from tests.types.test_value import VALUES, World, by_name, forms, told
@@ -105,7 +106,7 @@ class ManyWorld(World):
 @pytest.mark.parametrize("plan", ["reformulate", "enumerate", "random:3"])
 @pytest.mark.parametrize("kind", VALUES)
 def test_each_item_is_told_when_it_moved_far_enough(kind: str, plan: str) -> None:
-    for seed in range(3):
+    for seed in range(rounds(4)):
         chance = random.Random(f"{kind} {plan} {seed}")
         world, choices, draw = ManyWorld(kind, plan), forms(kind), VALUES[kind]
         if seed % 2:
