@@ -50,6 +50,7 @@ LONGEST = {
     "test_new_type",
     "test_simulation",
     "test_brokers_long",
+    "test_kit_on_networks",
     "test_kills",
     "test_nats_contract",
 }  # begin first, so that no worker is left with one of them at the end

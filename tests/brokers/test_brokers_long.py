@@ -1,14 +1,12 @@
-"""Long checks of brokers: a NATS cluster whose nodes are killed, parts that die at random, the kit behind a balancer."""
+"""Long checks of brokers: a NATS cluster whose nodes are killed, and parts that die at random."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +17,6 @@ from cn.networks.registry import SCHEMES
 from prosem.brokers.embedded_nats import find_binary
 from tests.support.broker_checks import QUERIES, assert_exact, event, last_seq, resumed
 from tests.support.deployed import Deployed
-from tests.support.kit import KIT, ROOT
 from tests.support.live import Api, Refused, Socket, attached
 from tests.support.processes import open_folder
 from tests.support.waiting import until
@@ -165,17 +162,3 @@ def _strike(
         else:
             publish(api, table, rng)
         deployed.signal(signal.SIGCONT, broker)
-
-
-@pytest.mark.skipif(not (KIT / "run.py").is_file(), reason=f"there is no acceptance kit in {KIT}")
-@pytest.mark.parametrize("network", SCHEMES)
-def test_the_kit_behind_a_balancer(network: str) -> None:
-    serve = f"{sys.executable} -m tests.support.brokers_front --data-dir {{dir}} --port {{port}} --network {network}"
-    done = subprocess.run(
-        [sys.executable, str(KIT / "run.py"), "--serve", serve, "--scenario", "all"],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,9 +1,11 @@
 """A server with NATS and brokers behind one port, as one command: what the acceptance kit takes for `--serve`.
 
-    python -m tests.support.brokers_front --data-dir {dir} --port {port} [--brokers 3] [any option of prosem serve]
+    python -m tests.support.brokers_front --data-dir {dir} --port {port} [--brokers 3] [--killed-s 10] [options of serve]
 
-Every connection goes to the next broker that takes it. SIGTERM ends everything. Killed by SIGKILL with its process group, it
-can be started again on the same folder: PostgreSQL and NATS live on and are adopted.
+Every connection goes to the next broker that takes it. With `--killed-s` there is one broker more, the first to join, which
+takes no connection: it is killed and started again every so many seconds, and others may be below it. SIGTERM ends
+everything. Killed by SIGKILL with its process group, it can be started again on the same folder: PostgreSQL and NATS live
+on and are adopted.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 import httpx
 
 from api.commands.process import BOOT_S, free_port
+from prosem.runtime.supervise import end
 from tests.support.waiting import until_async
 
 HOST = "127.0.0.1"
@@ -27,26 +30,40 @@ HOST = "127.0.0.1"
 class Front:
     """The processes, and the balancer before them."""
 
-    def __init__(self, data_dir: Path, brokers: int, options: list[str]) -> None:
-        self._data_dir, self._options = data_dir, options
-        self.server, *self.brokers = (free_port() for _ in range(1 + brokers))
-        self.processes: list[asyncio.subprocess.Process] = []
+    def __init__(self, data_dir: Path, brokers: int, killed_s: float, options: list[str]) -> None:
+        self._data_dir, self._killed_s, self._options = data_dir, killed_s, options
+        self.server, self._mortal, *self.brokers = (free_port() for _ in range(2 + brokers))
+        self.processes: dict[int, asyncio.subprocess.Process] = {}  # by port
+        self._killing: asyncio.Task[None] | None = None
         self._turn = itertools.count()
 
     async def start(self) -> None:
         await self._run(
             "serve", self.server, "--data-dir", str(self._data_dir), "--nats", "embedded", *self._options
         )
+        if self._killed_s:
+            await self._run_broker("mortal", self._mortal)
+            await self._ready(self._mortal)
+            self._killing = asyncio.create_task(self._kill_often())
         for number, port in enumerate(self.brokers, 1):
-            await self._run(
-                "broker", port, "--server", f"http://{HOST}:{self.server}", "--name", f"broker-{number}"
-            )
+            await self._run_broker(f"broker-{number}", port)
         for port in self.brokers:
             await self._ready(port)
 
+    async def _kill_often(self) -> None:
+        while True:
+            await asyncio.sleep(self._killed_s)
+            process = self.processes[self._mortal]
+            process.kill()
+            await process.wait()
+            await self._run_broker("mortal", self._mortal)
+
+    async def _run_broker(self, name: str, port: int) -> None:
+        await self._run("broker", port, "--server", f"http://{HOST}:{self.server}", "--name", name)
+
     async def _run(self, command: str, port: int, *options: str) -> None:
         arguments = ("-m", "api.commands.cli", command, "--port", str(port), *options)
-        self.processes.append(await asyncio.create_subprocess_exec(sys.executable, *arguments))
+        self.processes[port] = await asyncio.create_subprocess_exec(sys.executable, *arguments)
 
     async def _ready(self, port: int) -> None:
         async with httpx.AsyncClient(trust_env=False) as client:
@@ -60,7 +77,8 @@ class Front:
             await until_async(is_ready, BOOT_S)
 
     async def stop(self) -> None:
-        for process in reversed(self.processes):
+        await end(self._killing)
+        for process in reversed(self.processes.values()):
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             await process.wait()
@@ -111,8 +129,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--brokers", type=int, default=3)
+    parser.add_argument("--killed-s", type=float, default=0.0)
     given, options = parser.parse_known_args()
-    asyncio.run(run(given.port, Front(given.data_dir, given.brokers, options)))
+    asyncio.run(run(given.port, Front(given.data_dir, given.brokers, given.killed_s, options)))
 
 
 if __name__ == "__main__":
