@@ -14,6 +14,7 @@ from prosem_client.webhooks import verify
 
 from tests.support import secrets
 from tests.support.live import WAIT_S, Json, fold
+from tests.support.waiting import until
 
 
 @dataclass
@@ -28,7 +29,10 @@ class Request:
 
 
 class Receiver:
-    """`behave(number, request)` gives the status of the n-th attempt (from 0), after as long as it likes."""
+    """`behave(number, request)` gives the status of the n-th attempt (from 0), after as long as it likes.
+
+    A secret that the server makes is given later: what comes before waits for it.
+    """
 
     def __init__(
         self,
@@ -79,8 +83,9 @@ class Receiver:
     def _receive(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["Content-Length"]))
         headers = {name.lower(): value for name, value in handler.headers.items()}
+        until(lambda: self.secret)
         try:
-            delivery = verify(body, headers["x-prosem-signature"], self.secret) if self.secret else {}
+            delivery = verify(body, headers["x-prosem-signature"], self.secret)
         except Exception as error:
             self.faults.append(error)
             raise
