@@ -26,14 +26,9 @@ def test_the_kit_behind_a_balancer(network: str) -> None:
     options = CONTENTS + ("" if SCHEMES[network].overlay is star else CHAIN)
     front = "-m tests.support.brokers_front --data-dir {dir} --port {port} --killed-s 10"
     serve = f"{sys.executable} {front} --network {network} --network-options {options}"
+    sizes = ("--subs", "40", "--events", "120", "--timeout", "60")
     done = subprocess.run(
-        [
-            sys.executable,
-            str(KIT / "run.py"),
-            "--serve",
-            serve,
-            *"--subs 40 --events 120 --timeout 60".split(),
-        ],
+        [sys.executable, str(KIT / "run.py"), "--serve", serve, *sizes],
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
