@@ -24,6 +24,7 @@ from prosem.types.join.space import JoinSpace
 from prosem.values.model import Delta, Row
 
 Lines = list[dict[str, Any]]
+TOTALS = ("messages", "boxes", "hops", "traffic", "contents", "tree", "server", "delivered")
 ENUMERATED = ("enum-j", "enum-sj")
 STRATEGIES = (*ENUMERATED, "ref-j", "ref-j+", "rel-sel", *FLAVOURS)
 SOME = ("enum-sj", "ref-j+", "rel-sel", "ref-sj-tup", "ref-sj-clu+")
@@ -87,7 +88,7 @@ class Joins:
             deltas = [*workload.events(events)]
             space = workload.space(mode, points)
             for plan in wanted:
-                totals = dict.fromkeys(("hops", "traffic", "contents", "tree", "server", "delivered"), 0)
+                totals = dict.fromkeys(TOTALS, 0)
                 told[plan] = []
                 for sent in sent_by(space, deltas, plan):
                     for message, ids in sent:
@@ -107,6 +108,8 @@ class Joins:
         else:
             size = len(encode(Data(message.seq, message)))
             way = tree = Way(*(np.array([one]) for one in (ways.setting.server, ways.hosts(ids)[0], size, 1)))
+        totals["messages"] += 1
+        totals["boxes"] += len(message.region)
         totals["hops"] += len(way.senders)
         totals["traffic"] += int(way.sizes.sum())
         totals["contents"] += len(way.senders) * len(message.contents)
@@ -161,13 +164,13 @@ def _agree(told: dict[str, list[Ints]]) -> None:
 def by_subscriptions(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figures 5.7, 5.8, 5.12 and 5.14; joined rows one by one only at the smallest size."""
     rows, count, events = size(quick)
-    found: dict[str, Lines] = {name: [] for name in ("5.7", "5.8", "5.8 tree", "5.14")}
+    found: dict[str, Lines] = {name: [] for name in ("5.7", "5.8", "5.8 tree", "5.8 boxes", "5.14")}
     for number in (1_000, 2_000) if quick else (100_000, 300_000, 500_000):
         progress(f"networks: figures 5.7, 5.8, 5.12 and 5.14, {number:,} subscriptions")
         points = subscriptions(number)
         plans = STRATEGIES if number <= count else STRATEGIES[1:]
         joins = Joins(setting, points, setting.zones(points), rows, events, plans)
-        for name, what in (("5.7", "hops"), ("5.8", "traffic"), ("5.8 tree", "tree")):
+        for name, what in (("5.7", "hops"), ("5.8", "traffic"), ("5.8 tree", "tree"), ("5.8 boxes", "boxes")):
             found[name].append(_filled(joins.line("subscriptions", number, what)))
         last = {plan: round(one["traffic"] + one["delivered"], 1) for plan, one in joins.costs.items()}
         found["5.14"].append(_filled({"subscriptions": number, **last}))
@@ -317,7 +320,7 @@ def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
 
 def star_size(quick: bool) -> tuple[int, int, int]:
     """Subscriptions, rows of S, events."""
-    return (1_000, 300, 200) if quick else (20_000, S_ROWS, 600)
+    return (1_000, 300, 200) if quick else (20_000, S_ROWS, 240)
 
 
 def repositories(setting: Setting, quick: bool) -> dict[str, Lines]:

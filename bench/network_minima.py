@@ -151,15 +151,22 @@ class Mixture:
     """Updates of the walk, and a share of spikes among them: both measured apart, so that few spikes suffice."""
 
     def __init__(self, setting: Setting, zones: Zones, workload: Workload, count: int) -> None:
-        self._parts = [[*islice(workload.events(), count)], [*workload.spikes(80)]]
+        self._parts = [[*islice(workload.events(), count)], [*workload.spikes(min(400, 2 * count))]]
         self._costs = [costs(setting, zones, part) for part in self._parts]
 
     def line(self, by: str, value: Any, spikes: float = SPIKES) -> dict[str, Any]:
-        usual, spiked = (_line(by, value, one) for one in self._costs)
+        """Bytes per event."""
+        aside = {"affected": self.affected(spikes), "not affecting": self.unaffecting()}
+        return {by: value} | aside | self._mixed("traffic_bytes", spikes)
+
+    def hops(self, by: str, value: Any, spikes: float = SPIKES) -> dict[str, Any]:
+        """Overlay hops per event."""
+        return {by: value} | self._mixed("overlay_hops", spikes)
+
+    def _mixed(self, what: str, spikes: float) -> dict[str, Any]:
+        usual, spiked = (_line("", 0, one, what) for one in self._costs)
         share = _share(spikes)
-        return {by: value, "affected": self.affected(spikes), "not affecting": self.unaffecting()} | {
-            name: round(usual[name] * (1 - share) + spiked[name] * share, 1) for name in SCHEMES
-        }
+        return {name: round(usual[name] * (1 - share) + spiked[name] * share, 1) for name in SCHEMES}
 
     def affected(self, spikes: float) -> float:
         usual, spiked = (np.mean([sum(map(len, one.ids)) for one in part]) for part in self._parts)
@@ -180,23 +187,26 @@ def by_tuples(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 3.6."""
     count, events = size(quick)
     points = ranges(count, *USUAL)
-    zones, lines = setting.zones(points), []
+    zones, lines, hops = setting.zones(points), [], []
     for tuples in (1_000, 2_000) if quick else (10_000, 20_000, 50_000, 100_000):
         progress(f"networks: figure 3.6, {tuples:,} tuples, {count:,} subscriptions")
-        lines.append(Mixture(setting, zones, Workload(tuples, points), events).line("tuples", tuples))
-    return {"3.6": lines}
+        mixture = Mixture(setting, zones, Workload(tuples, points), events)
+        lines.append(mixture.line("tuples", tuples))
+        hops.append(mixture.hops("tuples", tuples))
+    return {"3.6": lines, "3.6 hops": hops}
 
 
 def by_subscriptions(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 3.8."""
     _, events = size(quick)
-    lines = []
+    lines, hops = [], []
     for number in (1_000, 5_000) if quick else (100_000, 200_000, 500_000, 1_000_000):
         progress(f"networks: figure 3.8, {number:,} subscriptions")
         points = ranges(number, *USUAL)
         mixture = Mixture(setting, setting.zones(points), Workload(_least(quick), points), events)
         lines.append(mixture.line("subscriptions", number))
-    return {"3.8": lines}
+        hops.append(mixture.hops("subscriptions", number))
+    return {"3.8": lines, "3.8 hops": hops}
 
 
 def by_ignorable(setting: Setting, quick: bool) -> dict[str, Lines]:
@@ -230,7 +240,10 @@ def by_spikes(setting: Setting, quick: bool) -> dict[str, Lines]:
     points = ranges(count, *USUAL)
     mixture = Mixture(setting, setting.zones(points), Workload(5 * _least(quick), points), events)
     shares = (0.0, 0.5, 1.0, 2.0, 5.0)
-    return {"3.10": [mixture.line("spikes_percent", percent, percent / 100) for percent in shares]}
+    return {
+        "3.10": [mixture.line("spikes_percent", percent, percent / 100) for percent in shares],
+        "3.10 hops": [mixture.hops("spikes_percent", percent, percent / 100) for percent in shares],
+    }
 
 
 def distribution(setting: Setting, quick: bool) -> dict[str, Lines]:
@@ -261,7 +274,23 @@ def distribution(setting: Setting, quick: bool) -> dict[str, Lines]:
         | {name: round(float(np.mean(np.array(one.bytes) < step)), 3) for name, one in found.items()}
         for step in STEPS
     ]
-    return {"table 3.4": stress, "3.11": shares}
+    affected = [sum(map(len, event.ids)) for event in some]
+    return {
+        "table 3.4": stress,
+        "3.11": shares,
+        "3.11 hops": [
+            {"scheme": name, "hops": one.figures()["overlay_hops"], "bytes": one.figures()["traffic_bytes"]}
+            for name, one in found.items()
+        ],
+        "affected": [
+            {
+                "events": len(some),
+                "none": affected.count(0),
+                "most": max(affected),
+                "mean": float(np.mean(affected)),
+            }
+        ],
+    }
 
 
 def stocks(setting: Setting, quick: bool) -> dict[str, Lines]:
@@ -272,7 +301,7 @@ def stocks(setting: Setting, quick: bool) -> dict[str, Lines]:
         progress(f"networks: figure 3.12, {number:,} subscriptions")
         points = ranges(number, *USUAL)
         workload = Workload(STOCKS, points, recommendations=True)
-        some = [*islice(workload.events(ignorable=True), 5 * events)]
+        some = [*islice(workload.events(ignorable=True), 2 * events)]
         found = costs(setting, setting.zones(points), some)
         share = np.mean([bool(event.regions) for event in some])
         line = _line("subscriptions", number, found)
@@ -292,7 +321,7 @@ FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {
 
 def size(quick: bool) -> tuple[int, int]:
     """Subscriptions, and events of a line."""
-    return (5_000, 40) if quick else (500_000, 400)
+    return (5_000, 40) if quick else (500_000, 2_000)
 
 
 def _least(quick: bool) -> int:

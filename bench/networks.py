@@ -59,7 +59,8 @@ def run(quick: bool) -> Report:
     figures: Figures = {}
     for measure in (*network_minima.FIGURES.values(), *network_joins.FIGURES.values()):
         figures |= measure(setting, quick)
-    star = figures.pop("cn_star")
+    star = figures["cn_star"]
+    figures = {name: rows for name, rows in figures.items() if name in SAID}
     serverless = network_serverless.rows(setting, *((1_000, 60) if quick else (20_000, 200)))
     value, value_curves = networks_value.series(setting, quick)
     figures = dict(sorted(figures.items(), key=lambda one: _place(one[0])))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bench.network_minima import STRESS
-from bench.papers.model import Axes, Comparison, Data, Figure, Lines, below, flat, grows, values
+from bench.papers.model import Axes, Comparison, Data, Figure, Line, Lines, below, flat, grows, values
 from bench.range_min import THESIS_BY_SUBSCRIPTIONS, THESIS_BY_TUPLES
 
 THESIS = "ProSem thesis"
@@ -155,6 +155,55 @@ def _cut_off(data: Data) -> list[Comparison]:
     ]  # fmt: skip
 
 
+# -- measured reasons --------------------------------------------------------------------------------------------
+def _links(name: str, data: Data) -> str:
+    """How many links the messages of a figure's last line pass, and how long they are."""
+    traffic, hops = data[name][-1], data[f"{name} hops"][-1]
+    each = {one: traffic[one] / max(1e-9, hops[one]) for one in ("S-CN", "CN")}
+    return (
+        f"S-CN passes {hops['S-CN']:,.0f} links per event with {each['S-CN']:.0f} bytes each, CN {hops['CN']:,.0f} with"
+        f" {each['CN']:.0f}: zones are split where subscriptions are, so that they form a band along the diagonal, and"
+        " ways over neighbours are long. ProSem's own server knows the zones and sends to the first one of a region (can):"
+        f" {hops['can']:,.0f} links, {traffic['can']:,.0f} bytes."
+    )
+
+
+def _hidden(name: str, data: Data) -> str:
+    share = data[name][-1]["not affecting"]
+    return (
+        f"{_links(name, data)} {share:.0%} of the updates affect no subscription; S-CN and CN send them all the same,"
+        " unicast, multicast and ProSem do not."
+    )
+
+
+def _busiest(data: Data) -> str:
+    (seen,) = data["affected"]
+    return (
+        f"Of {seen['events']:,} events the largest affected {seen['most']:,} subscriptions, and {seen['none']:,} none; the"
+        " source's walk is not known. Multicast goes down a tree with a fan-out of 10, the source's trees are narrower."
+        f" {_routed_bytes(data)}"
+    )
+
+
+def _routed_bytes(data: Data) -> str:
+    rows = {row["scheme"]: row for row in data["3.11 hops"]}
+    return "Links per event, with bytes: " + ", ".join(
+        f"{name} {rows[name]['hops']:,.1f} with {rows[name]['bytes'] / max(1e-9, rows[name]['hops']):.0f}" for name in ROUTED
+    ) + "."  # fmt: skip
+
+
+def _rarely(data: Data) -> str:
+    traffic = data["3.12"][-1]
+    return (
+        f"An update that is not ignorable costs S-CN {traffic['S-CN'] / max(1e-9, _share_of(traffic)):,.0f} bytes: ways over"
+        " neighbouring zones are long (see figure 3.8). ProSem's own server sends straight to the first zone (can)."
+    )
+
+
+def _share_of(line: Line) -> float:
+    return float(str(line["not ignorable"]).rstrip("%")) / 100
+
+
 _by_tuples = partial(_messages, "by_tuples", "tuples")
 _by_subscriptions = partial(_messages, "by_subscriptions", "subscriptions")
 FIGURES = (
@@ -176,7 +225,7 @@ FIGURES = (
         "3.6", THESIS, "bytes per event over the network, by tuples",
         "CN, S-CN and DS-CN flat and far below unicast and multicast; DS-CN least, then S-CN, then CN.",
         f"500,000 subscriptions; {ROWS}; {OVER}", "networks-3.6",
-        partial(_lines, "3.6"), partial(_scale, "3.6"), Axes("tuples", BYTES, "y"),
+        partial(_lines, "3.6"), partial(_scale, "3.6"), Axes("tuples", BYTES, "y"), partial(_hidden, "3.6"),
     ),
     Figure(
         "3.7", THESIS, "server time per event, by subscriptions",
@@ -200,7 +249,7 @@ FIGURES = (
         "3.8", THESIS, "bytes per event over the network, by subscriptions",
         "CN, S-CN and DS-CN flat and never above 1 kB; unicast and multicast grow.",
         f"10,000 tuples; {ROWS}; {OVER}", "networks-3.8",
-        partial(_lines, "3.8"), _few_bytes, Axes("subscriptions", BYTES, "xy"),
+        partial(_lines, "3.8"), _few_bytes, Axes("subscriptions", BYTES, "xy"), partial(_hidden, "3.8"),
     ),
     Figure(
         "3.9", THESIS, "bytes and overlay hops per event, by ignorable updates",
@@ -212,26 +261,26 @@ FIGURES = (
         "3.10", THESIS, "bytes per event, by spikes",
         "unicast and multicast grow linearly, S-CN very slightly, DS-CN more; CN flat.",
         f"500,000 subscriptions, 50,000 tuples; {OVER}", "networks-3.10",
-        partial(_lines, "3.10"), _spikes, Axes("spikes_percent", BYTES, "y"),
+        partial(_lines, "3.10"), _spikes, Axes("spikes_percent", BYTES, "y"), partial(_hidden, "3.10"),
     ),
     Figure(
         "table 3.4", THESIS, "most messages that one node sends for an event",
         "unicast 10,282, multicast 3, S-CN 23, DS-CN 25, CN 8.",
         f"500,000 subscriptions, 10,000 tuples, 21 % ignorable updates, no spikes; {OVER}", "networks-3.11",
-        partial(_lines, "table 3.4"), _stress, None,
+        partial(_lines, "table 3.4"), _stress, None, _busiest,
     ),
     Figure(
         "3.11", THESIS, "share of events with fewer bytes",
         "DS-CN 87 % without a byte; below 1 kB: S-CN 97 %, CN 94 %; unicast and multicast 77 % below 100 bytes,"
         " up to 680 kB.",
         f"500,000 subscriptions, 10,000 tuples, 21 % ignorable updates, no spikes; {OVER}", "networks-3.11",
-        partial(_lines, "3.11"), _shares, Axes("bytes below", "share of events", "x"),
+        partial(_lines, "3.11"), _shares, Axes("bytes below", "share of events", "x"), _busiest,
     ),
     Figure(
         "3.12", THESIS, "bytes per event, stocks",
         "S-CN and DS-CN below 100 bytes and flat, CN flat and bad; 11.7 % of the updates are not ignorable.",
         f"3,053 stocks drawn anew, since the source's trace is not public; {OVER}", "networks-3.12",
-        partial(_lines, "3.12"), _stocks, Axes("subscriptions", BYTES, "y"),
+        partial(_lines, "3.12"), _stocks, Axes("subscriptions", BYTES, "y"), _rarely,
     ),
     Figure(
         "section 3.5.5", THESIS, "networks without a server, on updates that lower a value",

@@ -70,7 +70,7 @@ def _value_diff(quick: bool) -> Measured:
     rng, events = np.random.default_rng(value_change.SEED), VALUE_EVENTS[quick]
     rows = [
         value_change.measure("diff-rad", value_change.diff_rad_workload(size, events, rng))
-        for size in value_change.DIFF_SIZES[quick]
+        for size in (value_change.DIFF_SIZES[True] if quick else value_change.THESIS_DIFF_RAD)
     ]
     return Measured({"events": events}, {"diff_rad": rows})
 
@@ -79,7 +79,7 @@ def _value_same(quick: bool) -> Measured:
     rng, events = np.random.default_rng(value_change.SEED), VALUE_EVENTS[quick]
     rows = [
         value_change.measure("same-rad", value_change.same_rad_workload(size, events, rng))
-        for size in value_change.SAME_SIZES[quick]
+        for size in (value_change.SAME_SIZES[True] if quick else value_change.THESIS_SAME_RAD)
     ]
     return Measured({"events": events}, {"same_rad": rows})
 
@@ -146,21 +146,17 @@ def _optimizer(quick: bool) -> Measured:
     return Measured(report.params, report.figures)
 
 
-def _updates_by_rate(quick: bool) -> Measured:
-    rates, seconds = ([0, 100], 0.1) if quick else ([0, 10, 50, 100], 0.5)
-    found = {
-        name: parametric_network.by_rate(name, rates, seconds, quick) for name in parametric_network.WORKLOADS
-    }
-    return Measured({"simulated seconds": seconds} | _sizes(quick), found)
+def _updates_by_rate(name: str, quick: bool) -> Measured:
+    rates, seconds = ([100], 0.1) if quick else ([50, 100], 0.25)
+    found = parametric_network.by_rate(name, rates, seconds, quick)
+    params = {"simulated seconds": seconds, "size": list(parametric_network.SIZES[name, quick])}
+    return Measured(params, {name: found})
 
 
-def _updates_by_size(quick: bool) -> Measured:
-    sizes, seconds = ((4, 8), 0.1) if quick else ((10, 50, 150), 0.5)
-    found = {
-        name: parametric_network.by_size(name, sizes, 50, seconds, quick)
-        for name in parametric_network.WORKLOADS
-    }
-    return Measured({"simulated seconds": seconds, "updates per s": 50, "sizes": sizes}, found)
+def _updates_by_size(name: str, quick: bool) -> Measured:
+    sizes, seconds = ((4, 8), 0.1) if quick else ((10, 50, 150), 0.25)
+    found = parametric_network.by_size(name, sizes, 50, seconds, quick)
+    return Measured({"simulated seconds": seconds, "updates per s": 50, "sizes": sizes}, {name: found})
 
 
 def _update_monitor(quick: bool) -> Measured:
@@ -168,10 +164,6 @@ def _update_monitor(quick: bool) -> Measured:
     rows = parametric_network.high_frequency((0.1, 0.2, 0.3), seconds, quick)
     params = {"simulated seconds": seconds, "trading": list(parametric_network.SIZES["trading", quick])}
     return Measured(params, {"by_share": rows})
-
-
-def _sizes(quick: bool) -> dict[str, Any]:
-    return {name: list(parametric_network.SIZES[name, quick]) for name in parametric_network.WORKLOADS}
 
 
 def _stages(quick: bool) -> Measured:
@@ -203,8 +195,11 @@ PARTS: dict[str, Part] = {
         for name in network_joins.FIGURES
     },
     "optimizer": Part(_optimizer, optimizer.SEEDS),
-    "updates-by-rate": Part(_updates_by_rate, {"all": parametric_network.SEED}),
-    "updates-by-size": Part(_updates_by_size, {"all": parametric_network.SEED}),
+    **{
+        f"updates-by-{by}-{name}": Part(partial(measure, name), {"all": parametric_network.SEED})
+        for name in parametric_network.WORKLOADS
+        for by, measure in (("rate", _updates_by_rate), ("size", _updates_by_size))
+    },
     "update-monitor": Part(_update_monitor, {"all": parametric_network.SEED}),
     "stages": Part(_stages, {"all": stages.SEED}),
 }

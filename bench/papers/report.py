@@ -25,7 +25,7 @@ NOT_MEASURED = "**Not measured yet.** Measured by:"
 
 def page(figures: Sequence[Figure], results: Mapping[str, Result], keys: Sequence[str]) -> str:
     """The whole page; `keys` are those of the bibliography."""
-    parts = [HEAD, "## Summary\n", *_summary(figures, results), ""]
+    parts = [HEAD, "## Summary\n", *_summary(figures, results), "", *_together(figures, results)]
     for figure in figures:
         parts += section(figure, results.get(figure.part))
     text = "\n".join(parts)
@@ -48,6 +48,18 @@ def _summary(figures: Sequence[Figure], results: Mapping[str, Result]) -> Iterat
             compared = figure.compare(result.figures)
             differ = sum(one.differs for one in compared)
             yield f"| {link} | {result.date[:10]} | {result.size} | {len(compared)} | {differ} |"
+
+
+def _together(figures: Sequence[Figure], results: Mapping[str, Result]) -> Iterator[str]:
+    """How long the parts over networks take, all together."""
+    parts = {figure.part for figure in figures if figure.part.startswith("networks-")}
+    full = [results[part] for part in parts if part in results and results[part].is_full]
+    if full:
+        seconds, cpu = sum(one.seconds for one in full), sum(one.cpu_seconds for one in full)
+        yield (
+            f"Of the {len(parts)} parts over networks {len(full)} were measured at full size (1000 brokers in 20,000 nodes),"
+            f" in {seconds:,.0f} s together, {cpu:,.0f} s of CPU time.\n"
+        )
 
 
 def title(figure: Figure) -> str:
@@ -94,7 +106,8 @@ def _measured(result: Result) -> str:
     cpu = f"{result.machine['cpu']}, {result.machine['cores']} cores"
     load = " to ".join(f"{one:g}" for one in result.load)
     size = "At full size" if result.is_full else "**quick**"
-    return f"*Measured:* {result.date} UTC. {size}: {sizes}. Seeds: {seeds}. {cpu}, load {load}, {result.seconds:,.0f} s.\n"
+    took = f"{result.seconds:,.0f} s, {result.cpu_seconds:,.0f} s of CPU time"
+    return f"*Measured:* {result.date} UTC. {size}: {sizes}. Seeds: {seeds}. {cpu}, load {load}; {took}.\n"
 
 
 def table(lines: Sequence[Line]) -> Iterator[str]:

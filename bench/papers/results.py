@@ -26,6 +26,7 @@ class Result(NamedTuple):
     load: list[float]
     machine: dict[str, Any]
     seconds: float
+    cpu_seconds: float
     figures: dict[str, Any]
 
     @property
@@ -33,17 +34,24 @@ class Result(NamedTuple):
         return self.size == FULL
 
 
+class Took(NamedTuple):
+    """How long a part took, by the clock and of the processor."""
+
+    seconds: float
+    cpu_seconds: float
+
+
 def load_average() -> float:
     return round(os.getloadavg()[0], 1)
 
 
 def result_of(
-    name: str, part: Part, measured: Measured, quick: bool, command: str, load: list[float], seconds: float
+    name: str, part: Part, measured: Measured, quick: bool, command: str, load: list[float], took: Took
 ) -> Result:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     return Result(
         name, QUICK if quick else FULL, now, command, dict(part.seeds), measured.params, load, machine(),
-        round(seconds, 1), measured.figures,
+        round(took.seconds, 1), round(took.cpu_seconds, 1), measured.figures,
     )  # fmt: skip
 
 

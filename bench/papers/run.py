@@ -12,7 +12,7 @@ from bench.papers.model import Figure
 from bench.papers.parts import PARTS
 from bench.papers.registry import FIGURES, chosen, parts_of
 from bench.papers.report import page
-from bench.papers.results import Result, keep, kept, load_average, result_of
+from bench.papers.results import Result, Took, keep, kept, load_average, result_of
 
 OUT = Path("docs/papers.md")
 KEYS = ("ProSem thesis", "Beretta", "Parametric", "Multi-stage", "Siena")
@@ -49,9 +49,10 @@ def run(quick: bool, only: Sequence[str] = (), out: Path = OUT, measure: bool = 
 def measured(name: str, figures: Sequence[Figure], quick: bool) -> Result:
     part, command = PARTS[name], figures[0].command + (" --quick" if quick else "")
     progress(f"papers: {name}, for {', '.join(figure.called for figure in figures)}")
-    load, started = load_average(), time.perf_counter()
+    load, begun, busy = load_average(), time.perf_counter(), time.process_time()
     found = part.measure(quick)
-    return result_of(name, part, found, quick, command, [load, load_average()], time.perf_counter() - started)
+    took = Took(time.perf_counter() - begun, time.process_time() - busy)
+    return result_of(name, part, found, quick, command, [load, load_average()], took)
 
 
 def write(out: Path, drawn: Container[str]) -> None:

@@ -33,7 +33,8 @@ ISSUED = [
     *(f"5.{number}" for number in range(6, 21)),
     *(f"6.{number}" for number in range(4, 8)),
     *(f"table {name}" for name in ("3.2", "3.3", "3.4", "4.2", "4.3", "5.3", "5.4")),
-    *(f"parametric {name}" for name in ("table I", "table II", "figure 30")),
+    *(f"parametric table {number} {name}" for number in ("I", "II") for name in ("highway", "trading")),
+    "parametric figure 30",
     *(f"beretta table {number}" for number in (1, 2)),
 ]
 
@@ -113,7 +114,9 @@ def test_tables_have_as_many_cells_in_each_line() -> None:
 def test_small_sizes_do_not_replace_full_ones(tmp_path: Path) -> None:
     def made(quick: bool, value: int) -> results.Result:
         measured = Measured({"events": 1}, {"rows": [value]})
-        return results.result_of("stages", PARTS["stages"], measured, quick, "x", [0.0, 0.0], 1.0)
+        return results.result_of(
+            "stages", PARTS["stages"], measured, quick, "x", [0.0, 0.0], results.Took(1.0, 0.5)
+        )
 
     assert results.keep(tmp_path, made(True, 1))
     assert results.keep(tmp_path, made(False, 2))
