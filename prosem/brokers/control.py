@@ -20,7 +20,7 @@ from cn.model.network import Space
 from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.store.catalog import table_from
-from prosem.types.base import Bound, Form, PackedForm
+from prosem.types.base import Bound, Form, PackedForm, Part
 from prosem.values import errors
 from prosem.values.columns import column_type
 from prosem.values.errors import ProsemError
@@ -114,6 +114,7 @@ class Hosted(Sent, frozen=True, tag="hosted"):
     durable: bool
     state: bytes | None
     timeline: str = ""
+    parts: tuple[Part, ...] = ()
 
 
 class Moved(Sent, frozen=True, tag="moved"):
@@ -250,6 +251,7 @@ def hosted(frame: c.Hosted) -> Hosted:
         frame.durable,
         pack_state(frame.form, frame.state),
         frame.timeline,
+        frame.parts,
     )
 
 

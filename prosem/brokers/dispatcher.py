@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from cn.model import frames as cn_frames
 from cn.model.frames import Frame
@@ -24,7 +24,7 @@ from cn.model.network import Space
 from cn.networks.node import Out, Root
 from prosem.brokers import control
 from prosem.brokers.member import Member, RemoteSink, ReplaySink
-from prosem.brokers.protocol import WITH_STRAIGHT
+from prosem.brokers.protocol import TOO_OLD, WITH_PARTS, WITH_STRAIGHT
 from prosem.brokers.redirects import PROMISE_S, Redirects
 from prosem.brokers.stage_orders import StageOrders, stage_order
 from prosem.brokers.ways import Ways
@@ -32,17 +32,24 @@ from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import commands as c
 from prosem.engine.pipeline import Submit
 from prosem.engine.traffic import Traffic
-from prosem.types.base import Bound, Form, placements
+from prosem.types.base import Bound, Form, Part, network_places
 from prosem.values.access import Scope
-from prosem.values.errors import ProsemError
+from prosem.values.errors import ConflictError, ProsemError
 
 log = logging.getLogger("prosem.brokers")
 UNDER_WAY = 512  # attaches of brokers in the engine's order at a time
 Send = Callable[[str, Frame, bytes], None]
 ADOPTED = 10_000  # places that are placed again in one step, when a broker on the way to them is lost
-Placed = tuple[
-    Space, Form, bool, Bound
-]  # where a subscription is in the network; form and whether it is durable
+
+
+class Placed(NamedTuple):
+    """Where a subscription is in the network; its form and whether it is durable."""
+
+    space: Space
+    parts: tuple[Part, ...]
+    form: Form
+    durable: bool
+    bound: Bound
 
 
 class Dispatcher:
@@ -151,7 +158,7 @@ class Dispatcher:
     def _place_of(self, sid: int) -> tuple[Space, Bound] | None:
         """Where a subscription is that brokers host."""
         placed = self._placed.get(sid)
-        return None if placed is None else (placed[0], placed[3])
+        return None if placed is None else (placed.space, placed.bound)
 
     def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing: all start over."""
@@ -164,13 +171,18 @@ class Dispatcher:
             if not frame.durable:
                 self._orphan(frame.sid)
             return
+        if frame.parts and member.protocol < WITH_PARTS:
+            self.notify(member, control.refused(frame.token, ConflictError(TOO_OLD)))
+            if not frame.durable:
+                self._orphan(frame.sid)
+            return
         if frame.sid not in member.tokens:
             self._hosts.setdefault(frame.sid, []).append(member)
         member.tokens[frame.sid] = frame.token
         member.promised.pop(frame.sid, None)
         bound = frame.bound or NOWHERE
-        self._placed[frame.sid] = frame.space, frame.form, frame.durable, bound
-        self._place(member.node, frame.space, frame.sid, bound)
+        self._placed[frame.sid] = Placed(frame.space, frame.parts, frame.form, frame.durable, bound)
+        self._place(member.node, frame.sid, bound)
         if frame.statement.id not in member.statements:
             member.statements.add(frame.statement.id)
             self._direct(member, control.stated(frame.statement, frame.form.tables))
@@ -183,10 +195,11 @@ class Dispatcher:
 
     def _move(self, frame: c.Moved | c.Gone) -> None:
         for member in self._hosts.get(frame.sid, ()):
-            space, form, _, before = self._placed[frame.sid]
+            placed = self._placed[frame.sid]
             if isinstance(frame, c.Moved):
-                self._place(member.node, space, frame.sid, frame.bound or NOWHERE, before)
-                place, state = control.place_of(frame.bound, space), control.pack_state(form, frame.state)
+                self._place(member.node, frame.sid, frame.bound or NOWHERE, placed.bound)
+                place = control.place_of(frame.bound, placed.space)
+                state = control.pack_state(placed.form, frame.state)
                 self._direct(member, control.Moved(frame.sid, place, state))
             else:
                 self._displace(member.node, frame.sid)
@@ -195,18 +208,21 @@ class Dispatcher:
         if isinstance(frame, c.Gone):
             self._unhost(frame.sid)
         elif frame.sid in self._placed:
-            self._placed[frame.sid] = (*self._placed[frame.sid][:3], frame.bound or NOWHERE)
+            self._placed[frame.sid] = self._placed[frame.sid]._replace(bound=frame.bound or NOWHERE)
 
-    def _place(self, node: str, space: Space, sid: int, bound: Bound, before: Bound = NOWHERE) -> None:
-        """Put a subscription of a broker where it is from now on, under all its topics."""
-        for id, topic, place in placements(sid, bound):
-            self.post(self.root.place(node, space, id, topic, place))
-        for id, _, _ in [*placements(sid, before)][1 + len(bound.others) :]:
-            self.post(self.root.left(node, id))
+    def _place(self, node: str, sid: int, bound: Bound, before: Bound = NOWHERE) -> None:
+        """Put a subscription of a broker where it is from now on, under all its topics or in all parts of its space."""
+        space, parts, *_ = self._placed[sid]
+        places = [*network_places(space, sid, bound, parts)]
+        for one in places:
+            self.post(self.root.place(node, *one))
+        for one in [*network_places(space, sid, before, parts)][len(places) :]:
+            self.post(self.root.left(node, one.id))
 
     def _displace(self, node: str, sid: int) -> None:
-        for id, _, _ in placements(sid, self._placed[sid][3]):
-            self.post(self.root.left(node, id))
+        space, parts, _, _, bound = self._placed[sid]
+        for one in network_places(space, sid, bound, parts):
+            self.post(self.root.left(node, one.id))
 
     def _unhost(self, sid: int) -> None:
         """No broker hosts it any more."""
@@ -289,7 +305,7 @@ class Dispatcher:
         others = self._hosts[sid]
         others.remove(member)
         if not others:
-            _, _, durable, _ = self._placed[sid]
+            durable = self._placed[sid].durable
             self._unhost(sid)
             if not durable:
                 self._orphan(sid)
@@ -319,8 +335,7 @@ class Dispatcher:
             self._forget(one)
         for node in kept:
             for sid in self.members[node].tokens:
-                space, _, _, bound = self._placed[sid]
-                self._place(node, space, sid, bound)
+                self._place(node, sid, self._placed[sid].bound)
             if self.members[node].parent == member.node:
                 self.members[node].parent = member.parent
         self.mark()

@@ -165,6 +165,7 @@ class BrokerFeed:
             control.unpack_state(form, notice.state),
             statement,
             notice.timeline,
+            parts=notice.parts,
         )
         future.set_result(None)
         self.edge.take(frame)

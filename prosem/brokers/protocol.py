@@ -6,22 +6,25 @@ the other side must know of; a change that the other side may ignore (a further 
 1: up to release 0.1, which did not say it. 2: numbers are exchanged, and the server says how many requests it has taken.
 3: messages may come straight from the server, past the tree; to a broker that speaks 2 none does.
 4: places and messages of `stages` may have an order of attributes; a server that gives one takes no older brokers.
+5: a subscription may have its places in the parts of its space (joins of several tables); older brokers are refused these.
 """
 
 from __future__ import annotations
 
 from prosem.values.errors import ConflictError
 
-PROTOCOL, OLDEST = 4, 2  # spoken here, and the oldest one that is still understood
+PROTOCOL, OLDEST = 5, 2  # spoken here, and the oldest one that is still understood
 WITH_STRAIGHT = 3  # the first that has messages straight from the server
 WITH_ORDERS = 4  # the first that has orders of attributes
+WITH_PARTS = 5  # the first that has spaces with parts
+TOO_OLD = "this broker is too old to host a join of several tables: update it, or attach at the server"
 
 
 def agree(oldest: int | None, newest: int | None, version: str | None, own_version: str) -> int:
     """The protocol to speak with a broker that understands those from `oldest` to `newest`; ConflictError if there is none.
 
     >>> agree(2, 7, "3.0", "1.0")
-    4
+    5
     """
     newest = 1 if newest is None else newest
     oldest = newest if oldest is None else oldest

@@ -58,6 +58,8 @@ class Redirects:
         bound = frame.bound
         if frame.asked is None or not self._is_used or bound is None or bound.place is None:
             return False
+        if frame.parts:
+            return False  # of which part of it others are interested in is not known
         self._is_asked = True
         here = frame.sink.member.node if isinstance(frame.sink, RemoteSink) else root.name
         seek = getattr(root, "seek", None)  # of a network that places subscriptions itself

@@ -19,7 +19,7 @@ from cn.model.network import Factory
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete
-from prosem.types.base import SID_MASK, Bound, placements
+from prosem.types.base import SID_MASK, Bound, PartedForm, network_places
 from prosem.values.wire import encode
 
 log = logging.getLogger("prosem.edge")
@@ -104,15 +104,16 @@ class Stream:
 class Host:
     """A subscription with streams."""
 
-    __slots__ = ("bound", "durable", "form", "is_raw", "placed", "sid", "space", "state", "streams")
+    __slots__ = ("bound", "durable", "form", "is_raw", "parts", "placed", "sid", "space", "state", "streams")
 
     def __init__(self, frame: c.Hosted) -> None:
         self.sid, self.form, self.space, self.durable = frame.sid, frame.form, frame.space, frame.durable
+        self.parts = frame.parts
         self.bound: Bound | None = frame.bound
         self.state: Any = frame.state
         self.streams: list[Stream] = []
         self.is_raw = False  # some stream is, or was
-        self.placed: tuple[int, ...] = ()  # the ids by which the network knows it, one per topic
+        self.placed: tuple[int, ...] = ()  # the ids by which the network knows it, one per topic or part
 
     def tell_raw(self, seq: int, messages: Sequence[Message], change: bytes | None) -> None:
         """Each stream is told what it wants to hear: the messages, or the change they amount to."""
@@ -246,8 +247,10 @@ class Edge:
 
     def _place(self, host: Host) -> None:
         before, placed = host.placed, []
-        for id, topic, place in placements(host.sid, host.bound or NOWHERE):
-            self.network.register(host.space, id, topic, place)
+        for space, id, topic, place in network_places(
+            host.space, host.sid, host.bound or NOWHERE, host.parts
+        ):
+            self.network.register(space, id, topic, place)
             placed.append(id)
         host.placed = tuple(placed)
         for id in before[len(placed) :]:
@@ -344,6 +347,10 @@ class Edge:
                     stream.sink.lag()
 
     def _tell(self, host: Host, seq: int, messages: Sequence[Message]) -> None:
+        if host.parts and isinstance(host.form, PartedForm):
+            messages = host.form.translated(messages, host.state)
+            if not messages:
+                return
         body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
         if host.is_raw:
             host.tell_raw(seq, messages, body)

@@ -12,7 +12,7 @@ from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import NOWHERE, Stream
 from prosem.runtime.metrics import Metrics
 from prosem.store.replay import HistoryRow
-from prosem.types.base import Bound, Form, ReplayStep, placements
+from prosem.types.base import Bound, Form, ReplayStep, network_places
 from prosem.values.model import PlaceMark, Row, Table
 from prosem.values.wire import decode_exact
 
@@ -76,10 +76,11 @@ def moves(sid: int, form: Form, history: Sequence[HistoryRow]) -> Iterator[Move]
 
 def place_again(network: LocalNetwork, space: Space, sid: int, before: Bound, after: Bound) -> None:
     """Move a subscription in a pass's own network, under all its topics."""
-    for id, topic, place in placements(sid, after):
-        network.register(space, id, topic, place)
-    for id, _, _ in [*placements(sid, before)][1 + len(after.others) :]:
-        network.remove(id)
+    placed = [*network_places(space, sid, after)]
+    for one in placed:
+        network.register(*one)
+    for one in [*network_places(space, sid, before)][len(placed) :]:
+        network.remove(one.id)
 
 
 def read_row(table: Table, encoded: bytes | None) -> Row | None:

@@ -15,7 +15,7 @@ from cn.model.network import Space as NetworkSpace
 from optimizer.choose import Prepared
 from prosem.engine.views import ViewBuild
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Form
+from prosem.types.base import Bound, Form, Part
 from prosem.values.access import NO_PREDICATES, WHOLE, Predicates, Scope
 from prosem.values.model import JsonObject, Statement, Table, View
 from prosem.values.statistics import NO_FIGURES, RunFigures
@@ -229,6 +229,7 @@ class Hosted:
     statement: Statement
     timeline: str = ""
     asked: Attach | None = None  # what it answers, if the client follows redirects
+    parts: tuple[Part, ...] = ()  # of its space
 
 
 @dataclass(frozen=True, slots=True)

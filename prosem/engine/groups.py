@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2s
 from typing import NamedTuple
 
@@ -88,6 +89,8 @@ class Groups:
         self._space_of_label: dict[str, int] = {}
         self._label_of_space: dict[int, str] = {}
         self._spaces_of_table: dict[int, list[int]] = {}
+        self._parts: dict[int, tuple[int, ...]] = {}  # of spaces that consist of others; they take no events
+        self._wholes: dict[int, int] = {}  # how many spaces a space is a part of
         self._routes: dict[int, Routes] = {}  # by table, as asked for
         self._first_of: dict[int, int] = {}
         self._members: dict[int, int] = {}  # of each open space
@@ -222,7 +225,7 @@ class Groups:
         first = self.first_of(group.space)
         self._keep_group(group)
         del self.by_id[group.id], self._of_label[group.label], self._of_name[group.name], self.sizes[group.id]
-        if first == group.id and self._members[group.space]:
+        if first == group.id and (self._members[group.space] or group.space in self._wholes):
             del self._first_of[group.space]
 
     def using(self, table: Table) -> list[Group]:
@@ -247,36 +250,70 @@ class Groups:
     def space(self, form: Form, group: Group) -> Space:
         """The group's space, opened if need be: O(rows)."""
         space = self.spaces.get(group.space)
+        return self._open(form, group.space, group) if space is None else space
+
+    def _open(self, form: Form, number: int, group: Group) -> Space:
+        """Open a space for a group, and the parts that it consists of."""
+        for table in form.tables:
+            if isinstance(table, View) and table not in self._views:
+                self._views.open(definition_of(table))
+        rows = tuple(self._tables.visible[table.id] for table in form.tables)
+        parts: list[int] = []
+        context = SpaceContext(
+            rows,
+            self._locate,
+            self._max_boxes,
+            self._plan,
+            self.figures,
+            group.id,
+            self.row_indexes,
+            partial(self._part, group, parts),
+        )
+        self._undo.add(self.on_close, number)
+        self._keep_space(number)
+        space = self.spaces[number] = form.open_space(number, context)
+        if isinstance(space, RememberingSpace):
+            space.undo = self._undo
+        if isinstance(space, SharingSpace):
+            self._undo.add(space.release)
+        if isinstance(space, ItemStateSpace):
+            self.keeping[number] = space
+        if group.per == "transaction":
+            self.per_transaction.add(number)
+        if form.replay.reads_log:
+            self.from_log.add(number)
+        if parts:
+            self._parts[number] = tuple(parts)
+            return space
+        for table in form.tables:
+            self._list(number, table.id)
+            self._undo.add(self._unlist, number, table.id)
+        return space
+
+    def _part(self, group: Group, parts: list[int], form: Form) -> Space:
+        """A space that another one consists of: that of a group, or one that no group has."""
+        number = self._space_of_label.get(space_label(form))
+        if number is None:
+            number = self.next_group
+            self._undo.keep_attribute(self, "next_group")
+            self._undo.keep(self._space_of_label, space_label(form))
+            self._undo.keep(self._label_of_space, number)
+            self.next_group += 1
+            self._space_of_label[space_label(form)] = number
+            self._label_of_space[number] = space_label(form)
+        space = self.spaces.get(number)
         if space is None:
-            for table in form.tables:
-                if isinstance(table, View) and table not in self._views:
-                    self._views.open(definition_of(table))
-            rows = tuple(self._tables.visible[table.id] for table in form.tables)
-            context = SpaceContext(
-                rows, self._locate, self._max_boxes, self._plan, self.figures, group.id, self.row_indexes
-            )
-            self._undo.add(self.on_close, group.space)
-            self._keep_space(group.space)
-            space = self.spaces[group.space] = form.open_space(group.space, context)
-            if isinstance(space, RememberingSpace):
-                space.undo = self._undo
-            if isinstance(space, SharingSpace):
-                self._undo.add(space.release)
-            if isinstance(space, ItemStateSpace):
-                self.keeping[group.space] = space
-            if group.per == "transaction":
-                self.per_transaction.add(group.space)
-            if form.replay.reads_log:
-                self.from_log.add(group.space)
-            for table in form.tables:
-                self._list(group.space, table.id)
-                self._undo.add(self._unlist, group.space, table.id)
+            space = self._open(form, number, group)
+        self._undo.keep(self._wholes, number)
+        self._wholes[number] = self._wholes.get(number, 0) + 1
+        parts.append(number)
         return space
 
     def _keep_space(self, space: int) -> None:
         undo = self._undo
         undo.keep(self.spaces, space)
         undo.keep(self.keeping, space)
+        undo.keep(self._parts, space)
         for flags in (self.per_transaction, self.from_log):
             undo.add(flags.add if space in flags else flags.discard, space)
 
@@ -301,27 +338,39 @@ class Groups:
         return found
 
     def groups_in(self, space: int) -> list[Group]:
-        """The groups of a space that have subscriptions."""
-        return [group for group in self.by_id.values() if group.space == space and self.sizes[group.id]]
+        """The groups of a space that have subscriptions, and those of spaces that it is a part of."""
+        return [one for one in self.by_id.values() if self._is_in(one, space) and self.sizes[one.id]]
+
+    def taking(self, group: Group) -> tuple[int, ...]:
+        """The spaces that take the events of a group: its own, or the parts of that."""
+        return self._parts.get(group.space, (group.space,))
+
+    def _is_in(self, group: Group, space: int) -> bool:
+        return group.space == space or space in self.taking(group)
 
     def first_of(self, space: int) -> int:
         """The number of the oldest group of a space: what measurements are kept under; O(1) after the first time."""
         found = self._first_of.get(space)
         if found is None:
-            found = self._first_of[space] = min(g.id for g in self.by_id.values() if g.space == space)
+            own = [group.id for group in self.by_id.values() if group.space == space]
+            if not own:  # it is but a part
+                return min(group.id for group in self.by_id.values() if self._is_in(group, space))
+            found = self._first_of[space] = min(own)
         return found
 
     def tidy(self, seq: int) -> None:
         """Close the spaces that have been empty for long, and all but the last few of the others that are empty."""
-        too_many = len(self._empty_since) - IDLE_SPACES
-        for number, (space, since) in enumerate(
-            list(self._empty_since.items())
-        ):  # the one emptied first is first
-            if number < too_many or seq - since > IDLE_SEQS:
+        idle = [one for one in self._empty_since.items() if one[0] not in self._wholes]
+        for number, (space, since) in enumerate(idle):  # the one emptied first is first
+            if number < len(idle) - IDLE_SPACES or seq - since > IDLE_SEQS:
                 self._close(space)
 
     def _close(self, space: int) -> None:
-        """Nothing refers to an empty space any more."""
+        """Nothing refers to an empty space any more; one that it is a part of is empty too."""
+        for whole in [one for one, parts in self._parts.items() if space in parts]:
+            self._close(whole)
+        if space not in self.spaces and space not in self._members:
+            return  # it went with the last space that it was a part of
         self._keep_space(space)
         for kept in (self._label_of_space, self._empty_since, self._members, self._first_of):
             self._undo.keep(kept, space)
@@ -346,6 +395,13 @@ class Groups:
                 if not self._spaces_of_table.get(view.id):
                     self._views.close(view)
         self.on_close(space)
+        for part in self._parts.pop(space, ()):
+            self._undo.keep(self._wholes, part)
+            self._wholes[part] -= 1
+            if not self._wholes[part]:
+                del self._wholes[part]
+                if part not in self._members:  # else it is closed when it has been empty for a while
+                    self._close(part)
 
 
 def label(form: Form) -> str:

@@ -22,7 +22,18 @@ from prosem.engine.unstreamed import LIFETIME_S, Unstreamed
 from prosem.engine.views import Views
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
 from prosem.runtime.metrics import Metrics
-from prosem.types.base import MOVED, Bound, Draft, Form, MarkedSpace, Space, Storage
+from prosem.types.base import (
+    ALIAS_SHIFT,
+    MOVED,
+    SID_MASK,
+    Bound,
+    Draft,
+    Form,
+    MarkedSpace,
+    Space,
+    Storage,
+    parts_of,
+)
 from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table
 from prosem.values.timeline import Timelines
 from prosem.values.undo import UndoLog
@@ -66,9 +77,7 @@ class EngineMemory:
         self.registry = SubscriptionRegistry()
         self.unstreamed = Unstreamed(ephemeral_s, clock.monotonic)
         self.marks = Marks(self.registry, self.undo)
-        self.group_store = Groups(
-            self.table_store, self.views, lambda sid: self.place(sid)[2], max_boxes, plan, self.undo
-        )
+        self.group_store = Groups(self.table_store, self.views, self._locate, max_boxes, plan, self.undo)
         self.group_store.on_close = self._closed
         self.batch = Batch()
 
@@ -103,6 +112,13 @@ class EngineMemory:
         if isinstance(space, MarkedSpace) and self.registry.frozen(sid) is None:
             return form, space, space.locate(sid)
         return form, space, form.bind(decode_exact(self.registry.params(sid)))
+
+    def _locate(self, id: int) -> Bound:
+        """The place that an id stands for: of a subscription, or of its part in a space."""
+        _, space, bound = self.place(id & SID_MASK)
+        number = id >> ALIAS_SHIFT
+        part = next((one for one in parts_of(space) if one.number == number), None) if number else None
+        return bound if part is None or bound.place is None else part.bound(bound.place)
 
     def snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
         return form.snapshot(space, self.table_store.visible[form.tables[0].id], bound)

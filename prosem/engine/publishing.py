@@ -20,9 +20,9 @@ from prosem.engine.typed_events import Effect
 from prosem.engine.validate import effect, effects, known_table
 from prosem.engine.views import Derived
 from prosem.store.log import WriteSet
-from prosem.types.base import RememberingSpace, Space
+from prosem.types.base import ArrangedSpace, RememberingSpace, Space
 from prosem.values.errors import ViewRowError
-from prosem.values.model import Delta, JsonObject, Key, Row, Table, View
+from prosem.values.model import Delta, Group, JsonObject, Key, Row, Table, View
 from prosem.values.undo import net, opposite
 from prosem.values.wire import encode
 from prosem.views.graph import changes_of
@@ -312,7 +312,13 @@ class Publishing:
             for at, (space, some) in deltas.items():
                 explained = self._explain_space(rehearsals, space, some, command.analyze)
                 groups += [
-                    {"group": group.name, "type": group.type, "space": group.space, **explained}
+                    {
+                        "group": group.name,
+                        "type": group.type,
+                        "space": at,
+                        **explained,
+                        **self._arranged(group, at),
+                    }
                     for group in self._groups.groups_in(at)
                     if explained
                 ]
@@ -322,6 +328,15 @@ class Publishing:
             "weights": self._chooser.weights._asdict(),
             "groups": groups,
         }
+
+    def _arranged(self, group: Group, at: int) -> JsonObject:
+        """How the space of a group is arranged that another one is a part of."""
+        whole = self._groups.spaces[group.space]
+        return (
+            {"arrangement": whole.arrangement()}
+            if group.space != at and isinstance(whole, ArrangedSpace)
+            else {}
+        )
 
     def _rehearsed(
         self, rehearsals: ExitStack, table: Table, key: Key, old: Row | None, new: Row | None

@@ -23,6 +23,7 @@ from prosem.types.base import (
     RememberingSpace,
     Space,
     folding,
+    parts_of,
 )
 from prosem.values.access import WHOLE, Predicates, Scope
 from prosem.values.errors import ConflictError, InputError, LanguageError, LimitError, NotFoundError, pointer
@@ -258,6 +259,7 @@ class Subscribing:
                 self._groups.statements[self._registry.statement(sid)],
                 timelines.current,
                 command if command.follows else None,
+                parts_of(space),
             )
         )
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
+from cn.model.geometry import Point
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from prosem.index.shared_indexes import SharedIndexes
@@ -80,12 +81,57 @@ def placements(sid: int, bound: Bound) -> Iterator[tuple[int, bytes, Any | None]
         yield (number << ALIAS_SHIFT) | sid, topic, bound.place
 
 
+class Part(NamedTuple):
+    """A space in which the points of another one have places too: their coordinates in the dimensions `taken`.
+
+    `number` tells the ids of one subscription apart.
+    """
+
+    number: int
+    space: NetworkSpace
+    taken: tuple[int, ...]
+
+    def id(self, sid: int) -> int:
+        """The id of a subscription here."""
+        return (self.number << ALIAS_SHIFT) | sid
+
+    def place(self, point: Point) -> Point:
+        """Where a point of the other space lies here; a space without conditions has one place."""
+        return tuple([point[at] for at in self.taken]) or (0, 0)
+
+    def bound(self, point: Point) -> Bound:
+        return Bound(b"", self.place(point))
+
+
+class NetworkPlace(NamedTuple):
+    """What a network is told of a subscription: an id and its place. None: only messages that name it reach it."""
+
+    space: NetworkSpace
+    id: int
+    topic: bytes
+    place: Any | None
+
+
+def network_places(
+    space: NetworkSpace, sid: int, bound: Bound, parts: Sequence[Part] = ()
+) -> Iterator[NetworkPlace]:
+    """A subscription as networks hold it: at all its topics, or in all parts of its space. The first id is the sid."""
+    if not parts:
+        for id, topic, place in placements(sid, bound):
+            yield NetworkPlace(space, id, topic, place)
+        return
+    yield NetworkPlace(space, sid, b"", None)
+    if bound.place is not None:
+        for part in parts:
+            yield NetworkPlace(part.space, part.id(sid), b"", part.place(bound.place))
+
+
 class SpaceContext(NamedTuple):
     """What a space needs of the server: the rows of its tables, where a subscription stands, and limits.
 
     `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `figures` are those of the statistics in force,
     `group` the id of the group that opens the space. `shared` has the row indexes of all spaces of the server; None: a space
-    has its own.
+    has its own. `part` opens a space that this one consists of, among others, by its form; None: a space is whole.
     """
 
     rows: tuple[Rows, ...]
@@ -95,6 +141,7 @@ class SpaceContext(NamedTuple):
     figures: RunFigures = NO_FIGURES
     group: int = 0
     shared: SharedIndexes | None = None
+    part: Callable[[Any], Any] | None = None
 
 
 class Draft(NamedTuple):
@@ -324,6 +371,14 @@ class PackedForm(Protocol, metaclass=ByMembers):
 
 
 @runtime_checkable
+class PartedForm(Protocol, metaclass=ByMembers):
+    """A form whose space may consist of parts that it shares with other forms."""
+
+    def translated(self, messages: Sequence[Message], state: Any) -> list[Message]:
+        """Messages of the parts as messages of the form itself; those that are for other forms alone are left out."""
+
+
+@runtime_checkable
 class FoldedForm(Protocol, metaclass=ByMembers):
     """A form whose answers a client can only fold by what the query says: keys, an order, types."""
 
@@ -424,6 +479,18 @@ class AdaptiveSpace(Protocol, metaclass=ByMembers):
 
     def rearrange(self) -> Callable[[], None] | None:
         """Do so where it pays, and edges must be given their states again: what takes it back. None: all stays."""
+
+
+@runtime_checkable
+class PartedSpace(Protocol, metaclass=ByMembers):
+    """A space that consists of others, which take its events: its own messages name their targets."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
+
+
+def parts_of(space: Space) -> tuple[Part, ...]:
+    return space.parts if isinstance(space, PartedSpace) else ()
 
 
 @runtime_checkable

@@ -12,12 +12,17 @@ from cn.networks.local import LocalNetwork
 from cn.networks.unicast import UNICAST
 from prosem.brokers import control
 from prosem.brokers.dispatcher import UNDER_WAY, Dispatcher
-from prosem.brokers.member import Member
+from prosem.brokers.member import Member, RemoteSink
+from prosem.brokers.protocol import WITH_PARTS
 from prosem.delivery.edge import Edge
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import complete
+from prosem.types.base import Bound, Part
 from prosem.values.access import WHOLE
-from prosem.values.errors import BusyError
+from prosem.values.errors import BusyError, ConflictError
+from prosem.values.model import Statement
+from tests.types.test_join import form as join_form
 
 SPACE = Space(1, 1, True)
 
@@ -101,6 +106,34 @@ async def test_a_busy_engine_refuses() -> None:
     notice = control.read_notice(refused.body)
     assert isinstance(notice, control.Refused)
     assert (notice.token, notice.code) == (1, BusyError.code)
+
+
+async def test_a_broker_that_is_too_old_for_parts_is_refused() -> None:
+    """It would host the subscription where no message comes."""
+    dispatcher, _, member, sent = made()
+    form = join_form("SELECT * FROM r JOIN s USING (b) JOIN t USING (d)")
+    statement = Statement(1, form.query.sql, None)
+    parts = (Part(1, Space(8, 1, True), (0,)), Part(2, Space(9, 1, True), (0,)))
+    bound = Bound(b"", (3,))
+
+    def hosted(token: int) -> c.Hosted:
+        sink = RemoteSink(member)
+        return c.Hosted(
+            *(7, "seven", sink, form, SPACE, bound, 5, None, 1, b"", True, token, None, statement),
+            parts=parts,
+        )
+
+    member.protocol = WITH_PARTS - 1
+    complete(dispatcher.release([hosted(1)], 5))
+    (refused,) = [control.read_notice(frame.body) for frame in sent if isinstance(frame, Direct)]
+    assert isinstance(refused, control.Refused)
+    assert (refused.token, refused.code) == (1, ConflictError.code)
+    assert not dispatcher.hosts(7)
+    member.protocol = WITH_PARTS
+    sent.clear()
+    complete(dispatcher.release([hosted(2)], 6))
+    notices = [control.read_notice(frame.body) for frame in sent if isinstance(frame, Direct)]
+    assert [one.parts for one in notices if isinstance(one, control.Hosted)] == [parts]
 
 
 def test_no_mark_comes_between_the_messages_of_an_event() -> None:

@@ -472,6 +472,92 @@ def test_another_decomposition_leaves_no_gap() -> None:
                 assert len(listener.of(id, "snapshot")) == 1, "nobody was given a snapshot again"
 
 
+# -- joins that have two tables in common --------------------------------------------------------------------------
+SHARING = ("r JOIN s USING (b)", "r JOIN s USING (b) JOIN t USING (d)", "r JOIN s USING (b) JOIN u USING (d)")
+
+
+def four_tables(api: Api) -> dict[str, str]:
+    columns = {"r": "ab", "s": "bcd", "t": "de", "u": "df"}
+    return {name: api.table(dict.fromkeys(f"k{some}", "integer"), ["k"]) for name, some in columns.items()}
+
+
+def signature(tables: dict[str, str], source: str) -> str:
+    """The statement of a join; the condition on s is the same in all."""
+    words = [tables.get(word, word) for word in source.split()]
+    return f"SELECT * FROM {' '.join(words)} WHERE {tables['r']}.a >= :a AND {tables['s']}.c < :c"
+
+
+def test_an_insert_sends_one_upsert_whatever_number_of_signatures(api: Api) -> None:
+    tables = four_tables(api)
+    for name in "tu":
+        api.publish(tables[name], [insert(k=1, d=1, **{"ef"["tu".index(name)]: 1})])
+    api.publish(tables["s"], [insert(k=1, b=1, c=1, d=1)])
+    api.publish(tables["r"], [insert(k=0, a=5, b=1)])
+    with api.socket() as listener:
+        for number, source in enumerate(SHARING, 1):
+            id = api.subscribe(signature(tables, source), {"a": 0, "c": 9}, id=f"{tables['r']}-{number}")[
+                "id"
+            ]
+            listener.attach(id)
+            listener.pong()
+            before = api.metric("prosem_outbox_messages_total")
+            seq = api.publish(tables["r"], [insert(k=number, a=5, b=1)])["last_seq"]
+            listener.progress(seq)
+            assert api.metric("prosem_outbox_messages_total") - before == 1
+            ids = [f"{tables['r']}-{one}" for one in range(1, number + 1)]
+            assert [listener.of(one)[-1]["seq"] for one in ids] == [seq] * number
+            assert [len((listener.answer(one) or {})["rows"]) for one in ids] == [number + 1] * number
+        event = {"table": tables["r"], "event": insert(k=9, a=5, b=1)}
+        groups = api.call("POST", "/v1/explain", json=event)["groups"]
+        assert len({one["space"] for one in groups}) == 1
+        assert len(groups) == 3
+        partners = [one["arrangement"]["partners"]["tables"] for one in groups]
+        assert [len(some) for some in partners] == [2, 3, 3]
+        assert all(some[tables["r"]] == tables["s"] for some in partners)
+
+
+def test_joins_that_share_outlive_a_kill(own_server: ServerProcess) -> None:
+    """With and without a group of the two tables alone, which comes and goes."""
+    chance = random.Random(3)
+    with Api(own_server.start()) as api:
+        tables = four_tables(api)
+    own_server.kill()
+    letters = {"r": "ab", "s": "bcd", "t": "de", "u": "df"}
+    started: dict[str, int] = {}
+
+    def publish(api: Api) -> int:
+        for _ in range(12):
+            name = chance.choice("rstu")
+            row = {column: chance.choice([None, 0, 1, 1]) for column in letters[name]}
+            seq: int = api.publish(tables[name], [upsert(k=chance.randrange(4), **row)])["last_seq"]
+        return seq
+
+    for turn, sources in enumerate((SHARING[1:], SHARING[:1], SHARING[2:], ())):
+        with Api(own_server.start()) as api, api.socket() as listener:
+            for source in sources:
+                id = api.subscribe(signature(tables, source), {"a": 0, "c": 9})["id"]
+                started[id] = api.result(id)["seq"]
+            for id in started:
+                listener.attach(id)
+            listener.pong()
+            seq = publish(api)
+            listener.progress(seq)
+            for id, start in started.items():
+                assert in_any_order(listener.answer(id)) == in_any_order(api.result(id)["result"])
+                told = changes(listener, id)
+                replayed = heard(api, id, start, seq)
+                assert replayed[len(replayed) - len(told) :] == told
+            if turn == 2:  # the two tables alone have no subscription any more
+                (alone,) = [
+                    id
+                    for id in started
+                    if len(api.call("GET", f"/v1/subscriptions/{id}")["sql"].split("JOIN")) == 2
+                ]
+                api.delete(alone)
+                del started[alone]
+        own_server.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "plan",

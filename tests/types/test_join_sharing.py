@@ -1,4 +1,4 @@
-"""What the joins of one server share: row indexes are held once per table, whatever number of templates uses them."""
+"""What the joins of one server share: row indexes, and semijoins of two tables with their messages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from optimizer.choose import chooser
 from prosem.delivery.edge import Edge
@@ -22,6 +23,7 @@ from prosem.language.parse import parse
 from prosem.runtime.clock import ManualClock
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete
+from prosem.types.join.parted import PartedJoinSpace
 from prosem.types.join.space import JoinSpace
 from prosem.values.wire import decode, encode
 from tests.support.effort import examples
@@ -63,6 +65,7 @@ TEMPLATES = (
     Template("r JOIN s USING (b)", (RS,), (A, C), "transaction"),
     Template("high JOIN s USING (b)", (("high", "s", "b"),), (C,)),
     Template("s JOIN r USING (b)", (RS,), (A, ("r", "d", "<="), C)),
+    Template("u JOIN high USING (b) JOIN s USING (b)", (("u", "high", "b"), ("u", "s", "b")), (C, F)),
     Template("x JOIN s USING (b)", (("x", "s", "b"),), (("x", "a", ">="), C)),
 )
 HOLDS = {">=": int.__ge__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__}
@@ -148,12 +151,28 @@ class World:
     def spaces(self) -> list[JoinSpace]:
         return [space for space in self.state.spaces.values() if isinstance(space, JoinSpace)]
 
+    @property
+    def wholes(self) -> list[PartedJoinSpace]:
+        return [space for space in self.state.spaces.values() if isinstance(space, PartedJoinSpace)]
+
+    def end(self) -> None:
+        """All subscriptions go, and nothing stays."""
+        for sub in list(self.subscriptions):
+            self.delete(sub)
+        self.state.begin()  # a part that had subscriptions of its own goes after what it was a part of
+        assert not self.state.spaces
+        assert not len(self.state.group_store.row_indexes), "the indexes go with the last template"
+        assert not self.state.group_store._parts
+        assert not self.state.group_store._wholes
+
     def check(self) -> None:
         for sub, (template, params) in self.subscriptions.items():
             expected = answer(self.rows, template, params)
             assert in_any_order(self.answers[sub]) == expected, template
             told = self.state.execute(c.Result(sub))["result"]
             assert in_any_order(decode(encode(told))) == expected, template
+        for whole in self.wholes:
+            whole.check()
         used: dict[Any, list[Any]] = {}
         for space in self.spaces:
             space.check()
@@ -243,10 +262,7 @@ def test_templates_that_share_rows_answer_as_if_each_had_its_own(
     world = World(plan)
     for _ in commands(world, random.Random(seed), some):
         world.check()
-    for id in list(world.subscriptions):
-        world.delete(id)
-    assert not world.spaces
-    assert not len(world.state.group_store.row_indexes), "the indexes go with the last template"
+    world.end()
 
 
 def test_a_refusal_of_several_requests_at_once() -> None:
@@ -257,7 +273,7 @@ def test_a_refusal_of_several_requests_at_once() -> None:
         template: {column: wanted[column] for column in wanted if f":{column}" in template.sql}
         for template in TEMPLATES
     }
-    kept = world.subscribe(TEMPLATES[0], some[TEMPLATES[0]])
+    world.subscribe(TEMPLATES[0], some[TEMPLATES[0]])
     for at in range(3):
         rows = [
             {"table": name, "op": "upsert", "row": {"k": at, **dict.fromkeys(columns, 1)}}
@@ -292,8 +308,7 @@ def test_a_refusal_of_several_requests_at_once() -> None:
         world.state.take_back(refused)
         world.check()
         world.delete(closing)
-    world.delete(kept)
-    assert not len(world.state.group_store.row_indexes)
+    world.end()
 
 
 def test_rows_are_held_once_whatever_number_of_templates() -> None:
@@ -309,22 +324,86 @@ def test_rows_are_held_once_whatever_number_of_templates() -> None:
     first = {entry[1]: entry for entry in world.spaces[0].model.tables[0].entries()}
     assert len(first) == 50
     one_template = len(world.state.group_store.row_indexes)
-    for template, wanted in (
-        (TEMPLATES[1], {"a": 0, "c": 4, "e": 3}),
-        (TEMPLATES[2], {"a": 0, "c": 4, "f": 0}),
-    ):
-        world.subscribe(template, wanted)
-    names = [name for name in world.state.group_store.row_indexes if isinstance(name, tuple)]
+    world.subscribe(TEMPLATES[1], {"a": 0, "c": 4, "e": 3})
+    world.subscribe(TEMPLATES[2], {"a": 0, "c": 4, "f": 0})
     r = world.state.tables()["r"]
+    names: list[Any] = [*world.state.group_store.row_indexes]
     assert sorted(columns for _, table, columns, _ in names if table == r.id) == [(), (2,), (3,)], (
         "of r all rows, by b and by d, with one routing column"
     )
     assert len(names) == one_template + 5, "r by d, and two orders of t and of u"
-    for space in world.spaces:
-        table = space.model.tables[0]
+    of_r = [table for space in world.spaces for table in space.model.tables if table._table is r]
+    assert len(of_r) == 3
+    for table in of_r:
         for order in table._orders.values():
             assert all(first[entry[1]] is entry for key in order.rows for entry in order.rows.at(key))
     world.subscribe(TEMPLATES[4], {"c": 4})  # no condition on r: another routing, the same rows
     routed = world.spaces[-1].model.tables[0]
     assert all(first[entry[1]][2] is entry[2] for entry in routed.entries())
     world.check()
+
+
+def sent(world: World, events: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """The messages of a request: kind, and number of the space."""
+    world.state.execute(c.Transact(events))
+    batch = world.state.begin()
+    found = [(one.kind, one.space) for one in batch.frames if isinstance(one, Message)]
+    complete(world.edge.release(batch.frames, world.state.seq))
+    for id, _, _, body in world.sink.frames:
+        world.answers[id] = fold(world.answers[id], body, ())
+    world.sink.frames.clear()
+    world.change(events)
+    world.check()
+    return found
+
+
+def put(table: str, **row: int) -> dict[str, Any]:
+    return {"table": table, "op": "upsert", "row": row}
+
+
+def test_an_insert_sends_one_upsert_whatever_number_of_signatures() -> None:
+    """R^S serves r ⋈ s, r ⋈ s ⋈ t and r ⋈ s ⋈ u."""
+    world = World()
+    world.run(
+        c.Transact(stored := [put("s", k=1, b=1, c=1), put("t", k=1, d=1, e=1), put("u", k=1, b=1, f=1)])
+    )
+    world.change(stored)
+    three = [world.subscribe(TEMPLATES[at], wanted) for at, wanted in enumerate(
+        [{"a": 0, "c": 4}, {"a": 0, "c": 4, "e": 3}, {"a": 0, "c": 4, "f": 0}]
+    )]  # fmt: skip
+    for whole in world.wholes:
+        whole.redecompose(tuple(whole.shape.parts[0].tables[1 - at] if at < 2 else 0 for at in range(3)))
+        for id in three[1:]:
+            world.run(c.Attach(id, None, world.sink))  # with the partners that the tables have now
+    shared = world.state.spaces[world.state.groups[1].space]
+    assert [message for message in sent(world, [put("r", k=1, a=1, b=1, d=1)]) if message[0] == "upsert"][
+        :1
+    ] == [("upsert", shared.network.id)]
+    assert all(world.answers[id]["rows"] for id in three)
+    quiet = [put("r", k=1, a=2, b=1, d=1)]  # what joins stays the same
+    assert sent(world, quiet) == [("drop", shared.network.id), ("upsert", shared.network.id)]
+    assert sent(world, [{"table": "r", "op": "delete", "key": {"k": 1}}])[0] == ("drop", shared.network.id)
+    assert not any(world.answers[id]["rows"] for id in three)
+    world.delete(three[0])  # the two others still have it as a part
+    assert ("upsert", shared.network.id) in sent(world, [put("r", k=1, a=1, b=1, d=1)])
+    world.end()
+
+
+def test_a_semijoin_that_no_subscription_holds_sends_nothing() -> None:
+    """In r ⋈ s ⋈ t with the partners s, r and r nobody holds R^T."""
+    world = World()
+    world.run(c.Transact(stored := [put("s", k=1, b=1, c=1), put("t", k=1, d=1, e=1)]))
+    world.change(stored)
+    id = world.subscribe(TEMPLATES[1], {"a": 0, "c": 4, "e": 3})
+    (whole,) = world.wholes
+    whole.redecompose((1, 0, 0))
+    world.run(c.Attach(id, None, world.sink))
+    rs, rt = (part.space.id for part in whole.parts)
+    first = sent(world, [put("r", k=1, a=1, b=1, d=1)])
+    assert sorted(first) == sorted([("upsert", rs), ("upsert", rs), ("upsert", rt)]), (
+        "r and s by one, t by the other"
+    )
+    whole.redecompose((2, 0, 0))
+    world.run(c.Attach(id, None, world.sink))
+    assert sent(world, [put("r", k=1, a=2, b=1, d=1)]) == [("drop", rt), ("upsert", rt)]
+    world.end()

@@ -65,10 +65,14 @@ async def decisions(request: Request, limit: int = 100, group: str | None = None
     made, caller = server(request), caller_of(request)
     caller.check_sees_all()
     groups = made.view.groups_of(caller.tenant)
-    spaces = {known.space for known in groups if group is None or known.name == group}
+    taking: list[tuple[int, ...]] = await made.call(
+        c.Inspect(lambda state: [*map(state.group_store.taking, groups)])
+    )
     last = await made.call(c.Inspect(lambda state: state.chooser.decisions.last(MOST_DECISIONS)))
-    found = [one for one in last if one.space in spaces][:limit]
     names: dict[int, list[str]] = {}
-    for known in groups:
-        names.setdefault(known.space, []).append(known.name)
+    for known, spaces in zip(groups, taking, strict=True):
+        for space in spaces:
+            names.setdefault(space, []).append(known.name)
+    asked = {space for space, some in names.items() if group is None or group in some}
+    found = [one for one in last if one.space in asked][:limit]
     return answer({"decisions": [decided(decision, names.get(decision.space, [])) for decision in found]})

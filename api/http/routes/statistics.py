@@ -6,6 +6,8 @@ tables and groups of its tenant alone.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fastapi import APIRouter, Request, Response
 
 from api.http.access import caller_of
@@ -43,7 +45,11 @@ async def statistics(request: Request) -> Response:
     def look(state: EngineState) -> JsonObject:
         shown = state.statistics or dict.fromkeys(("run", "created", "job", "state", "since", "rows"))
         groups = [group for group in state.groups.values() if group.tenant == tenant]
-        entries = {group.name: counts for group in groups if (counts := state.chooser.entries(group.space))}
+        entries: dict[str, dict[str, int]] = {}
+        for group in groups:
+            counts = sum(map(Counter, map(state.chooser.entries, state.group_store.taking(group))), Counter())
+            if counts:
+                entries[group.name] = dict(counts)
         stale = [group.name for group in groups if group.id in state.stale_groups]
         return {**shown, "entries": entries, "stale": stale}
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Protocol
 
+from cn.model.geometry import Point
 from prosem.types.join.decomposition import (
     GAIN,
+    Cost,
     Counted,
     Decomposition,
     cheapest,
@@ -15,38 +19,45 @@ from prosem.types.join.decomposition import (
     simulation,
     total,
 )
-from prosem.types.join.model import JoinModel
-from prosem.types.join.table import Classes
+from prosem.types.join.shape import JoinShape
+from prosem.types.join.table import Classes, JoinTable
 
 SAMPLE_POINTS = 32
 FEWEST_POINTS = 8  # below, a sample says less than the formula
 FADING = 0.5  # how much of the older counts still counts
 
 
+class Costed(Protocol):
+    """What knows the costs of semijoins: O(rows)."""
+
+    @property
+    def shape(self) -> JoinShape: ...
+    @property
+    def row_count(self) -> int: ...
+    def cost(self, shares: Sequence[float], chance: random.Random) -> Cost:
+        """Of each semijoin, with these shares of the events."""
+
+
 class Adaptation:
     """Counts events per table. A look costs O(rows), and is taken after as many events at the earliest."""
 
-    def __init__(self, model: JoinModel) -> None:
+    def __init__(self, model: Costed) -> None:
         self._model = model
-        self._weights = [0.0] * len(model.tables)
-        self.counts = [0] * len(model.tables)
+        tables = len(model.shape.tables)
+        self._weights = [0.0] * tables
+        self.counts = [0] * tables
         self._has_choice = has_choice(model.shape)
-        self._random = random.Random(len(model.tables))
+        self._random = random.Random(tables)
 
     def better(self, present: Decomposition) -> Decomposition | None:
         """A decomposition that is cheaper by far with what was counted lately; None if there is none."""
         fresh = sum(self.counts)
-        if not self._has_choice or not fresh or fresh < sum(map(len, self._model.tables)):
+        if not self._has_choice or not fresh or fresh < self._model.row_count:
             return None
         self._weights = [FADING * w + n for w, n in zip(self._weights, self.counts, strict=True)]
         self.counts = [0] * len(self.counts)
         shares = [weight / sum(self._weights) for weight in self._weights]
-        shape, points = self._model.shape, self._model.points
-        if len(points) >= FEWEST_POINTS:
-            places = points.sample(SAMPLE_POINTS, self._random)
-            cost = simulation(shape, self._model.tables, places, shares)
-        else:
-            cost = formula(shape, Counted(shares, self._rows_per_key))
+        cost = self._model.cost(shares, self._random)
         known: dict[tuple[int, int], float] = {}
 
         def once(table: int, partner: int) -> float:
@@ -54,9 +65,19 @@ class Adaptation:
                 known[table, partner] = cost(table, partner)
             return known[table, partner]
 
-        other = cheapest(shape, once)
+        other = cheapest(self._model.shape, once)
         return other if total(other, once) < (1 - GAIN) * total(present, once) else None
 
-    def _rows_per_key(self, table: int, classes: Classes) -> float:
-        one = self._model.tables[table]
+
+def semijoin_cost(
+    shape: JoinShape, tables: Sequence[JoinTable], places: Sequence[Point], shares: Sequence[float]
+) -> Cost:
+    """By simulation on a sample of points; by the formula where these are too few to say anything."""
+    if len(places) >= FEWEST_POINTS:
+        return simulation(shape, tables, places, shares)
+
+    def per_key(table: int, classes: Classes) -> float:
+        one = tables[table]
         return rows_per_key((entry[2] for entry in one.entries()), one.getter(classes))
+
+    return formula(shape, Counted(shares, per_key))

@@ -24,11 +24,13 @@ from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, Subscrip
 from prosem.types.join.arrangement import arrange, routing_column
 from prosem.types.join.client_rules import RULES
 from prosem.types.join.message import Joined
+from prosem.types.join.parted import PartedJoinSpace
 from prosem.types.join.raw import JoinTelling
 from prosem.types.join.replay import JoinReplay
 from prosem.types.join.shape import JoinShape, mode_of
 from prosem.types.join.space import JoinSpace
 from prosem.types.join.state import JoinFold, JoinState
+from prosem.types.join.translation import Sources, Translator
 from prosem.types.shared.ranges import Ranges
 from prosem.types.shared.words import range_ends
 from prosem.values.errors import LanguageError
@@ -95,13 +97,30 @@ class JoinForm:
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
         arranged = arrange(self.shape, self.atoms, context)
         mode = mode_of(context.plan)
+        if mode == "semijoin" and context.part is not None and not self._is_part:
+            parts = [context.part(part) for part in self._parts]
+            return PartedJoinSpace(space_id, arranged, parts)
         return JoinSpace(arranged.shape, space_id, context, arranged.partners, mode, arranged)
+
+    @property
+    def _parts(self) -> list[JoinForm]:
+        """The joins of two tables that it consists of."""
+        return [
+            JoinForm(self.query, part.shape, tuple(self.atoms[one] for one in part.tables))
+            for part in self.shape.parts
+        ]
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether it is such a join of two tables itself."""
+        return len(self.tables) == 2 and self._parts[0].label == self.label
 
     # -- answers -------------------------------------------------------------------------------------------------
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
         if bound.place is None:
             return {"rows": []}
-        held = JoinState(self.shape, cast(JoinSpace, space).joinable(bound.place))
+        opened = cast("JoinSpace | PartedJoinSpace", space)
+        held = JoinState(self.shape, opened.joinable(bound.place))
         return {"rows": list(map(self._object, held.answer().values()))}
 
     def _object(self, joined: Joined) -> JsonObject:
@@ -123,10 +142,21 @@ class JoinForm:
 
     # -- the state at the edge -----------------------------------------------------------------------------------
     def state(self, space: Space, bound: Bound) -> JoinState | None:
-        opened = cast(JoinSpace, space)
+        opened = cast("JoinSpace | PartedJoinSpace", space)
         if opened.mode == "join":
             return None
-        return JoinState(self.shape, () if bound.place is None else opened.semijoins(bound.place))
+        rows = () if bound.place is None else opened.semijoins(bound.place)
+        return JoinState(self.shape, rows, opened.sources)
+
+    def translated(self, messages: Sequence[Message], state: JoinState | None) -> list[Message]:
+        """Messages of the joins of two tables that its space consists of, as its own."""
+        if state is None or state.sources is None:
+            return list(messages)
+        return self._translator.translated(messages, state.sources)
+
+    @cached_property
+    def _translator(self) -> Translator:
+        return Translator(self.shape)
 
     def change(
         self, messages: Sequence[Message], bound: Bound, state: JoinState | None
@@ -164,11 +194,16 @@ class JoinForm:
         return JoinTelling(self.fold)
 
     def pack_state(self, state: JoinState) -> bytes:
-        return encode([list(rows.values()) for rows in state.rows])
+        rows = [list(some.values()) for some in state.rows]
+        return encode(rows if state.sources is None else {"rows": rows, "sources": state.sources})
 
     def unpack_state(self, packed: bytes) -> JoinState:
-        held = zip(self.tables, decode(packed), strict=True)
-        return JoinState(self.shape, [map(table.read, rows) for table, rows in held])
+        held, sources = decode(packed), None
+        if isinstance(held, dict):
+            partners, spaces = held["sources"]
+            held, sources = held["rows"], Sources(tuple(partners), tuple(spaces))
+        pairs = zip(self.tables, held, strict=True)
+        return JoinState(self.shape, [map(table.read, rows) for table, rows in pairs], sources)
 
     def told(self, added: Sequence[Joined], removed: Sequence[Joined]) -> bytes | None:
         """The change as it is told; None if there is none."""

@@ -85,8 +85,11 @@ class JoinCodec:
     def remove(
         self, table: int, row: Row, region: Region = (), targets: tuple[int, ...] | None = None
     ) -> Draft:
-        key = self._shape.tables[table].key_of(row)
-        return Draft("drop", b"", region, targets, None, encode((table, key)))
+        draft = self.remove_key(table, self._shape.tables[table].key_of(row))
+        return draft._replace(region=region, targets=targets)
+
+    def remove_key(self, table: int, key: Key) -> Draft:
+        return Draft("drop", payload=encode((table, key)))
 
     def lose(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from cn.match.point_index import PointIndex
@@ -11,6 +12,8 @@ from optimizer.plan import Descriptor
 from optimizer.sketch import Sketch
 from prosem.index.shared_indexes import SharedIndexes
 from prosem.types.base import Draft, Rows
+from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, semijoin_cost
+from prosem.types.join.decomposition import Cost
 from prosem.types.join.message import JoinCodec, Joined
 from prosem.types.join.shape import JoinShape
 from prosem.types.join.table import JoinTable, Placed, Sides, box
@@ -47,6 +50,15 @@ class JoinModel:
             ends[at] = delta.old if first is None else first[0], delta.new
         for (number, _), (before, after) in ends.items():
             self.tables[number].rewind(before, after)
+
+    @property
+    def row_count(self) -> int:
+        return sum(map(len, self.tables))
+
+    def cost(self, shares: Sequence[float], chance: Random) -> Cost:
+        """What each semijoin would cost with these shares of the events, by a sample of the points."""
+        places = self.points.sample(SAMPLE_POINTS, chance) if len(self.points) >= FEWEST_POINTS else []
+        return semijoin_cost(self.shape, self.tables, places, shares)
 
     def box(self, *parts: Sides) -> Box:
         return box(self.shape.dimensions, *parts)

@@ -89,6 +89,7 @@ class SemijoinMode:
         self, model: JoinModel, decomposition: Decomposition, locate: Callable[[int], Bound]
     ) -> None:
         self._model, self.decomposition, self._locate = model, decomposition, locate
+        self.unused: frozenset[int] = frozenset()  # tables whose semijoin no subscription holds
         shape, tables = model.shape, model.tables
         orders: list[set[Classes]] = [set() for _ in tables]
         for number, partner in enumerate(decomposition):
@@ -139,6 +140,8 @@ class SemijoinMode:
     def describe(self, change: Change) -> Described | None:
         table, old, new, stays = change
         shifts = [] if stays else [*self._shifts(table, old, new)]
+        if table.number in self.unused:
+            old = new = None
         seen = Described(
             table, None if stays else self._joining(table, old), self._joining(table, new), shifts
         )
@@ -159,6 +162,8 @@ class SemijoinMode:
 
     def _shifts(self, table: JoinTable, old: Placed | None, new: Placed | None) -> Iterator[Shift]:
         for link in self._followers[table.number]:
+            if link.other.number in self.unused:
+                continue
             lost = None if old is None else _one_of_key(link, old)
             gained = None if new is None else _one_of_key(link, new)
             if lost is None and gained is None:
@@ -284,9 +289,9 @@ class SemijoinMode:
     # -- what an edge holds --------------------------------------------------------------------------------------
     def held(self, point: Point) -> list[list[Row]]:
         """X^T of each table, from the side with fewer rows in the subscription's range."""
-        return [[entry[2] for entry in self._semijoin(table, point)] for table in self._model.tables]
+        return [[entry[2] for entry in self.semijoin(table, point)] for table in self._model.tables]
 
-    def _semijoin(self, table: JoinTable, point: Point) -> Iterator[Entry]:
+    def semijoin(self, table: JoinTable, point: Point) -> Iterator[Entry]:
         partner, classes = self._partner(table)
         own, other = table.range_of(point), partner.range_of(point)
         mine, its = table.by(classes), partner.by(classes)

@@ -46,6 +46,18 @@ class Hop(NamedTuple):
     values: tuple[tuple[int, int], ...]
 
 
+class ShapePart(NamedTuple):
+    """Two neighbours of a join as a join of their own. `tables` and `classes`: their numbers in the whole, in its order.
+
+    `taken`: the dimensions of the whole that it has.
+    """
+
+    shape: JoinShape
+    tables: tuple[int, int]
+    classes: tuple[int, ...]
+    taken: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class JoinShape:
     """`tables` in FROM order, all different.
@@ -100,6 +112,32 @@ class JoinShape:
         return tuple(
             other for other in range(len(self.tables)) if other != table and self.shared(table, other)
         )
+
+    @cached_property
+    def parts(self) -> tuple[ShapePart, ...]:
+        """All pairs of neighbours, each in the order of the tables' ids: joins that have a pair in common have one part."""
+        pairs = [
+            (left, right)
+            for left in range(len(self.tables))
+            for right in self.neighbours(left)
+            if self.tables[left].id < self.tables[right].id
+        ]
+        return tuple(self._part(*pair) for pair in pairs)
+
+    def _part(self, left: int, right: int) -> ShapePart:
+        shared = [
+            (self.classes[one][left], self.classes[one][right], one) for one in self.shared(left, right)
+        ]
+        shared.sort()
+        pair = left, right
+        shape = JoinShape(
+            tuple(self.tables[one] for one in pair),
+            tuple({0: own, 1: other} for own, other, _ in shared),
+            tuple(self.ranged[one] for one in pair),
+            tuple(self.routing[one] for one in pair),
+        )
+        taken = [end for one in pair for at in self.ranged[one] for end in self.sides(one, at)]
+        return ShapePart(shape, pair, tuple(one for _, _, one in shared), tuple(taken))
 
     def walk(self, start: int) -> tuple[Hop, ...]:
         """The way from a table through all others, each reached by every class it shares with those before."""

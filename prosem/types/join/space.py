@@ -12,7 +12,7 @@ import numpy as np
 from cn.model.geometry import Point, Region
 from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
-from prosem.types.base import Bound, Choose, Draft, Outcome, SpaceContext, Storage
+from prosem.types.base import ALIAS_SHIFT, Bound, Choose, Draft, Outcome, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.arrangement import Arrangement
 from prosem.types.join.decomposition import Decomposition
@@ -36,6 +36,7 @@ class JoinSpace(PointSpace):
     storage: ClassVar[Mapping[str, Storage]] = dict.fromkeys(
         ("upsert", "drop", "lose", "joined"), Storage.EVENT
     )
+    sources: ClassVar[None] = None
     sample: ClassVar[int] = 4 * SAMPLE  # events on joins are rarely seen by many: small shares count
 
     def __init__(
@@ -59,6 +60,8 @@ class JoinSpace(PointSpace):
             else SelectionMode(self.model)
         )
         self.adaptation = Adaptation(self.model)
+        self._own = 0  # points of subscriptions to this very join
+        self._holders = [0] * len(shape.tables)  # joins that have this as a part and hold a table's semijoin
         self._arranged = arranged or Arrangement(shape, decomposition, "given", "given")
 
     # -- points --------------------------------------------------------------------------------------------------
@@ -68,6 +71,7 @@ class JoinSpace(PointSpace):
             (sid, bound.place) for sid, bound in zip(sids, bounds, strict=True) if bound.place is not None
         ]
         self._mode.came([sid for sid, _ in placed], [place for _, place in placed])
+        self._count(sum(not sid >> ALIAS_SHIFT for sid, _ in placed))
 
     def move(self, sid: int, before: Bound, after: Bound) -> None:
         super().move(sid, before, after)
@@ -79,12 +83,36 @@ class JoinSpace(PointSpace):
         super().remove(sid, bound)
         if bound.place is not None:
             self._mode.went(sid, bound.place)
+            self._count(-(not sid >> ALIAS_SHIFT))
+
+    # -- as a part of others -------------------------------------------------------------------------------------
+    def _count(self, came: int) -> None:
+        """So many subscriptions to this very join came: they hold the semijoins of all tables."""
+        self._own += came
+        if isinstance(self._mode, SemijoinMode):
+            self._mode.unused = frozenset(
+                number for number, count in enumerate(self._holders) if not count and not self._own
+            )
+
+    def hold_semijoin(self, number: int, count: int) -> None:
+        """A join that has this one as a part holds the semijoin of a table from now on, or not any more (-1)."""
+        self._holders[number] += count
+        self._count(0)
+
+    def has_holder(self, number: int) -> bool:
+        return self._holders[number] > 0
+
+    def semijoin(self, number: int, point: Point) -> Iterator[Row]:
+        """The rows of a table that have a partner in the other one, for a point."""
+        assert isinstance(self._mode, SemijoinMode), "parts are reduced by semijoins"
+        return (entry[2] for entry in self._mode.semijoin(self.model.tables[number], point))
 
     def redecompose(self, decomposition: Decomposition) -> None:
         """Give tables other partners: what edges hold is another from here on. O(rows + points)."""
         self.decomposition = decomposition
         if isinstance(self._mode, SemijoinMode):
             self._mode = SemijoinMode(self.model, decomposition, self._locate)
+            self._count(0)
 
     def rearrange(self) -> Callable[[], None] | None:
         """Decompose anew where that pays by now: edges must be given what they hold again. Returns what takes it back."""

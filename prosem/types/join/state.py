@@ -18,6 +18,7 @@ from cn.model.geometry import Point
 from cn.model.message import Message
 from prosem.types.join.message import JoinCodec, Joined, JoinedRows, Lose, Remove, Upsert
 from prosem.types.join.shape import Codes, JoinKey, JoinShape
+from prosem.types.join.translation import Sources
 from prosem.values.model import Key, Row
 from prosem.values.wire import is_same
 
@@ -28,12 +29,14 @@ _NOTHING: Mapping[Key, Row] = {}
 
 
 class JoinState:
-    """The rows of one subscription at the edge."""
+    """The rows of one subscription at the edge. `sources`: where messages come from, unless from its own space."""
 
-    __slots__ = ("_lookups", "rows", "shape")
+    __slots__ = ("_lookups", "rows", "shape", "sources")
 
-    def __init__(self, shape: JoinShape, rows: Sequence[Iterable[Row]] = ()) -> None:
-        self.shape = shape
+    def __init__(
+        self, shape: JoinShape, rows: Sequence[Iterable[Row]] = (), sources: Sources | None = None
+    ) -> None:
+        self.shape, self.sources = shape, sources
         self.rows: list[dict[Key, Row]] = [{} for _ in shape.tables]
         self._lookups: dict[tuple[int, tuple[int, ...]], dict[JoinKey, dict[Key, Row]]] = {}
         for table, some in enumerate(rows):
