@@ -121,8 +121,10 @@ class Known:
     def executed(self, server_ns: int) -> None:
         """An event took so long: shares of it may be spent on choosing."""
         self.busy_ns += server_ns
-        self.looking_ns = min(FREE_NS, self.looking_ns + LOOKING * server_ns)
-        self.considering_ns = min(FREE_NS, self.considering_ns + CONSIDERING * server_ns)
+        looking = self.looking_ns + LOOKING * server_ns
+        considering = self.considering_ns + CONSIDERING * server_ns
+        self.looking_ns = looking if looking < FREE_NS else FREE_NS
+        self.considering_ns = considering if considering < FREE_NS else FREE_NS
 
     def reconsider(self) -> None:
         """What was chosen so far is wrong."""

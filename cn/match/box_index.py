@@ -91,6 +91,11 @@ class BoxIndex:
         found = self._fastint.match(attributes)
         return list(dict.fromkeys(found)) if self._several else found
 
+    def match_each(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[list[int]]:
+        """For each group of vectors the ids of which a filter holds one of them, each once, in no order: in one call."""
+        found = self._fastint.match_each(groups)
+        return [[*dict.fromkeys(ids)] for ids in found] if self._several else found
+
     def _keep(self, id: int, slots: Slots) -> None:
         if len(slots) == 1 == len(slots[0]) and 0 <= id < SPARSE * (self._tabled + 64):
             if id >= len(self._table):

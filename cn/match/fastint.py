@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -261,11 +262,9 @@ class Fastint:
     # -- matching --------------------------------------------------------------------------------------------
     def match(self, attributes: Sequence[Any]) -> list[int]:
         """The owners of the conjunctions that hold a vector; an owner of several may come twice."""
-        partitions = self._reached(attributes)
         if self._module is not None:
-            owners, verified = self._module.match_filters(partitions, self._rows, attributes)
-            self.visits += verified
-            return cast(list[int], owners)
+            return self._matched(((attributes,),))[0]
+        partitions = self._reached(attributes)
         question = self._rows.question(attributes)
         found = [slots for one in partitions if len(slots := one.candidates(question))]
         if not found:
@@ -273,6 +272,22 @@ class Fastint:
         slots = found[0] if len(found) == 1 else np.concatenate(found)
         self.visits += len(slots)
         return self._rows.owners(slots, question)
+
+    def match_each(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[list[int]]:
+        """For each group of vectors the owners of conjunctions that hold one of them; of one vector one may come twice."""
+        if self._module is not None:
+            return self._matched(groups)
+        return [
+            self.match(group[0]) if len(group) == 1 else [*dict.fromkeys(chain(*map(self.match, group)))]
+            for group in groups
+        ]
+
+    def _matched(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[list[int]]:
+        """By the compiled partitions, in one call."""
+        assert self._module is not None, "partitions are compiled"
+        owners, verified = self._module.match_filters(self._root, self._places, self._rows, groups)
+        self.visits += verified
+        return cast(list[list[int]], owners)
 
     def _reached(self, attributes: Sequence[Any]) -> list[Partition]:
         """The partitions whose conjunctions may hold a vector."""

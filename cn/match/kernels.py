@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from cn.match.box_index import BoxIndex
 from cn.match.point_index import PointIndex
 
-INTERFACE = 7  # of the compiled structures that this version calls
+INTERFACE = 8  # of the compiled structures that this version calls
 STRUCTURES = (
     "A2BTree",
     "DoubleEpochs",
@@ -27,11 +27,15 @@ STRUCTURES = (
     "IntegerJournal",
     "IntegerRadii",
     "IntervalBlocks",
+    "JoinKeys",
     "JoinRegions",
+    "JoinStep",
     "MinKdTree",
     "PackedRows",
     "PointIndex",
     "RangeMinima",
+    "RangeSums",
+    "SumTree",
     "match_filters",
 )
 

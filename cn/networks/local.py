@@ -141,7 +141,7 @@ class LocalNetwork:
             vectors = [vector for vector in message.attributes if vector is not None]
             if filters is None or not vectors:
                 return ()
-            return list(dict.fromkeys(id for vector in vectors for id in filters.match(vector)))
+            return filters.match_each((vectors,))[0]
         points = self._points.get(space)
         return points.find(message.topic, message.region) if points is not None else ()
 

@@ -10,16 +10,20 @@ from prosem_kernels._native import (
     IntegerJournal,
     IntegerRadii,
     IntervalBlocks,
+    JoinKeys,
     JoinRegions,
+    JoinStep,
     MinKdTree,
     PackedRows,
     PointIndex,
     RangeMinima,
+    RangeSums,
+    SumTree,
     match_filters,
 )
 
 __version__ = "0.1.0"
-INTERFACE = 7  # raised when a call changes; ProSem uses the structures in Python if it expects another one
+INTERFACE = 8  # raised when a call changes; ProSem uses the structures in Python if it expects another one
 
 __all__ = [
     "INTERFACE",
@@ -32,11 +36,15 @@ __all__ = [
     "IntegerJournal",
     "IntegerRadii",
     "IntervalBlocks",
+    "JoinKeys",
     "JoinRegions",
+    "JoinStep",
     "MinKdTree",
     "PackedRows",
     "PointIndex",
     "RangeMinima",
+    "RangeSums",
+    "SumTree",
     "__version__",
     "match_filters",
 ]

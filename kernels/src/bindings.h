@@ -11,9 +11,13 @@ void bind_box_minima(nanobind::module_& module);
 void bind_epochs(nanobind::module_& module);
 void bind_filters(nanobind::module_& module);
 void bind_interval_blocks(nanobind::module_& module);
+void bind_join_keys(nanobind::module_& module);
 void bind_join_regions(nanobind::module_& module);
+void bind_join_step(nanobind::module_& module);
 void bind_packed_rows(nanobind::module_& module);
 void bind_radii(nanobind::module_& module);
 void bind_range_minima(nanobind::module_& module);
+void bind_range_sums(nanobind::module_& module);
+void bind_sum_tree(nanobind::module_& module);
 
 }  // namespace kernels

@@ -60,11 +60,10 @@ int64_t image_of(PyObject* code) {
     return beyond ? (beyond < 0 ? LOWEST : HIGHEST) : number;
 }
 
-FilterQuestion read_question(nb::handle rows, nb::handle attributes) {
+FilterQuestion read_question(nb::handle rows, const Items& values) {
     FilterQuestion question;
     question.nulls = 0;
     nb::object columns = rows.attr("_columns");
-    Items values{attributes};
     PyObject *attribute, *column;
     Py_ssize_t at = 0;
     while (PyDict_Next(columns.ptr(), &at, &attribute, &column)) {
@@ -93,36 +92,113 @@ struct BoundPartition : FilterPartition {
         : FilterPartition(limits), attribute(attribute), level(level), cell(cell) {}
 };
 
-// The owners of the filters in some partitions that hold a vector, and how many were verified.
-nb::object match(nb::list partitions, nb::handle rows, nb::handle attributes) {
-    ReadRows read(rows);
-    FilterQuestion question = read_question(rows, attributes);
-    std::vector<int32_t> found;
-    int64_t verified = 0;
-    for (nb::handle partition : partitions)
-        nb::inst_ptr<BoundPartition>(partition)->match(question, read.rows, found, verified);
-    nb::list owners;
-    if (found.empty()) return nb::make_tuple(owners, verified);
-    View held(rows, "_owners");
-    const auto* owner = static_cast<const int64_t*>(held.buffer.buf);
-    nb::dict rest = nb::cast<nb::dict>(rows.attr("_rest"));  // extents that bounds only approximate
-    bool is_exact = !rest.size();
-    for (int32_t slot : found) {
-        bool holds = true;
-        if (!is_exact) {
-            nb::object key = nb::int_(slot);
-            PyObject* extents = PyDict_GetItemWithError(rest.ptr(), key.ptr());
-            Items parts{extents ? nb::handle(extents) : nb::handle(nb::tuple())};
-            for (Py_ssize_t at = 0; holds && at < parts.count; ++at) {
-                nb::object code = nb::steal(PyObject_GetItem(attributes.ptr(), PyTuple_GET_ITEM(parts.items[at], 0)));
-                int inside = PySequence_Contains(PyTuple_GET_ITEM(parts.items[at], 1), code.ptr());
-                if (inside < 0) throw nb::python_error();
-                holds = inside;
-            }
-        }
-        if (holds) owners.append(owner[slot]);
+constexpr long POINT = -1;  // the level at which a single code, or NULL, is its own cell: see cn/match/image.py
+
+// What a dictionary has under a key, borrowed; null for nothing.
+PyObject* held(PyObject* dictionary, PyObject* key) {
+    PyObject* found = PyDict_GetItemWithError(dictionary, key);
+    if (!found && PyErr_Occurred()) throw nb::python_error();
+    return found;
+}
+
+// The cell of a level in which a code lies.
+nb::object cell_at(PyObject* code, PyObject* level) {
+    int beyond = 0;
+    nb::object cell;
+    if (PyUnicode_Check(code)) {
+        cell = nb::steal(PyUnicode_Substring(code, 0, static_cast<Py_ssize_t>(code_of(level))));
+    } else {
+        int64_t number = end_of(code, beyond), bits = code_of(level);
+        cell = nb::steal(beyond ? PyNumber_Rshift(code, level) : PyLong_FromLongLong(number >> std::min<int64_t>(bits, 63)));
     }
-    return nb::make_tuple(owners, verified);
+    if (!cell.is_valid()) throw nb::python_error();
+    return cell;
+}
+
+// Visits the partitions whose filters may hold a vector: the root, and those by attribute, level and cell.
+template <class Visit>
+void reach(nb::handle root, nb::handle places, const Items& vector, Visit&& visit) {
+    auto give = [&](PyObject* partition) {
+        const auto* one = nb::inst_ptr<BoundPartition>(nb::handle(partition));
+        if (one->size()) visit(*one);
+    };
+    give(root.ptr());
+    PyObject *attribute, *levels, *level, *cells;
+    for (Py_ssize_t at = 0; PyDict_Next(places.ptr(), &at, &attribute, &levels);) {
+        int64_t place = code_of(attribute);
+        if (place < 0 || place >= vector.count) throw nb::index_error("the vector has too few attributes");
+        PyObject* code = vector.items[place];
+        for (Py_ssize_t of_level = 0; PyDict_Next(levels, &of_level, &level, &cells);) {
+            bool is_point = code_of(level) == POINT;
+            if (code == Py_None && !is_point) continue;
+            nb::object cell = is_point ? nb::borrow(code) : cell_at(code, level);
+            if (PyObject* found = held(cells, cell.ptr())) give(found);
+        }
+    }
+}
+
+// The rows with what is read of them once per call.
+struct Matcher {
+    nb::handle root, places, rows;
+    ReadRows read;
+    View owned;
+    nb::dict rest;  // extents that bounds only approximate, by slot
+    int64_t verified = 0;
+
+    Matcher(nb::handle root, nb::handle places, nb::handle rows)
+        : root(root), places(places), rows(rows), read(rows), owned(rows, "_owners"),
+          rest(nb::cast<nb::dict>(rows.attr("_rest"))) {}
+
+    // Adds the owners of the filters that hold a vector; one of several filters may come twice.
+    void match(const Items& vector, std::vector<int64_t>& owners) {
+        FilterQuestion question = read_question(rows, vector);
+        std::vector<int32_t> found;
+        reach(root, places, vector, [&](const BoundPartition& one) { one.match(question, read.rows, found, verified); });
+        const auto* owner = static_cast<const int64_t*>(owned.buffer.buf);
+        bool is_exact = !rest.size();
+        for (int32_t slot : found)
+            if (is_exact || holds_rest(slot, vector)) owners.push_back(owner[slot]);
+    }
+
+   private:
+    bool holds_rest(int32_t slot, const Items& vector) const {
+        nb::object key = nb::int_(slot);
+        PyObject* extents = held(rest.ptr(), key.ptr());
+        if (!extents) return true;
+        Items parts{nb::handle(extents)};
+        for (Py_ssize_t at = 0; at < parts.count; ++at) {
+            int64_t place = code_of(PyTuple_GET_ITEM(parts.items[at], 0));
+            if (place < 0 || place >= vector.count) throw nb::index_error("the vector has too few attributes");
+            int inside = PySequence_Contains(PyTuple_GET_ITEM(parts.items[at], 1), vector.items[place]);
+            if (inside < 0) throw nb::python_error();
+            if (!inside) return false;
+        }
+        return true;
+    }
+};
+
+// For each group of vectors the owners of the filters that hold one of them, and how many were verified in all. Of one
+// vector an owner of several filters may come twice; of several vectors each owner comes once.
+nb::object match(nb::handle root, nb::handle places, nb::handle rows, nb::handle groups) {
+    Matcher matcher(root, places, rows);
+    Items all{groups};
+    nb::list found;
+    std::vector<int64_t> owners;
+    for (Py_ssize_t group = 0; group < all.count; ++group) {
+        Items vectors{nb::handle(all.items[group])};
+        owners.clear();
+        for (Py_ssize_t at = 0; at < vectors.count; ++at) matcher.match(Items{nb::handle(vectors.items[at])}, owners);
+        if (vectors.count > 1) {
+            std::sort(owners.begin(), owners.end());
+            owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+        }
+        nb::object listed = nb::steal(PyList_New(static_cast<Py_ssize_t>(owners.size())));
+        if (!listed.is_valid()) throw nb::python_error();
+        for (size_t at = 0; at < owners.size(); ++at)
+            PyList_SET_ITEM(listed.ptr(), static_cast<Py_ssize_t>(at), PyLong_FromLongLong(owners[at]));
+        found.append(listed);
+    }
+    return nb::make_tuple(found, matcher.verified);
 }
 }  // namespace
 

@@ -21,8 +21,12 @@ NB_MODULE(_native, module) {
     kernels::bind_epochs(module);
     kernels::bind_filters(module);
     kernels::bind_interval_blocks(module);
+    kernels::bind_join_keys(module);
     kernels::bind_join_regions(module);
+    kernels::bind_join_step(module);
     kernels::bind_packed_rows(module);
     kernels::bind_radii(module);
     kernels::bind_range_minima(module);
+    kernels::bind_sum_tree(module);
+    kernels::bind_range_sums(module);
 }

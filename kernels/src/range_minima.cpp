@@ -4,6 +4,8 @@
 // subscription. The GIL is held: references are compared as Python objects, and an event takes about a microsecond.
 #include "arrays.h"
 #include "bindings.h"
+#include "coded_column.h"
+#include "deltas.h"
 #include "point_index.h"
 #include "range_objects.h"
 #include "range_rule.h"
@@ -15,33 +17,22 @@ using Tree = ObjectTree;
 using Rule = RangeRule<KeyRef>;
 using Place = std::optional<Rule::Place>;
 
-// Where a row has x and y, and the functions that give their codes (None: integers that are their own codes).
+// Where a row has x and y.
 class RowReader {
    public:
-    RowReader(Py_ssize_t x, nb::object encode_x, Py_ssize_t y, nb::object encode_y, bool is_descending)
-        : x_(x), y_(y), encode_x_(encode_x), encode_y_(encode_y), is_descending_(is_descending) {}
+    RowReader(CodedColumn x, CodedColumn y, bool is_descending) : x_(x), y_(y), is_descending_(is_descending) {}
 
     // Nothing if there is no row, or a NULL keeps it out. Without a column for x all rows are at 0.
     Place read(nb::handle row) const {
         if (row.is_none()) return std::nullopt;
-        if (!PyTuple_Check(row.ptr())) throw nb::type_error("a row is a tuple");
         int64_t x = 0, y = 0;
-        if ((x_ >= 0 && !code(row, x_, encode_x_, x)) || !code(row, y_, encode_y_, y)) return std::nullopt;
+        if ((x_.is_there() && !x_.read(row, x)) || !y_.read(row, y)) return std::nullopt;
         return Rule::Place{x, is_descending_ ? ~y : y};
     }
 
    private:
-    Py_ssize_t x_, y_;
-    nb::object encode_x_, encode_y_;
+    CodedColumn x_, y_;
     bool is_descending_;
-
-    static bool code(nb::handle row, Py_ssize_t at, const nb::object& encode, int64_t& found) {
-        if (at >= PyTuple_GET_SIZE(row.ptr())) throw nb::index_error("a row has too few columns");
-        PyObject* value = PyTuple_GET_ITEM(row.ptr(), at);
-        if (value == Py_None) return false;
-        found = encode.is_none() ? code_of(value) : code_of(encode(nb::handle(value)).ptr());
-        return true;
-    }
 };
 
 // A tree for each key: a topic (the equality values of its subscriptions), or a topic and a group. No tree is empty.
@@ -114,7 +105,7 @@ class RangeMinima {
 
     void read_rows(Py_ssize_t x, nb::object encode_x, Py_ssize_t y, nb::object encode_y, bool is_descending) {
         if (y < 0) throw nb::value_error("rows have a y");
-        reader_.emplace(x, encode_x, y, encode_y, is_descending);
+        reader_.emplace(CodedColumn(x, encode_x), CodedColumn(y, encode_y), is_descending);
     }
     // The same from rows, all of the topic b"", which is the key too. Gives [(topic, piece), …], None for none.
     nb::object step_row(nb::handle ref, nb::handle old_row, nb::handle new_row) {
@@ -125,6 +116,11 @@ class RangeMinima {
             nb::borrow<nb::list>(found).append(nb::make_tuple(nowhere_, piece));
         });
         return found.is_valid() ? found : nb::none();
+    }
+
+    // All events of a request in one call; the same for each.
+    nb::object step_rows(nb::handle deltas) {
+        return stepped(deltas, [&](const ReadDelta& one) { return step_row(one.key, one.old_row, one.new_row); });
     }
 
    private:
@@ -195,17 +191,11 @@ class RangeMinima {
         return false;
     }
 
-    nb::object as_interval(const Side& side) const {
-        return named(interval_, nb::make_tuple(side.has_low ? as_code(side.low) : nb::none(),
-                                               side.has_high ? as_code(side.high) : nb::none(),
-                                               side.low_open, side.high_open));
-    }
-
     nb::object as_piece(const Rule::Piece& piece) const {
         nb::list region;
         for (size_t at = piece.first_box; at < piece.first_box + piece.boxes; ++at) {
             const RangeBox& box = rule_.boxes[at];
-            region.append(nb::make_tuple(as_interval(box.sides[0]), as_interval(box.sides[1])));
+            region.append(as_box(interval_, box));
         }
         nb::object y = piece.has_y ? as_code(piece.y) : nb::none();
         nb::object ref = piece.has_y ? KeyRef::object(piece.ref) : nb::none();
@@ -228,6 +218,7 @@ void bind_range_minima(nb::module_& module) {
              nb::arg("encode_y").none(), nb::arg("is_descending"))
         .def("step_row", &RangeMinima::step_row, nb::arg("ref"), nb::arg("old_row").none(),
              nb::arg("new_row").none())
+        .def("step_rows", &RangeMinima::step_rows)
         .def_prop_ro("visits", &RangeMinima::visits)
         .def("check", &RangeMinima::check);
 }

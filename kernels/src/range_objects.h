@@ -3,6 +3,7 @@
 
 #include "range_tree.h"
 #include "references.h"
+#include "sides.h"
 
 namespace kernels {
 
@@ -29,6 +30,15 @@ inline nb::object named(nb::handle type, nb::object fields) {
     PyObject* made = PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(type.ptr()), arguments.ptr(), nullptr);
     if (!made) throw nb::python_error();
     return nb::steal(made);
+}
+
+// Intervals and boxes in the class of cn.model.geometry.
+inline nb::object as_interval(nb::handle type, const Side& side) {
+    return named(type, nb::make_tuple(side.has_low ? as_code(side.low) : nb::none(),
+                                      side.has_high ? as_code(side.high) : nb::none(), side.low_open, side.high_open));
+}
+inline nb::object as_box(nb::handle type, const RangeBox& box) {
+    return nb::make_tuple(as_interval(type, box.sides[0]), as_interval(type, box.sides[1]));
 }
 
 // Entries are (x, y, ref); the tree is empty. O(N log N).

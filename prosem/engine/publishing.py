@@ -20,7 +20,7 @@ from prosem.engine.typed_events import Effect
 from prosem.engine.validate import effect, effects, known_table
 from prosem.engine.views import Derived
 from prosem.store.log import WriteSet
-from prosem.types.base import ArrangedSpace, RememberingSpace, Space
+from prosem.types.base import UNAFFECTED, ArrangedSpace, RememberingSpace, Space
 from prosem.values.errors import ViewRowError
 from prosem.values.model import Delta, Group, JsonObject, Key, Row, Table, View
 from prosem.values.undo import net, opposite
@@ -225,9 +225,9 @@ class Publishing:
                 taken, every = net(taken, self._memory.seq), ()
             if taken:
                 self._step_space(space, taken, every if len(every) > len(taken) else (), parts, began)
-        if len(deltas) > 1:
-            batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq", "part"))
-            batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1, 2))
+        if len(deltas) > 1:  # those of one seq are in the order of their parts
+            batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq"))
+            batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1))
 
     def _step_space(
         self, space: Space, deltas: Sequence[Delta], among: Sequence[Delta], parts: dict[int, int], began: int
@@ -237,33 +237,44 @@ class Publishing:
         `began` is when the first space of the request began: the others wait for those before them.
         """
         runs, chooser, clock = self._metrics.plan_runs, self._chooser, self._memory.clock
-        described = 0
+        elapsed_ns, executed, send, at = (
+            clock.elapsed_ns,
+            chooser.executed,
+            self._memory.send,
+            space.network.id,
+        )
+        described = unaffected = 0
 
         def choose(space: Space, description: Any) -> str:
             nonlocal described
-            described = clock.elapsed_ns()
+            described = elapsed_ns()
             return chooser.choose(space, description)
 
+        before = elapsed_ns()
         outcomes = space.take(deltas, choose, among)
+        for_each = (elapsed_ns() - before) // len(deltas)  # of what was described for all of them at once
         for delta in deltas:
-            is_sampled = delta.seq % SAMPLE == 0
+            seq = delta.seq
+            is_sampled = seq % SAMPLE == 0
             cpu = clock.cpu_ns() if is_sampled else 0
-            start = clock.elapsed_ns()
+            start = elapsed_ns() - for_each
             description, plan, drafts = next(outcomes)
-            runs[plan] += 1
             if is_sampled:
-                self._metrics.plan_cpu_ns[plan] += SAMPLE * (clock.cpu_ns() - cpu)
+                self._metrics.plan_cpu_ns[plan] += SAMPLE * (clock.cpu_ns() - cpu + for_each)
             if description is None:
+                unaffected += 1
                 continue
-            size, part = 0, parts.get(delta.seq, 0)
+            runs[plan] += 1
+            size, part = 0, parts.get(seq, 0)
             for draft in drafts:
-                size += self._memory.send(delta.seq, part, space, plan, draft)
+                size += send(seq, part, space, plan, draft)
                 part += 1
-            parts[delta.seq] = part
-            took = clock.elapsed_ns() - start
-            if chooser.executed(delta.seq, space.network.id, plan, len(drafts), size, took):
+            parts[seq] = part
+            if executed(seq, at, plan, len(drafts), size, elapsed_ns() - start):
                 waited_us = (start - began) / 1e3
-                self._measure(delta.seq, space, description, plan, (described - start) / 1e3, waited_us)
+                self._measure(seq, space, description, plan, (described - start) / 1e3, waited_us)
+        if unaffected:
+            runs[UNAFFECTED.plan] += unaffected
         if next(outcomes, None) is not None:  # also lets the space finish
             raise AssertionError("a space gives one outcome for each delta")
 

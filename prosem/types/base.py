@@ -196,10 +196,12 @@ class Space(Protocol):
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         """All deltas of one request for this space, in order; an outcome for each, made when it is asked for.
 
+        A space whose messages follow from descriptions alone may describe all deltas at once, before the first is asked for.
+
         `among`: all deltas of the request on its table, where it takes only those that change a column it reads.
 
-        The messages of a delta are made before the next delta is stepped: some types look at their indexes when they make
-        messages. The tables hold the rows as of the end of the request already; see `shared/rewound.py`.
+        Otherwise the messages of a delta are made before the next delta is stepped: some types look at their indexes when
+        they make messages. The tables hold the rows as of the end of the request already; see `shared/rewound.py`.
         """
 
     def step(self, delta: Delta) -> Any | None:
@@ -208,25 +210,32 @@ class Space(Protocol):
     def messages(self, description: Any, plan: str) -> list[Draft]: ...
 
 
+_new = tuple.__new__  # a third quicker than calling the class of a named tuple
+
+
 class SteppedSpace:
-    """A space in Python: deltas are stepped one after the other, and all kinds of messages are stored whole."""
+    """What most spaces have: deltas are stepped one after the other, and all kinds of messages are stored whole."""
 
     storage: ClassVar[Mapping[str, Storage]] = {}
     reads: frozenset[int] | None = None
 
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
-        return self.outcomes(deltas, choose)
+        described = self.step_all(deltas)
+        return self.outcomes(map(self.step, deltas) if described is None else described, choose)
 
-    def outcomes(self, deltas: Iterable[Delta], choose: Choose) -> Iterator[Outcome]:
-        """One for each delta; a delta is asked for when the one before it was stepped and its messages are made."""
-        step, messages = self.step, self.messages
-        for delta in deltas:
-            description = step(delta)
+    def step_all(self, deltas: Sequence[Delta]) -> Sequence[Any | None] | None:
+        """As `step`, for all deltas of a request in one call of a compiled structure; None: they are stepped one by one."""
+        return None
+
+    def outcomes(self, described: Iterable[Any | None], choose: Choose) -> Iterator[Outcome]:
+        """One for each description; the next is asked for when the messages of the one before it are made."""
+        messages = self.messages
+        for description in described:
             if description is None:
                 yield UNAFFECTED
                 continue
             plan = choose(self, description)
-            yield Outcome(description, plan, messages(description, plan))
+            yield _new(Outcome, (description, plan, messages(description, plan)))
 
     def step(self, delta: Delta) -> Any | None:
         raise NotImplementedError

@@ -105,10 +105,14 @@ def test_any_history_agrees_with_a_scan(module: Any, data: st.DataObject) -> Non
         vector = data.draw(vectors)
         found = index.match(vector)
         assert sorted(found) == scan(known, vector)
+        groups = [[vector, *some] for some in data.draw(st.lists(st.lists(vectors, max_size=2), max_size=3))]
+        held = [sorted({id for one in some for id in scan(known, one)}) for some in groups]
+        assert [sorted(ids) for ids in index.match_each(groups)] == held
     for id in known:
         index.remove(id)
     index.check()
     assert index.match((None,) * 5) == []
+    assert index.match_each([]) == []
 
 
 @judged

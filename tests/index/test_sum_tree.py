@@ -1,4 +1,4 @@
-"""The tree of sums against a dictionary, its invariants checked after every step."""
+"""The tree of sums, in Python and compiled, against a dictionary; its invariants are checked after every step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from prosem.index.ranges.sum_tree import SumTree
 from tests.support.effort import examples
+from tests.support.makers import COMPILED, both, is_built
 
 SCALES: dict[str, Callable[[int], Any]] = {"integers": lambda n: n, "texts": lambda n: f"{n:03}"}
 HUGE = 3**700  # as long as a double scaled to an integer
+LARGE = 3**38  # a handful of them has more than 64 bits
+judged = both(SumTree, "SumTree")
 Table = dict[Any, tuple[Any, int | None]]  # a row's x and y
 
 
@@ -47,12 +50,16 @@ events = st.lists(
 )
 
 
+@judged
 @pytest.mark.parametrize("scale", SCALES)
-@given(history=events, fan_out=st.sampled_from([4, 5, 64]), scaled=st.sampled_from([1, HUGE]))
+@given(history=events, fan_out=st.sampled_from([4, 5, 64]), scaled=st.sampled_from([1, LARGE, HUGE]))
 @settings(max_examples=examples(30), deadline=None)
-def test_histories(scale: str, history: Any, fan_out: int, scaled: int) -> None:
+def test_histories(make: Any, scale: str, history: Any, fan_out: int, scaled: int) -> None:
+    """The compiled one holds 64-bit integers."""
+    if make is not SumTree:
+        scale, scaled = "integers", min(scaled, LARGE)
     code = SCALES[scale]
-    tree, table = SumTree(fan_out), {}
+    tree, table = make(fan_out), {}
     for ref, place in history:
         put(tree, table.pop(ref, None), -1)
         tree.check()
@@ -64,20 +71,21 @@ def test_histories(scale: str, history: Any, fan_out: int, scaled: int) -> None:
     xs = [code(n) for n in range(0, 32, 3)]
     agree(tree, table, xs)
     rows = [(x, 1, int(y is not None), y or 0) for x, y in table.values()]
-    built = SumTree(fan_out).build(rows)
+    built = make(fan_out).build(rows)
     built.check()
     assert list(built) == list(tree)
     agree(built, table, xs)
 
 
+@judged
 @pytest.mark.parametrize("fan_out", [4, 7, 64])
 @pytest.mark.parametrize("order", ["up", "down", "random"])
-def test_it_grows_and_shrinks(fan_out: int, order: str) -> None:
+def test_it_grows_and_shrinks(make: Any, fan_out: int, order: str) -> None:
     rng = random.Random(fan_out)
     xs = list(range(700))
     if order != "up":
         xs = xs[::-1] if order == "down" else rng.sample(xs, len(xs))
-    tree, table = SumTree(fan_out), {}
+    tree, table = make(fan_out), {}
     for x in xs:
         table[x] = x, rng.choice([None, rng.randrange(-9, 9)])
         put(tree, table[x], 1)
@@ -94,8 +102,9 @@ def test_it_grows_and_shrinks(fan_out: int, order: str) -> None:
     tree.check()
 
 
-def test_impossible_changes_change_nothing() -> None:
-    tree = SumTree(4).build((x, 1, 1, x) for x in range(20))
+@judged
+def test_impossible_changes_change_nothing(make: Any) -> None:
+    tree = make(4).build((x, 1, 1, x) for x in range(20))
     before = list(tree)
     for change in [(3, -2, -1, -3), (3, -1, 0, -3), (3, -1, -1, 0), (99, 0, 1, 5), (99, -1, 0, 0)]:
         with pytest.raises(ValueError, match="would be left"):
@@ -105,18 +114,41 @@ def test_impossible_changes_change_nothing() -> None:
     tree.change(99, 0, 0, 0)
     assert list(tree) == before
     with pytest.raises(ValueError, match="values without rows"):
-        SumTree().build([(1, 1, 1, 5), (1, -1, 0, 0)])
-    assert len(SumTree().build([(1, 1, 1, 5), (1, -1, -1, -5), (2, 1, 0, 0)])) == 1
+        make().build([(1, 1, 1, 5), (1, -1, 0, 0)])
+    assert len(make().build([(1, 1, 1, 5), (1, -1, -1, -5), (2, 1, 0, 0)])) == 1
     with pytest.raises(ValueError, match="fan-out"):
-        SumTree(3)
+        make(3)
 
 
-def test_a_question_takes_few_nodes() -> None:
-    tree = SumTree().build((x, 1, 1, x) for x in range(100_000))
+@judged
+def test_a_question_takes_few_nodes(make: Any) -> None:
+    tree = make().build((x, 1, 1, x) for x in range(100_000))
     before = tree.visits
     for low in range(0, 90_000, 900):
         assert tree.total(low, low + 5000) == (5001, 5001, 5001 * (2 * low + 5000) // 2)
     assert tree.visits - before <= 100 * 6  # two paths of three nodes at most
+
+
+@is_built
+def test_what_the_compiled_one_holds() -> None:
+    """The least and the greatest codes and values; what has more bits is refused, and changes nothing."""
+    tree = COMPILED.SumTree(4)
+    ends = -(2**63), 2**63 - 1
+    for x in ends:
+        for y in ends * 3:
+            tree.change(x, 1, 1, y)
+    assert tree.total() == (12, 12, -6)
+    assert tree.total(ends[0], ends[0]) == tree.total(None, 0) == (6, 6, -3)
+    for _ in range(3):
+        tree.change(ends[1], -1, -1, -ends[0])
+    assert tree.total(ends[1]) == (3, 3, 3 * ends[1])
+    for change in [(2**63, 1, 1, 0), (0, 1, 1, 2**64), (0, 1, 1, -(2**64)), ("0", 1, 1, 0)]:
+        with pytest.raises((OverflowError, TypeError)):
+            tree.change(*change)
+    with pytest.raises(OverflowError):
+        tree.build([(0, 1, 1, 2**64)])
+    assert len(tree) == 2
+    tree.check()
 
 
 def test_check_notices_damage() -> None:

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cn.match.point_index import PointIndex
 from prosem.language.parse import parse
 from prosem.types.shared.exact import average_value, pack_units, sum_value, units, unpack_units, written
 from prosem.types.shared.ranges import Ranges
-from prosem.types.sums.form import Contribution, SumForm, pieces
+from prosem.types.sums.form import Contribution, SumForm
+from prosem.types.sums.trees import Gain, SumTrees
 from prosem.values.columns import column_type
 from tests.support.live import Api, Json, Refused
 from tests.types.test_answers import Population, plain, served  # noqa: F401  (a fixture)
@@ -158,14 +160,31 @@ contributions = st.none() | st.builds(
 )
 
 
+ENDS = [(low, high) for low in range(5) for high in range(5)]
+EVERYWHERE = PointIndex(4, True)
+EVERYWHERE.insert_many(
+    range(2 * 625), [b"", b"t"] * 625, [(*x, *z) for x in ENDS for z in ENDS for _ in "ab"]
+)
+
+
+def gains(old: Contribution | None, new: Contribution | None) -> list[Gain]:
+    trees = SumTrees(EVERYWHERE, 2)
+    if old is not None:
+        trees.step(old.topic, old.topic, None, old[1:])
+    if old is not None and new is not None and old.topic == new.topic:
+        return trees.step(old.topic, old.topic, old[1:], new[1:])
+    found = [] if old is None else trees.step(old.topic, old.topic, old[1:], None)
+    return found if new is None else found + trees.step(new.topic, new.topic, None, new[1:])
+
+
 @given(contributions, contributions)
 def test_every_range_gains_what_the_rows_in_it_gained(
     old: Contribution | None, new: Contribution | None
 ) -> None:
     """By brute force over all subscriptions of a small domain of two ranges."""
-    ends = [(low, high) for low in range(5) for high in range(5)]
+    told = gains(old, new)
     for topic in (b"", b"t"):
-        for x, z in ((x, z) for x in ends for z in ends):
+        for x, z in ((x, z) for x in ENDS for z in ENDS):
             expected = [0, 0]
             for row, sign in ((old, -1), (new, 1)):
                 if (
@@ -177,7 +196,7 @@ def test_every_range_gains_what_the_rows_in_it_gained(
                     expected = [expected[0] + sign * row.number, expected[1] + sign * row.total]
             found = [
                 (number, total)
-                for piece_topic, region, number, total in pieces(old, new)
+                for piece_topic, region, number, total in told
                 for box in region
                 if piece_topic == topic
                 and all(code in side for code, side in zip((*x, *z), box, strict=True))

@@ -17,6 +17,7 @@ from prosem.index.ranges.a2b_tree import A2BTree
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.trees import ExtremeTrees
+from prosem.values.model import Delta
 from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
@@ -172,10 +173,14 @@ def test_rows_are_read_in_one_call(is_tracked: bool, is_descending: bool) -> Non
     minima.step_row((8,), None, (8, days[1], 0))
     spotted.step(b"", b"", None, spot((8, days[1], 0)), (8,))
     seen = 0
+    table: Any = None
+    deltas: list[Delta] = []
+    alone: list[Any] = []
     for before, after in product(rows, rows):
-        minima.step_row((7,), None, before)
-        found = minima.step_row((7,), before, after)
-        minima.step_row((7,), after, None)
+        for old, new in ((None, before), (before, after), (after, None)):
+            deltas.append(Delta(len(deltas), table, (7,), old, new))
+            alone.append(minima.step_row((7,), old, new))
+        found = alone[-2]
         if spot(before):
             spotted.step(b"", b"", None, spot(before), (7,))
         expected = (
@@ -186,6 +191,10 @@ def test_rows_are_read_in_one_call(is_tracked: bool, is_descending: bool) -> Non
         assert found == ([(b"", piece) for piece in expected] or None)
         seen += found is not None
     assert seen
+    assert minima.step_rows(deltas) == alone, "all of a request as one by one"
+    assert minima.step_rows([]) == []
+    with pytest.raises(TypeError):
+        minima.step_rows([(None, None)])
     with pytest.raises(IndexError):
         minima.step_row((9,), None, (1, days[0]))
     with pytest.raises(TypeError):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cn.match import kernels
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from optimizer.choose import chooser
@@ -29,6 +30,17 @@ from prosem.values.wire import decode, encode
 from tests.support.effort import examples
 from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
+from tests.support.makers import COMPILED, is_built
+
+
+@pytest.fixture(autouse=True, scope="module", params=["python", pytest.param("compiled", marks=is_built)])
+def kernels_used(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        choice = kernels._Choice(COMPILED, kernels.Found.USED)
+        off = kernels._Choice(None, kernels.Found.OFF)
+        patch.setattr(kernels, "_choice", choice if request.param == "compiled" else off)
+        yield
+
 
 COLUMNS = {"r": "abd", "s": "bc", "t": "de", "u": "bf"}  # besides the key k; integers
 HEIR = "x"  # of r, with a column z

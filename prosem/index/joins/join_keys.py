@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from sortedcontainers import SortedList
 
+from cn.match import kernels
 from cn.model.geometry import Code
 from prosem.index.order import HIGHEST
 
@@ -147,6 +148,12 @@ class JoinKeys:
             assert all(a[:2] < b[:2] for a, b in pairwise(entries)), "entries ascend"
             count += len(entries)
         assert count == self._count, "the count is kept"
+
+
+def join_keys(int64: bool, entries: Iterable[tuple[Hashable, Entry]] = ()) -> JoinKeys:
+    """Compiled where all codes fit 64 bits. What its `at` gives raises RuntimeError if it is used after a change."""
+    module = kernels.compiled() if int64 else None
+    return JoinKeys(entries) if module is None else cast(JoinKeys, module.JoinKeys(entries))
 
 
 def _order(entry: Entry) -> Entry:

@@ -25,9 +25,10 @@ from prosem.types.extreme.heights import coder
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxTrees
 from prosem.types.extreme.trees import RangeMinima, range_minima
+from prosem.types.shared.exact import are_int64
 from prosem.types.shared.point_space import PointSpace
 from prosem.types.shared.ranges import Codes, Ranges
-from prosem.types.sums.trees import Entry, SumTrees, seeing
+from prosem.types.sums.trees import Entry, range_sums, seeing, spot_of
 from prosem.values.model import Delta, Key
 
 MANY_GROUPS = 32  # of a topic, from which on it is worth looking at the rows of a range first
@@ -77,7 +78,11 @@ class AggregatesSpace(PointSpace):
         ranges = len(shape.ranged)
         self._is_flat = ranges <= 1
         # One for each sum; rows are counted beside the values, so that a tree for COUNT(*) is needed only without any.
-        self._sums = [SumTrees(ranges) for _ in range(max(len(kept.sums), kept.counts_rows))]
+        fitting = [not one.has_total or are_int64(shape.table.columns[one.y].type) for one in kept.sums]
+        self._sums = [
+            range_sums(self.points, ranges, shape.int64 and fits)
+            for fits in fitting or [True] * kept.counts_rows
+        ]
         self._extremes: list[RangeMinima | BoxTrees] = [
             range_minima(self.points, int64)
             if self._is_flat
@@ -100,7 +105,7 @@ class AggregatesSpace(PointSpace):
                 continue
             self._count(placed, 1)
             key = placed.topic, placed.group
-            where = placed.point[0] if self._is_flat else placed.point
+            where = spot_of(placed.point)
             for entries, amount in zip(sums, placed.amounts, strict=True):
                 entries.setdefault(key, []).append((where, 1, *amount))
             for spots, height in zip(extremes, placed.heights, strict=True):

@@ -22,9 +22,9 @@ from prosem.types.extreme.heights import height
 from prosem.types.extreme.picture import picture
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.several_ranges import BoxesSpace
-from prosem.types.extreme.trees import RangeMinima, compiled_minima, range_minima
+from prosem.types.extreme.trees import CompiledMinima, RangeMinima, compiled_minima, range_minima
 from prosem.types.shared.ranges import Codes as Place
-from prosem.types.shared.ranges import RangeForm, Ranges
+from prosem.types.shared.ranges import RangeForm, Ranges, reader
 from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
 from prosem.values.columns import ColumnType
@@ -36,7 +36,6 @@ from prosem.values.wire import encode
 
 Placed = tuple[bytes, Place, Any]  # topic, coordinates, height
 _Description = list[tuple[bytes, Piece]]
-_StepRow = Callable[[Key, Row | None, Row | None], _Description | None]
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class ExtremeSpace(RowLookingSpace):
         self._form, self._place = form, form.placer()
         self.reads = None if self.is_tracked else form.shape.reads(form.y)
         self._rows: Rows = rows
-        self._trees, self._step_row = self._minima()
+        self._trees, self._compiled = self._minima()
         columns = form.columns(rows)
         if columns is not None:
             self._trees.build_columns(b"", *columns)
@@ -182,8 +181,8 @@ class ExtremeSpace(RowLookingSpace):
                     entries.setdefault(topic, []).append((x, y, key))
         return entries
 
-    def _minima(self) -> tuple[RangeMinima, _StepRow | None]:
-        """The trees; compiled ones take whole rows where there are no equality values."""
+    def _minima(self) -> tuple[RangeMinima, CompiledMinima | None]:
+        """The trees; and again if they take whole rows: compiled ones, where there are no equality values."""
         shape, form = self._form.shape, self._form
         y, int64 = shape.table.columns[form.y].type, shape.int64 and form.height_is_int64
         compiled = compiled_minima(self.points, int64, self.is_tracked)
@@ -191,9 +190,9 @@ class ExtremeSpace(RowLookingSpace):
             return compiled or range_minima(self.points, int64, self.is_tracked), None
         x = shape.table.columns[shape.ranged[0]].type if shape.ranged else y
         compiled.read_rows(
-            shape.ranged[0] if shape.ranged else -1, _reader(x), form.y, _reader(y), form.maximum
+            shape.ranged[0] if shape.ranged else -1, reader(x), form.y, reader(y), form.maximum
         )
-        return compiled, compiled.step_row
+        return compiled, compiled
 
     @property
     def visits(self) -> int:
@@ -208,9 +207,12 @@ class ExtremeSpace(RowLookingSpace):
         found = self._trees.lowest(topic, self._form.shape.data_box(place))
         return None if found is None else cast(Key, found[1])
 
+    def step_all(self, deltas: Sequence[Delta]) -> Sequence[_Description | None] | None:
+        return None if self._compiled is None else self._compiled.step_rows(deltas)
+
     def step(self, delta: Delta) -> _Description | None:
-        if self._step_row is not None:
-            return self._step_row(delta.key, delta.old, delta.new)
+        if self._compiled is not None:
+            return self._compiled.step_row(delta.key, delta.old, delta.new)
         old, new = self._place(delta.old), self._place(delta.new)
         return None if old == new else self._stepped(delta.key, old, new)
 
@@ -245,8 +247,3 @@ class ExtremeSpace(RowLookingSpace):
             )
             for topic, piece in description
         ]
-
-
-def _reader(kind: ColumnType) -> Callable[[Any], int] | None:
-    """As `read_rows` takes it."""
-    return None if kind.name in ("integer", "bigint") else cast("Callable[[Any], int]", kind.encode)

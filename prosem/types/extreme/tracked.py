@@ -132,12 +132,16 @@ class TrackedExtremeSpace(ExtremeSpace):
     def rows(self) -> Rows:
         return self._rows
 
+    def step_all(self, deltas: Sequence[Delta]) -> Sequence[Any | None] | None:
+        """One by one if a delta changes nothing: it is not for the trees."""
+        return None if any(is_same(one.old, one.new) for one in deltas) else super().step_all(deltas)
+
     def step(self, delta: Delta) -> Any | None:
         """A delta that leaves the row where it is concerns the subscriptions that hold it."""
         if is_same(delta.old, delta.new):
             return None
-        if self._step_row is not None:
-            return self._step_row(delta.key, delta.old, delta.new)
+        if self._compiled is not None:
+            return self._compiled.step_row(delta.key, delta.old, delta.new)
         return self._stepped(delta.key, self._place(delta.old), self._place(delta.new))
 
 

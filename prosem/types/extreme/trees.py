@@ -16,6 +16,7 @@ from prosem.index.ranges.a2b_tree import A2BTree, Peak
 from prosem.index.ranges.lower_tier import Ref
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
+from prosem.values.model import Delta
 from prosem.values.packed_columns import Codes
 
 Spot = tuple[Any, Any]  # x and y
@@ -61,6 +62,9 @@ class CompiledMinima(RangeMinima, Protocol):
         self, ref: Ref, old_row: tuple[Any, ...] | None, new_row: tuple[Any, ...] | None
     ) -> list[tuple[bytes, Piece]] | None:
         """As `step`, of rows without equality values: their key and topic is b""."""
+
+    def step_rows(self, deltas: Sequence[Delta]) -> list[list[tuple[bytes, Piece]] | None]:
+        """As `step_row`, for all deltas of a request in one call."""
 
 
 class ExtremeTrees:

@@ -66,14 +66,22 @@ class FilterSpace(SteppedSpace):
                 del self._conditions[at]
 
     def step(self, delta: Delta) -> Matched | None:
-        if not len(self.filters) or is_same(delta.old, delta.new):
-            return None
-        vectors = vectors_of(self._table, delta.old, delta.new, self._conditions.keys())
-        found: dict[int, None] = {}
-        for vector in vectors:
-            if vector is not None:
-                found |= dict.fromkeys(self.filters.match(vector))
-        return Matched(delta, vectors, tuple(found)) if found else None
+        return self.step_all([delta])[0]
+
+    def step_all(self, deltas: Sequence[Delta]) -> list[Matched | None]:
+        """Messages follow from rows and conditions: all rows of a request are matched in one call."""
+        found: list[Matched | None] = [None] * len(deltas)
+        if not len(self.filters):
+            return found
+        changed = [at for at, delta in enumerate(deltas) if not is_same(delta.old, delta.new)]
+        vectors = [
+            vectors_of(self._table, deltas[at].old, deltas[at].new, self._conditions.keys()) for at in changed
+        ]
+        groups = [[one for one in dict.fromkeys(some) if one is not None] for some in vectors]
+        for at, some, sids in zip(changed, vectors, self.filters.match_each(groups), strict=True):
+            if sids:
+                found[at] = Matched(deltas[at], some, tuple(sids))
+        return found
 
     def messages(self, description: Matched, plan: str) -> list[Draft]:
         delta, vectors, sids = description

@@ -39,9 +39,14 @@ class JoinModel:
         self._shared = SharedIndexes() if shared is None else shared
         self.tables = [JoinTable(shape, number, some, self._shared) for number, some in enumerate(rows)]
 
+    @property
+    def is_sharing(self) -> bool:
+        """Whether any order of the server is used by several joins."""
+        return self._shared.sharing > 0
+
     def rewind(self, deltas: Sequence[Delta]) -> None:
         """Have the rows as before these deltas, which another space may have taken. O(1) if no order is shared."""
-        if not self._shared.sharing:
+        if not self.is_sharing:
             return
         ends: dict[tuple[int, Key], tuple[Row | None, Row | None]] = {}
         for delta in deltas:
@@ -107,8 +112,11 @@ class Mode(Protocol):
     def went(self, sid: int, place: Point) -> None:
         """A point was removed."""
 
-    def describe(self, change: Change) -> Any | None:
-        """The subscriptions that a change affects; called while the table is without the row. None: there are none."""
+    def rewind(self, deltas: Sequence[Delta]) -> None:
+        """Have the rows as before these deltas, which another space may have taken."""
+
+    def step(self, table: JoinTable, old: Row | None, new: Row | None) -> Any | None:
+        """Take a row of a table from `old` to `new`, and describe the affected subscriptions (None: there are none)."""
 
     def messages(self, description: Any, plan: str) -> list[Draft]: ...
     def outlines(self, description: Any) -> Sequence[Region]:

@@ -15,8 +15,9 @@ from optimizer.sketch import Sketch
 from prosem.types.base import Draft
 from prosem.types.join.message import Joined
 from prosem.types.join.model import Change, JoinModel
+from prosem.types.join.stepping import take_row
 from prosem.types.join.table import JoinTable, Placed
-from prosem.values.model import Row
+from prosem.values.model import Delta, Row
 
 
 class Seen(NamedTuple):
@@ -38,7 +39,14 @@ class _Plain:
     def went(self, sid: int, place: Point) -> None:
         """Nothing is kept of the points."""
 
-    def describe(self, change: Change) -> Seen | None:
+    def rewind(self, deltas: Sequence[Delta]) -> None:
+        self._model.rewind(deltas)
+
+    def step(self, table: JoinTable, old: Row | None, new: Row | None) -> Seen | None:
+        seen: Seen | None = take_row(self._model, table, old, new, self._describe)
+        return seen
+
+    def _describe(self, change: Change) -> Seen | None:
         table, old, new, stays = change
         before, after = self._selected(table, old), self._selected(table, new)
         return Seen(table, before, after, stays) if before or after else None

@@ -31,33 +31,23 @@ from cn.model.geometry import (
 )
 from optimizer.plan import Descriptor
 from optimizer.sketch import Sketch
-from prosem.index.joins.join_keys import Entry, JoinKeys
+from prosem.index.joins.join_keys import Entry
 from prosem.index.joins.stabbing_set import StabbingSet
 from prosem.types.base import Bound, Draft
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.descriptor import semijoin_descriptor
 from prosem.types.join.model import Change, JoinModel
 from prosem.types.join.regions import OneOfKey, join_regions, under
-from prosem.types.join.shape import JoinKey
 from prosem.types.join.skyline import (
     Skyline,
     cluster_skyline,
     subscription_skyline,
     tuple_skyline,
 )
+from prosem.types.join.stepping import Link, compiled_step, take_row
 from prosem.types.join.table import Classes, JoinTable, Placed, Sides
 from prosem.types.join.watching import watching
-from prosem.values.model import Row
-
-
-class Link(NamedTuple):
-    """From a table to a neighbour: the key that they share, of rows of the table, and the rows of both by it."""
-
-    other: JoinTable
-    classes: Classes
-    key_of: Callable[[Row], JoinKey]
-    own: JoinKeys
-    others: JoinKeys
+from prosem.values.model import Delta, Row
 
 
 class Shift(NamedTuple):
@@ -89,7 +79,7 @@ class SemijoinMode:
         self, model: JoinModel, decomposition: Decomposition, locate: Callable[[int], Bound]
     ) -> None:
         self._model, self.decomposition, self._locate = model, decomposition, locate
-        self.unused: frozenset[int] = frozenset()  # tables whose semijoin no subscription holds
+        self._unused: frozenset[int] = frozenset()
         shape, tables = model.shape, model.tables
         orders: list[set[Classes]] = [set() for _ in tables]
         for number, partner in enumerate(decomposition):
@@ -104,6 +94,7 @@ class SemijoinMode:
         for number, partner in enumerate(decomposition):
             self._followers[partner].append(self._link(partner, number))
         self._regions = join_regions(model.points, shape.dimensions, shape.int64, self._place_of)
+        self._compiled = compiled_step(model, self._regions, self._partners, self._followers)
         self.clusters = {
             number: StabbingSet(shape.int64)
             for number in set(decomposition)
@@ -136,8 +127,45 @@ class SemijoinMode:
             low, high = self._model.tables[number].routing or (0, 1)
             clusters.remove(place[low], place[high], sid)
 
+    @property
+    def unused(self) -> frozenset[int]:
+        """Tables whose semijoin no subscription holds."""
+        return self._unused
+
+    @unused.setter
+    def unused(self, numbers: frozenset[int]) -> None:
+        self._unused = numbers
+        if self._compiled is not None:
+            self._compiled.set_unused(numbers)
+
     # -- events --------------------------------------------------------------------------------------------------
+    def rewind(self, deltas: Sequence[Delta]) -> None:
+        if self._compiled is None:
+            self._model.rewind(deltas)
+        elif self._model.is_sharing:
+            self._compiled.rewind(deltas, [table.shared_orders() for table in self._model.tables])
+
+    def step(self, table: JoinTable, old: Row | None, new: Row | None) -> Described | None:
+        if self._compiled is None:
+            described: Described | None = take_row(self._model, table, old, new, self.describe)
+            return described
+        found = self._compiled.step(table.number, old, new)
+        if found is None:
+            return None
+        before, after, shifts = found
+        links = self._followers[table.number]
+        return Described(
+            table,
+            before,
+            after,
+            [
+                Shift(links[at].other, links[at].classes, row, region, gained)
+                for at, row, region, gained in shifts
+            ],
+        )
+
     def describe(self, change: Change) -> Described | None:
+        """In Python; called while the table is without the row."""
         table, old, new, stays = change
         shifts = [] if stays else [*self._shifts(table, old, new)]
         if table.number in self.unused:
@@ -234,10 +262,15 @@ class SemijoinMode:
 
     def visible(self, table: JoinTable, placed: Placed, plan: str) -> Region:
         """Where subscriptions select a row and have a range with the code of a joining row; empty if there are none."""
-        own, partner = table.around_box(placed.codes), self._partners[table.number].other
+        partner = self._partners[table.number].other
+        is_clustered = plan in ("ref-sj-clu+", "ref-sj-clu")
+        if self._compiled is not None and is_clustered and partner.routing is not None:
+            clusters = self.clusters[partner.number]
+            return self._compiled.visible(table.number, placed, clusters, plan == "ref-sj-clu+")
+        own = table.around_box(placed.codes)
         if partner.routing is None:
             return (own,)
-        if plan in ("ref-sj-clu+", "ref-sj-clu"):
+        if is_clustered:
             clusters, rows = self.clusters[partner.number], self._joining_rows(table, placed)
             return self._regions.visible(own, rows, partner.routing, clusters, plan == "ref-sj-clu+")
         skyline = self._points_of(own, self._joining_rows(table, placed), partner, plan)

@@ -163,13 +163,16 @@ class JoinShape:
             visited.append(table)
         return tuple(hops)
 
+    def positions(self, table: int, classes: Sequence[int]) -> tuple[int, ...]:
+        """The columns of a table that are in these classes."""
+        return tuple([self.classes[number][table] for number in classes])
+
     def key_of(self, table: int, classes: Sequence[int]) -> Callable[[Row], JoinKey]:
         """A function that gives a row's values of these classes."""
         place = table, tuple(classes)
         known = self._keys_of.get(place)
         if known is None:
-            positions = [self.classes[number][table] for number in classes]
-            known = self._keys_of[place] = _getter(positions)
+            known = self._keys_of[place] = _getter(self.positions(table, classes))
         return known
 
     @cached_property
@@ -179,7 +182,7 @@ class JoinShape:
     # -- rows ----------------------------------------------------------------------------------------------------
     def placer(self, table: int) -> Callable[[Row], Codes | None]:
         """A function that gives the codes of a row's columns with a condition; None if the row counts as absent."""
-        joined = [self.classes[number][table] for number in self.classes_of(table)]
+        joined = self.positions(table, self.classes_of(table))
         encoders = []
         for at in self.ranged[table]:
             encode = self.tables[table].columns[at].type.encode

@@ -16,7 +16,7 @@ from prosem.types.base import ALIAS_SHIFT, Bound, Choose, Draft, Outcome, SpaceC
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.arrangement import Arrangement
 from prosem.types.join.decomposition import Decomposition
-from prosem.types.join.model import Change, JoinModel, Mode
+from prosem.types.join.model import JoinModel, Mode
 from prosem.types.join.plain import JoinedMode, SelectionMode
 from prosem.types.join.semijoin import SemijoinMode
 from prosem.types.join.shape import MODES, JoinShape
@@ -141,33 +141,25 @@ class JoinSpace(PointSpace):
 
     # -- events --------------------------------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
-        self.model.rewind(deltas)
-        return self.outcomes(deltas, choose)
+        self._mode.rewind(deltas)
+        return super().take(deltas, choose, among)
 
     def step(self, delta: Delta) -> Any | None:
         number = self.model.shape.index[delta.table.id]
         self.adaptation.counts[number] += 1
-        table = self.model.tables[number]
-        old, new = table.placed(delta.old), table.placed(delta.new)
-        if is_same(delta.old, delta.new) or (old is None and new is None):
+        if is_same(delta.old, delta.new):
             return None
-        if old is not None:
-            table.remove(old)
-        stays = old is not None and new is not None and table.same_place(old, new)
-        description = self._mode.describe(Change(table, old, new, stays)) if len(self.points) else None
-        if new is not None:
-            table.add(new)
-        return description
+        return self._mode.step(self.model.tables[number], delta.old, delta.new)
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Any]:
         """What an event would do: there and back again, and not counted."""
         counts, back = list(self.adaptation.counts), delta._replace(old=delta.new, new=delta.old)
-        self.model.rewind([delta])
+        self._mode.rewind([delta])
         try:
             yield self.step(delta)
         finally:
-            self.model.rewind([back])
+            self._mode.rewind([back])
             self.step(back)
             self.adaptation.counts[:] = counts
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cn.model.geometry import BOTTOM, EVERYTHING, TOP, Box, Code, Interval, Point
-from prosem.index.joins.join_keys import Entry, JoinKeys
+from prosem.index.joins.join_keys import Entry, JoinKeys, join_keys
 from prosem.index.shared_indexes import SharedIndexes
 from prosem.types.join.shape import Codes, JoinKey, JoinShape
+from prosem.types.shared.ranges import reader
 from prosem.values.model import Key, Row, Table
 
 _new = tuple.__new__  # of named tuples: their own takes twice as long
@@ -43,6 +44,19 @@ class Order(NamedTuple):
     name: Hashable
 
 
+class Layout(NamedTuple):
+    """Where rows of a table have what counts, for the compiled step."""
+
+    id: int
+    joined: tuple[int, ...]
+    primary_key: tuple[int, ...]
+    conditions: list[
+        tuple[int, Callable[[Any], int] | None, tuple[int, int]]
+    ]  # column, encoder and dimensions
+    routed: int  # the condition of the routing column; -1: there is none
+    orders: list[tuple[tuple[int, ...], JoinKeys]]  # the columns of a key, and the rows by it
+
+
 class JoinTable:
     """The rows of table number `number` by join key and routing code.
 
@@ -71,14 +85,15 @@ class JoinTable:
         self._joins = shape.key_of(number, shape.classes_of(number))
         self._shared = SharedIndexes() if shared is None else shared
         self._orders: dict[Classes, Order] = {}
-        self._hold((), lambda: JoinKeys(((), entry) for entry in self._entries(rows)))
+        # by what the order holds, not by the join: others may share it
+        self._int64 = routing is None or self._table.columns[routing].type.int64
+        self._hold((), lambda: join_keys(self._int64, (((), entry) for entry in self._entries(rows))))
 
     def __len__(self) -> int:
         return len(self._orders[()].rows)
 
     def _name(self, classes: Classes, routing: int | None) -> tuple[Hashable, ...]:
-        columns = tuple([self._shape.classes[one][self.number] for one in classes])
-        return "rows of joins", self._table.id, columns, routing
+        return "rows of joins", self._table.id, self._shape.positions(self.number, classes), routing
 
     def _hold(self, classes: Classes, make: Callable[[], JoinKeys]) -> None:
         name = self._name(classes, self._shape.routing[self.number])
@@ -152,7 +167,26 @@ class JoinTable:
     def _ordered(self, classes: Classes) -> JoinKeys:
         key_of = self.getter(classes)
         entries = ((key_of(entry[2]), entry) for entry in self.entries())
-        return JoinKeys(one for one in entries if None not in one[0])
+        return join_keys(self._int64, (one for one in entries if None not in one[0]))
+
+    def shared_orders(self) -> list[bool]:
+        """Whether other joins use each of the orders."""
+        return [self._shared.is_shared(order.name) for order in self._orders.values()]
+
+    def layout(self) -> Layout:
+        """Where rows have what counts, and the orders there are."""
+        shape, number, table = self._shape, self.number, self._table
+        return Layout(
+            table.id,
+            shape.positions(number, shape.classes_of(number)),
+            table.key_positions,
+            [
+                (at, reader(table.columns[at].type), sides)
+                for at, sides in zip(shape.ranged[number], self._sides, strict=True)
+            ],
+            -1 if self._routing is None else self._routing,
+            [(shape.positions(number, classes), order.rows) for classes, order in self._orders.items()],
+        )
 
     def release(self) -> None:
         """Let the orders go: the space was closed. They stay here as they are, for `hold_again`."""

@@ -38,6 +38,15 @@ def units(kind: ColumnType, value: Value) -> int:
     return int(value.scaleb(kind.scale)) if kind.scale else int(value)
 
 
+def are_int64(kind: ColumnType) -> bool:
+    """Whether the values of a column, in units, are 64-bit integers.
+
+    >>> [are_int64(column_type(name)) for name in ("bigint", "numeric(18,2)", "numeric(19,2)", "double precision")]
+    [True, True, False, False]
+    """
+    return kind.int64 and kind.name != "double precision"
+
+
 def aggregate_type(function: str, kind: ColumnType) -> ColumnType:
     """The type that PostgreSQL gives an aggregate of a column, as far as comparisons go.
 

@@ -270,6 +270,11 @@ def _encoder(table: Table, at: int) -> Callable[[Any], Any]:
     return encode
 
 
+def reader(kind: ColumnType) -> Callable[[Any], int] | None:
+    """How compiled structures get 64-bit codes from the values of a column; None: these are integers, their own codes."""
+    return None if kind.name in ("integer", "bigint") else cast("Callable[[Any], int]", kind.encode)
+
+
 def around(point: Codes) -> Box:
     """The ranges that contain a row: lo <= x <= hi for each of its coordinates."""
     sides: list[Interval] = []

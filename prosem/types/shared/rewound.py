@@ -6,6 +6,7 @@ The tables hold the rows as of the end of a request before its spaces take it. A
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from prosem.types.base import Choose, Outcome, Rows
 from prosem.types.shared.point_space import PointSpace
@@ -77,11 +78,23 @@ class RowLookingSpace(PointSpace):
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         every = among or deltas
         if len(every) == 1:
-            yield from self.outcomes(deltas, choose)
-            return
+            return super().take(deltas, choose)
+        return self._rewound(deltas, every, self.step_all(deltas), choose)
+
+    def _rewound(
+        self,
+        deltas: Sequence[Delta],
+        every: Sequence[Delta],
+        described: Sequence[Any | None] | None,
+        choose: Choose,
+    ) -> Iterator[Outcome]:
         present = self._rows
         self._rows = rewound = RewoundRows(present, every)
+        ahead = rewound.forward(every, deltas)
         try:
-            yield from self.outcomes(rewound.forward(every, deltas), choose)
+            if described is None:
+                yield from self.outcomes(map(self.step, ahead), choose)
+            else:
+                yield from self.outcomes((one for _, one in zip(ahead, described, strict=True)), choose)
         finally:
             self._rows = present

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
@@ -26,6 +27,7 @@ from prosem.types.base import Bound, Draft, Replay, Rows, Space, SpaceContext, S
 from prosem.types.shared.exact import (
     BIGINT,
     aggregate_type,
+    are_int64,
     average_value,
     exact_text,
     pack_units,
@@ -35,10 +37,18 @@ from prosem.types.shared.exact import (
     written,
 )
 from prosem.types.shared.point_space import PointSpace
-from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, recognise_ranges
+from prosem.types.shared.ranges import Codes, RangeForm, Ranges, aggregated, reader, recognise_ranges
 from prosem.types.shared.replay import Undone
 from prosem.types.sums import client_rules
-from prosem.types.sums.trees import Entry, SumTrees, seeing
+from prosem.types.sums.trees import (
+    CompiledSums,
+    Entry,
+    Gain,
+    RangeSums,
+    compiled_sums,
+    range_sums,
+    spot_of,
+)
 from prosem.values.columns import ColumnType, column_type
 from prosem.values.errors import LanguageError
 from prosem.values.model import Delta, JsonObject, Row, Table
@@ -212,7 +222,7 @@ class SumSpace(PointSpace):
         super().__init__(form.shape, space_id)
         self.reads = form.columns_read
         self._form, self._contribution = form, form.contributor()
-        self._trees = SumTrees(len(form.shape.ranged))
+        self._trees, self._compiled = self._sums()
         entries: dict[Hashable, list[Entry]] = {}
         codes = form.shape.flat_codes(rows.values())
         if codes is not None:
@@ -224,9 +234,25 @@ class SumSpace(PointSpace):
             for row in rows.values():
                 found = self._contribution(row)
                 if found is not None:
-                    spot = self._trees.spot(found.point)
+                    spot = spot_of(found.point)
                     entries.setdefault(found.topic, []).append((spot, 1, found.number, found.total))
         self._trees.build(entries)
+
+    def _sums(self) -> tuple[RangeSums, CompiledSums | None]:
+        """The trees; and again if they take whole rows: compiled ones, where there are no equality values."""
+        form, shape = self._form, self._form.shape
+        is_summed = form.function != "COUNT"
+        kind = shape.table.columns[form.y or 0].type
+        ranges, int64 = len(shape.ranged), shape.int64 and (not is_summed or are_int64(kind))
+        compiled = compiled_sums(self.points, ranges, int64)
+        if compiled is None or shape.equal:
+            return compiled or range_sums(self.points, ranges, int64), None
+        x = shape.ranged[0] if shape.ranged else -1
+        encode_y = None if reader(kind) is None else partial(units, kind)
+        compiled.read_rows(
+            x, reader(shape.table.columns[x].type), -1 if form.y is None else form.y, encode_y, is_summed
+        )
+        return compiled, compiled
 
     @property
     def visits(self) -> int:
@@ -237,48 +263,32 @@ class SumSpace(PointSpace):
         _, values, total = self._trees.total(topic, self._form.shape.data_box(place))
         return SumState(values, total)
 
-    def step(self, delta: Delta) -> list[tuple[bytes, Region, int, int]] | None:
+    def step_all(self, deltas: Sequence[Delta]) -> Sequence[list[Gain] | None] | None:
+        return None if self._compiled is None else self._compiled.step_rows(deltas)
+
+    def step(self, delta: Delta) -> list[Gain] | None:
+        if self._compiled is not None:
+            return self._compiled.step_row(delta.old, delta.new)
         old, new = self._contribution(delta.old), self._contribution(delta.new)
         if old == new:
             return None
-        if old is not None and new is not None and old[:2] == new[:2]:
-            self._trees.change(new.topic, new.point, 0, new.number - old.number, new.total - old.total)
-        else:
-            if old is not None:
-                self._trees.change(old.topic, old.point, -1, -old.number, -old.total)
-            if new is not None:
-                self._trees.change(new.topic, new.point, 1, new.number, new.total)
-        if not len(self.points):
-            return None
-        has_point = self.points.any
-        found = [piece for piece in pieces(old, new) if piece[2] or piece[3]]
-        return [piece for piece in found if has_point(piece[0], piece[1])] or None
+        if old is not None and new is not None and old.topic == new.topic:
+            return self._trees.step(old.topic, old.topic, old[1:], new[1:]) or None
+        found: list[Gain] = []
+        if old is not None:
+            found += self._trees.step(old.topic, old.topic, old[1:], None)
+        if new is not None:
+            found += self._trees.step(new.topic, new.topic, None, new[1:])
+        return found or None
 
-    def regions(self, description: list[tuple[bytes, Region, int, int]]) -> list[tuple[bytes, Region]]:
+    def regions(self, description: list[Gain]) -> list[tuple[bytes, Region]]:
         return [(topic, region) for topic, region, _, _ in description]
 
-    def drafts(self, description: list[tuple[bytes, Region, int, int]]) -> list[Draft]:
+    def drafts(self, description: list[Gain]) -> list[Draft]:
         return [
             Draft("delta", topic, region, payload=encode((count, pack_units(total))))
             for topic, region, count, total in description
         ]
-
-
-def pieces(old: Contribution | None, new: Contribution | None) -> list[tuple[bytes, Region, int, int]]:
-    """Disjoint regions, each with what it gains: ranges with the old row only, the new row only, both rows."""
-    before = (0, 0) if old is None else (old.number, old.total)
-    after = (0, 0) if new is None else (new.number, new.total)
-    return [
-        (
-            topic,
-            region,
-            after[0] * has_new - before[0] * had_old,
-            after[1] * has_new - before[1] * had_old,
-        )
-        for topic, region, had_old, has_new in seeing(
-            None if old is None else (old.topic, old.point), None if new is None else (new.topic, new.point)
-        )
-    ]
 
 
 class SumType(SubscriptionType):

@@ -87,13 +87,12 @@ class Items:
 
     def topic(self, key: Key) -> bytes:
         """The codes of a key; those of a view may hold NULLs, which no condition selects by name."""
-        columns = self.table.columns
-        return topic_of(
-            [
-                None if v is None else columns[at].type.code(v)
-                for at, v in zip(self.table.key_positions, key, strict=True)
-            ]
-        )
+        return topic_of([None if v is None else code(v) for code, v in zip(self._codes, key, strict=True)])
+
+    @cached_property
+    def _codes(self) -> list[Callable[[Any], Any]]:
+        """Of each column of the key."""
+        return [self.table.columns[at].type.code for at in self.table.key_positions]
 
     def key(self, topic: bytes) -> Key:
         columns = self.table.columns
