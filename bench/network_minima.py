@@ -12,7 +12,7 @@ from bench import range_min
 from bench.common import progress
 from bench.network_routes import Costs, Way, Ways
 from bench.network_setting import Ints, Setting, Zones
-from bench.random_walk import DOMAIN, SPIKES, updates
+from bench.random_walk import BELOW, DOMAIN, SPIKES, updates
 from cn.model.message import Message
 from prosem.engine import commands as c
 from prosem.index.ranges.a2b_tree import A2BTree
@@ -88,10 +88,10 @@ class Workload:
             yield self._take(key, y)
 
     def spikes(self, count: int) -> Iterator[Event]:
-        """A value drops to the lowest, and then bounces back."""
+        """A value drops below all others, and then bounces back."""
         for key in self._random.integers(0, len(self.xs), count // 2).tolist():
             y = int(self._state.rows[1][key,][2])
-            yield self._take(key, 0)
+            yield self._take(key, BELOW)
             yield self._take(key, y)
 
     def _take(self, key: int, y: int) -> Event:

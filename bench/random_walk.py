@@ -1,8 +1,8 @@
 """Updates of the range-min workload of [ProSem thesis] (table 3.1): values that walk at random, and spikes.
 
 The source gives the domain, the share of spikes, and that the step depends on the current value; not the step itself. `STEP`
-is calibrated so that an event affects as many subscriptions as in its tables 3.2 and 3.3. A spike is a drop to the lowest
-value, and the way back. An update is ignorable if another row at the same x is no higher than its old and its new value
+is calibrated so that an event affects as many subscriptions as in its tables 3.2 and 3.3. A spike is a drop below all
+values, and the way back. An update is ignorable if another row at the same x is no higher than its old and its new value
 (3.1.1), whatever the subscriptions; the source's scalability figures have none of them (3.5.5).
 """
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 DOMAIN = 10_000
 SPIKES = 0.005
+BELOW = -1  # where a spike drops to: no other row is there
 STEP, OFFSET = 0.6, 10_000.0  # of |N(0, STEP)| · (value + OFFSET)
 SETTLING = 50  # steps of every row before the first event
 _BLOCK = 4096
@@ -39,7 +40,7 @@ def updates(
 ) -> Iterator[tuple[int, int]]:
     """Keys and their new values, without end: only updates that are not ignorable, unless `ignorable` is set.
 
-    After a share `spikes` of them a row drops to 0 and bounces back: two events more.
+    After a share `spikes` of them a row drops below all others and bounces back: two events more.
     """
     values: list[int] = ys.tolist()
     at_x: dict[int, list[int]] = {}
@@ -60,8 +61,8 @@ def updates(
                 continue
             values[key] = new
             yield key, new
-            if chance < spikes and values[other] > 0:
-                yield other, 0
+            if chance < spikes:
+                yield other, BELOW
                 yield other, values[other]
 
 
