@@ -561,7 +561,13 @@ def test_joins_that_share_outlive_a_kill(own_server: ServerProcess) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "plan",
-    ["ref-j+", *(pytest.param(plan, marks=pytest.mark.slow) for plan in ("random:5", "enum-j", "rel-sel"))],
+    [
+        "ref-j+",
+        *(
+            pytest.param(plan, marks=pytest.mark.slow)
+            for plan in ("random:5", "enum-j", "rel-sel", "ref-sj-env")
+        ),
+    ],
 )
 def test_other_plans_on_a_server(plan: str) -> None:
     for served in serving("--plan", plan):

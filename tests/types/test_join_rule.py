@@ -16,6 +16,7 @@ from cn.model.geometry import BOTTOM, TOP, Point, contains
 from cn.model.message import Message
 from prosem.types.base import Bound, Draft, SpaceContext
 from prosem.types.join import regions as join_regions
+from prosem.types.join.envelope import envelope
 from prosem.types.join.message import JoinCodec, JoinedRows, Lose, Remove, Upsert
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.join.space import JoinSpace
@@ -132,7 +133,17 @@ class Oracle:
         numbers = range(len(self.rows))
         if mode == "selection":
             return [self.selected(number, point) for number in numbers]
+        if mode == "envelope":
+            return [self.enveloped(number, point) for number in numbers]
         return [self.semijoin(number, point) if mode == "semijoin" else {} for number in numbers]
+
+    def enveloped(self, number: int, point: Point) -> dict[Key, Row]:
+        """With a partner that satisfies all conditions."""
+        partner = self.decomposition[number]
+        classes = self.shape.shared(number, partner)
+        keys = {self.shape.key_of(partner, classes)(row) for row in self.selected(partner, point).values()}
+        own = self.shape.key_of(number, classes)
+        return {key: row for key, row in self.selected(number, point).items() if own(row) in keys}
 
 
 def told(drafts: list[Draft], sid: int, point: Point) -> list[tuple[str, bytes, tuple[bytes, ...]]]:
@@ -226,8 +237,9 @@ def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
     random = Random(data.draw(st.integers(0, 9)))
     subscriptions = dict(enumerate(points(shape, random, 40), 1))
     rows = tuple(dict(some) for some in oracle.rows)
+    most = data.draw(st.sampled_from([64, 64, 2]), label="boxes of a region") if mode == "envelope" else 64
     space = JoinSpace(
-        shape, 1, SpaceContext(rows, lambda sid: Bound(b"", subscriptions[sid]), 64), decomposition, mode
+        shape, 1, SpaceContext(rows, lambda sid: Bound(b"", subscriptions[sid]), most), decomposition, mode
     )
     space.add([*subscriptions], [Bound(b"", point) for point in subscriptions.values()])
     space.check()
@@ -352,3 +364,78 @@ def test_a_missing_end_can_travel(name: str) -> None:
         assert all(pack(Message(1, 0, 1, *draft)) for draft in drafts)
         reached = [sid for draft in drafts for sid in places if told([draft], sid, places[sid])]
         assert sorted(set(reached)) == [1, 2, 3], plan
+
+
+CODE = st.integers(0, 5)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.tuples(CODE, CODE), max_size=12, unique=True), st.tuples(CODE, CODE))
+def test_a_box_with_the_centre_and_a_point_holds_one_of_the_envelope(
+    some: list[tuple[int, int]], centre: tuple[int, int]
+) -> None:
+    found = envelope(some, centre)
+    assert {*found} <= {*some}
+    for low, high in product(product(range(6), repeat=2), repeat=2):
+        box = [*zip(low, high, strict=True)]
+
+        def holds(point: tuple[int, int], box: Any = box) -> bool:
+            return all(end[0] <= code <= end[1] for code, end in zip(point, box, strict=True))
+
+        if holds(centre):
+            assert any(map(holds, found)) == any(map(holds, some))
+    for one in found:
+        spanned = [sorted(ends) for ends in zip(centre, one, strict=True)]
+        inside = [x for x in some if all(a <= c <= b for c, (a, b) in zip(x, spanned, strict=True))]
+        assert inside == [one], "nothing lies between the centre and a point of the envelope"
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_envelopes_of_anchors_describe_who_sees_a_row(data: st.DataObject) -> None:
+    """Few subscriptions and many rows of one key: the anchors are fewer than the rows."""
+    one = CASES["composite key, two conditions"]
+    shape = one.shape
+    codes = data.draw(st.lists(st.tuples(CODE, CODE), min_size=6, max_size=20))
+    ranges = st.tuples(CODE, CODE).map(sorted)
+    places: dict[int, Point] = {
+        sid: (0, 9, *data.draw(ranges), *data.draw(ranges))
+        for sid in range(1, data.draw(st.integers(1, 3)) + 1)
+    }
+    rows: tuple[dict[Key, Row], ...] = (
+        {},
+        {(key,): (key, 0, 0, c, x) for key, (c, x) in enumerate(codes)},
+    )
+    context = SpaceContext(rows, lambda sid: Bound(b"", places[sid]), data.draw(st.sampled_from([64, 3])))
+    space = JoinSpace(shape, 1, context, (1, 0), "envelope")
+    space.add([*places], [Bound(b"", place) for place in places.values()])
+    space.check()
+    description = space.step(Delta(1, shape.tables[0], (1,), None, (1, 5, 0, 0, 0)))
+    drafts = [] if description is None else space.messages(description, "ref-sj-env")
+    reached = {
+        sid
+        for draft in drafts
+        if draft.kind == "upsert" and JoinCodec(shape).read(draft.kind, draft.payload, draft.contents)[0] == 0
+        for sid, place in places.items()
+        if told([draft], sid, place)
+    }
+    assert reached == {
+        sid
+        for sid, (_, _, c_low, c_high, x_low, x_high) in places.items()
+        if any(c_low <= c <= c_high and x_low <= x <= x_high for c, x in codes)
+    }
+
+
+def test_the_envelope_sends_what_satisfies_all_conditions() -> None:
+    """A partner with the routing column in range and another condition that fails: the semijoin mode sends the row."""
+    shape = CASES["composite key, two conditions"].shape
+    rows: tuple[dict[Key, Row], ...] = ({}, {(7,): (7, 0, 0, 1, 3)})
+    place = (0, 3, 2, 3, 0, 3)  # s.c from 2 to 3: the row has 1; s.x routes
+    kinds = {}
+    for mode in ("semijoin", "envelope"):
+        space = JoinSpace(shape, 1, SpaceContext(rows, lambda sid: Bound(b"", place), 64), (1, 0), mode)
+        space.add([1], [Bound(b"", place)])
+        description = space.step(Delta(1, shape.tables[0], (1,), None, (1, 2, 0, 0, 0)))
+        drafts = [] if description is None else space.messages(description, space.plans[0])
+        kinds[mode] = [draft.kind for draft in drafts]
+    assert kinds == {"semijoin": ["upsert"], "envelope": []}

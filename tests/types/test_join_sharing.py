@@ -266,7 +266,7 @@ def commands(world: World, chance: random.Random, some: list[list[dict[str, Any]
 @given(
     st.lists(events(), min_size=4, max_size=14),
     st.integers(0, 99),
-    st.sampled_from(["auto", "random:3", "ref-j", "rel-sel"]),
+    st.sampled_from(["auto", "random:3", "ref-j", "rel-sel", "ref-sj-env"]),
 )
 def test_templates_that_share_rows_answer_as_if_each_had_its_own(
     some: list[list[dict[str, Any]]], seed: int, plan: str

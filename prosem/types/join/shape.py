@@ -19,6 +19,7 @@ from prosem.values.model import Row, Table
 
 MODES: Mapping[str, tuple[str, ...]] = {
     "semijoin": ("ref-sj-clu+", "ref-sj-clu", "ref-sj-tup", "ref-sj-sub", "enum-sj"),
+    "envelope": ("ref-sj-env",),
     "join": ("ref-j+", "ref-j", "enum-j"),
     "selection": ("rel-sel",),
 }

@@ -12,6 +12,8 @@ for one of its points (X, Y). Every flavour describes the same *existing* subscr
 | -Clu+ | -Clu, with runs made one point where no subscription lies in between | the same, and k searches |
 | -Sub | the subscriptions that see the row, less those around others | O(n log n) for n of them |
 
+With several conditions on a table all flavours look at one of them; `envelope` looks at all (the flavour -Env).
+
 -Tup needs no index over subscriptions and wins while keys have one or two rows. -Sub covers the least area but has to find
 all of them first.
 """

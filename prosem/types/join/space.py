@@ -16,6 +16,7 @@ from prosem.types.base import ALIAS_SHIFT, Bound, Choose, Draft, Outcome, SpaceC
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.arrangement import Arrangement
 from prosem.types.join.decomposition import Decomposition
+from prosem.types.join.envelope import EnvelopeMode
 from prosem.types.join.model import JoinModel, Mode
 from prosem.types.join.plain import JoinedMode, SelectionMode
 from prosem.types.join.semijoin import SemijoinMode
@@ -55,6 +56,8 @@ class JoinSpace(PointSpace):
         self._mode: Mode = (
             SemijoinMode(self.model, decomposition, context.locate)
             if mode == "semijoin"
+            else EnvelopeMode(self.model, decomposition, context.locate, context.max_boxes)
+            if mode == "envelope"
             else JoinedMode(self.model)
             if mode == "join"
             else SelectionMode(self.model)
@@ -180,7 +183,10 @@ class JoinSpace(PointSpace):
         return super().descriptor(description) if described is None else described
 
     def affected(self, description: Any) -> int:
-        found = [self.points.find(draft.topic, draft.region) for draft in self.drafts(description)]
+        found = [
+            self.points.find(draft.topic, draft.region) if draft.targets is None else draft.targets
+            for draft in self.drafts(description)
+        ]
         return len(np.unique(np.concatenate(found))) if found else 0
 
     # -- what edges hold -----------------------------------------------------------------------------------------
