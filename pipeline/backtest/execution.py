@@ -79,17 +79,22 @@ def carry_out(session: Session, request: Request, population: Population, step: 
     name = tuned(question, request.tune) if request.per_day else ""
     chosen = population(question, name)
     with step("looking for the period"):
-        period = made.period(moment(request.since))
+        since = moment(request.since)
+        period = made.steady(lambda: made.period(since))
     found: Sequence[Suggestion] = ()
     if name:
         with step(f"trying values of :{name}"):
-            found = suggest(made, question, chosen, period, name, request.per_day)
+            found = made.steady(lambda: suggest(made, question, chosen, period, name, request.per_day))
         chosen = [one.params | {name: one.value} for one in found]
-    with step("taking the log"):
+
+    def counted() -> Counts:
         notifications = made.run(question, chosen, period)
         if request.output:
             notifications = write(notifications, request.output)
-        counts = count(notifications, len(chosen), period)
+        return count(notifications, len(chosen), period)
+
+    with step("taking the log"):
+        counts = made.steady(counted)
     if request.output:
         write_counts(session.spark, counts, chosen, request.output)
     return Outcome(question.form.type, chosen, counts, name, found)

@@ -4,17 +4,19 @@
 
 Rows as of the start come from a base copy and the log; then all subscriptions of a slice are made, and the log is taken.
 Slices are independent (see `plan`): each is one task, in one server of its own (see `simulation`). The driver holds the
-parameters, and of the notifications only counts.
+parameters, and of the notifications only counts. Meanwhile segments of the archive may be compacted: see `steady`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from pipeline.backtest.plan import Question, Split, ask, split
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SLICES_A_CORE = 4  # where events are divided too: small slices even out
+TRIES = 3
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,20 @@ class Backtest:
                     f"the archive begins at {_moment(earliest):%Y-%m-%dT%H:%M:%SZ}; give a later --since"
                 )
         return Period(start, end, since or _moment(earliest), _moment(latest))
+
+    def steady(self, work: Callable[[], T]) -> T:
+        """What `work` computes from the archive; again, if it failed and segments that were there are gone.
+
+        Compaction replaces segments by one with the same events, so that the outcome is the same. It is rare: a run in 32.
+        """
+        for _ in range(TRIES - 1):
+            before = self._archive.segments("event_log")
+            try:
+                return work()
+            except (PySparkException, Py4JError, StatisticsError):
+                if not {*before} - {*self._archive.segments("event_log")}:
+                    raise
+        return work()
 
     def run(
         self, question: Question, subscriptions: Sequence[JsonObject], period: Period, slices: int = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.backtest.job import Period
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.archive import reason
+from pipeline.statistics.places import reason
 from prosem.values.model import JsonObject
 from prosem.values.wire import encode_exact
 

@@ -18,73 +18,28 @@ remains are cleared away. Folders are reached by Hadoop's file systems: a path l
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.folders import Folders
 from pipeline.statistics.manifest import Content, Manifest, content, evolved, measures
+from pipeline.statistics.places import reason
+from pipeline.statistics.segments import REWRITTEN, Segment, bounds_of, in_force, is_segment, segment_at
 from pipeline.statistics.typed import Columns, schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_SEGMENT = re.compile(r"segment=(\d+)-(\d+)")
 _TABLE = re.compile(r"table_id=(\d+)")
-REWRITTEN = "_rewritten_"  # before the name of a segment that takes the place of another once it is complete
 ROWS = {"event_log": ("day",), "base": ()}  # what holds rows of tables, and the folders within a table's
 MANIFEST = "_manifest.json"
 WRITERS = 4  # tables that are written at a time: of a small one most of the time is Spark's own
-
-
-def check_folder(folder: str, master: str) -> None:
-    """StatisticsError if a folder of this machine cannot hold the archive: found before Spark starts.
-
-    What is meant by a path without a scheme is Hadoop's to say where it is configured, and on a cluster.
-    """
-    elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "HADOOP_CONF_DIR" in os.environ
-    if elsewhere or _SCHEME.match(folder) or not (master or "local").startswith("local"):
-        return
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except FileExistsError:
-        raise StatisticsError(f"--archive {folder} is a file: give a folder") from None
-    except (OSError, ValueError) as error:
-        wrong = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise StatisticsError(f"--archive {folder} cannot be used: {wrong}") from None
-
-
-def reason(error: Exception) -> str:
-    """The line of a long report that names the error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    named = [line for line in lines if re.match(r"(: )?[\w.]+(Error|Exception)\b.*:", line)]
-    return named[-1].removeprefix(": ") if named else lines[0]
-
-
-class Segment(NamedTuple):
-    """The rows after one number up to another, in one folder. `is_typed`: rows of tables, as this version writes them."""
-
-    after: int
-    upto: int
-    path: str
-    is_typed: bool = False
-
-    def holds(self, seq: int) -> bool:
-        return self.after < seq <= self.upto
-
-    def covers(self, other: Segment) -> bool:
-        return self.after <= other.after and other.upto <= self.upto
 
 
 class Archive:
@@ -111,33 +66,31 @@ class Archive:
         return sorted(name for name in names if self._folders.exists(f"{self.folder}/{name}/definition"))
 
     def segments(self, name: str) -> list[Segment]:
-        """The complete segments of a table, in order."""
+        """The complete segments of a table, in order; of the log those that no compacted one covers."""
         found = []
         for path in self._folders.children(f"{self._root}/{name}"):
-            bounds = _SEGMENT.fullmatch(path.getName())
-            if bounds is None:
+            segment = segment_at(str(path))
+            if segment is None:
                 continue
             is_typed = name in ROWS and self._folders.exists(f"{path}/{MANIFEST}")
             if is_typed or self._folders.exists(f"{path}/_SUCCESS"):
-                found.append(Segment(int(bounds[1]), int(bounds[2]), str(path), is_typed))
-        return sorted(found)
+                found.append(segment._replace(is_typed=is_typed))
+        return in_force(found) if name == "event_log" else sorted(found)
 
     def incomplete(self) -> list[str]:
-        """The folders of segments that are not complete, or not in their place."""
+        """The folders of segments that are not complete, not in their place, or replaced by one that covers them."""
         found = []
         for folder in self._folders.children(self._root):
             complete = {segment.path for segment in self.segments(folder.getName())}
-            names = [path for path in self._folders.children(str(folder)) if _SEGMENT.search(path.getName())]
+            names = [path for path in self._folders.children(str(folder)) if is_segment(path.getName())]
             found += [str(path) for path in names if str(path) not in complete]
         return found
 
     def clear(self) -> None:
         """Remove what a killed run left incomplete. Only the run that holds the database's lock may."""
         for path in self.incomplete():
-            if REWRITTEN in path and self._folders.exists(
-                f"{path}/{MANIFEST}"
-            ):  # it was being put in its place
-                self._put_in_place(path)
+            if REWRITTEN in path and self._folders.exists(f"{path}/{MANIFEST}"):
+                self._put_in_place(path)  # which it was killed before
             else:
                 self._folders.remove(path)
         self.remove_unmatched("sketch")
@@ -218,16 +171,16 @@ class Archive:
         self._put_in_place(made)
 
     def _put_in_place(self, made: str) -> None:
+        """In force from the moment that it is in its place; only then do those go that it was made of."""
         place = made.replace(REWRITTEN, "")
-        folder, _, name = place.rpartition("/")
-        bounds = _SEGMENT.fullmatch(name)
-        assert bounds is not None
-        new = Segment(int(bounds[1]), int(bounds[2]), place)
-        for path in self._folders.children(folder):
-            old = _SEGMENT.fullmatch(path.getName())
-            if old is not None and new.covers(Segment(int(old[1]), int(old[2]), str(path))):
-                self._folders.remove(str(path))
+        new = segment_at(place)
+        assert new is not None
+        self._folders.remove(place)  # the same segment, as an older version wrote it
         self._folders.rename(made, place)
+        for path in map(str, self._folders.children(place.rpartition("/")[0])):
+            old = segment_at(path)
+            if old is not None and old[:2] != new[:2] and new.covers(old):
+                self._folders.remove(path)
 
     def table_ids(self, segment: Segment) -> list[int]:
         """The tables that a segment has a folder of."""
@@ -249,9 +202,7 @@ class Archive:
 
         with ThreadPoolExecutor(WRITERS) as pool:
             written = dict(pool.map(write, tables))
-        bounds = _SEGMENT.search(path)
-        assert bounds is not None
-        manifest = Manifest(int(bounds[1]), int(bounds[2]), written, dict(left_out))
+        manifest = Manifest(*bounds_of(path), written, dict(left_out))
         self._folders.put(f"{path}/{MANIFEST}", msgspec.json.format(msgspec.json.encode(manifest)))
         return manifest
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from pipeline.statistics import StatisticsError, typed
-from pipeline.statistics.archive import ROWS, Archive, Segment
+from pipeline.statistics.archive import ROWS, Archive
 from pipeline.statistics.catalog import Catalog, row_queries
 from pipeline.statistics.database import Connection
 from pipeline.statistics.definitions import Definitions
 from pipeline.statistics.progress import Steps
+from pipeline.statistics.segments import Segment
 from pipeline.statistics.session import Session
 from pipeline.statistics.typed import Columns, columns_of
 
@@ -84,18 +86,30 @@ class Archiving:
         self._rewrite(archive, columns)
         after = max(archive.upto("event_log"), catalog.retained_after)
         measured = max(archive.upto("plan_measurement"), catalog.first_measurement - 1)
-        if catalog.last_seq > after:
-            with self.steps.step("archiving the event log"):
-                self._events(archive, columns, after, catalog.last_seq)
-        if not archive.bases:
-            with self.steps.step("copying the tables"):
-                archive.append_rows("base", self._rows(catalog), catalog.last_seq, catalog.last_seq)
-        if catalog.last_measurement > measured:
+
+        def copy_measurements() -> None:
             with self.steps.step("archiving measurements"):
                 rows = self._copy("plan_measurement", measured, catalog.last_measurement)
                 archive.append("plan_measurement", rows, measured, catalog.last_measurement)
-        with self.steps.step("archiving subscriptions"):
-            archive.replace("subscription", self._copy("subscription", 0, catalog.last_sid), catalog.last_seq)
+
+        def copy_subscriptions() -> None:
+            with self.steps.step("archiving subscriptions"):
+                rows = self._copy("subscription", 0, catalog.last_sid)
+                archive.replace("subscription", rows, catalog.last_seq)
+
+        with ThreadPoolExecutor(2) as pool:  # meanwhile Spark plans the others
+            copies = [pool.submit(copy_subscriptions)]
+            if catalog.last_measurement > measured:
+                copies.append(pool.submit(copy_measurements))
+            if catalog.last_seq > after:
+                with self.steps.step("archiving the event log"):
+                    self._events(archive, columns, after, catalog.last_seq)
+            if not archive.bases:
+                with self.steps.step("copying the tables"):
+                    archive.append_rows("base", self._rows(catalog), catalog.last_seq, catalog.last_seq)
+        for copy in copies:
+            copy.result()
+        # Last: until then, tables that were dropped are known from the run before.
         definitions = self.session.spark.createDataFrame(catalog.definitions, DEFINITION)
         archive.replace("definition", definitions.coalesce(1), catalog.last_seq)
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from pipeline.statistics.database import Connection
 from pipeline.statistics.definitions import Definition
@@ -36,6 +37,11 @@ class Catalog:
     tables: dict[int, Table]
     edges: list[Edge]
     definitions: list[Definition]
+
+    @cached_property
+    def sides(self) -> list[Side]:
+        """The sides of all edges, each once."""
+        return sorted({side for edge in self.edges for side in edge})
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Compaction: adjacent small segments of the log become one, with one sorted file per table and day.
 
-Every run adds at least two files per table and day. The new segment takes the place of those it was made of once it is
-complete; a backtest that reads them at that moment fails and can be repeated. A segment is not compacted with one in which
-a table has other columns, since no column of either may be lost.
+Every run adds at least two files per table and day. The new segment is in force once it is complete and in its place, and
+those that it was made of are removed then; a backtest that was reading them takes the new one (`Backtest.steady`). A segment
+is not compacted with one in which a table has other columns, since no column of either may be lost.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pipeline.statistics.archive import Archive, Segment
+from pipeline.statistics.archive import Archive
 from pipeline.statistics.incremental import STORED, compacted_sketches
 from pipeline.statistics.manifest import Manifest
+from pipeline.statistics.segments import Segment
 from pipeline.statistics.typed import Columns
 
 if TYPE_CHECKING:

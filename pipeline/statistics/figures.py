@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,18 +16,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass
 class Collected:
-    """What came from the executors to the driver."""
+    """What came from the executors to the driver, counted from several threads: rows, and their size in bytes."""
 
-    rows: int = 0
-    size_bytes: int = 0
+    def __init__(self) -> None:
+        self.counts = {"rows": 0, "size_bytes": 0}
+        self._lock = Lock()
 
     def of(self, frame: DataFrame) -> Iterator[Any]:
         """The rows of a frame, one partition at a time in memory."""
         for row in frame.toLocalIterator():
-            self.rows += 1
-            self.size_bytes += sum(len(value) if isinstance(value, str) else 8 for value in row)
+            size_bytes = sum(len(value) if isinstance(value, str) else 8 for value in row)
+            with self._lock:
+                self.counts["rows"] += 1
+                self.counts["size_bytes"] += size_bytes
             yield row
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.statistics.archive import Archive, Segment
+from pipeline.statistics.archive import Archive
 from pipeline.statistics.columns import SKETCHES, column_sketches, union
 from pipeline.statistics.manifest import Manifest
+from pipeline.statistics.segments import Segment
 from prosem.values.model import Table
 
 if TYPE_CHECKING:

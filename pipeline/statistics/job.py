@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,17 +27,19 @@ if __name__ == "__main__":  # by spark-submit, which puts only this file's folde
 import psycopg
 
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.archive import check_folder, reason
 from pipeline.statistics.catalog import Catalog, family, key_queries, open_catalog
 from pipeline.statistics.database import Connection, connect, take_lock
 from pipeline.statistics.figures import Collected, Figures
-from pipeline.statistics.joins import SIDE, Frequencies, JoinStatistics, frequencies
+from pipeline.statistics.joins import SIDE, Frequencies, JoinStatistics, Side, frequencies
 from pipeline.statistics.moments import moment
+from pipeline.statistics.places import check_folder, reason
 from pipeline.statistics.progress import Steps
 from pipeline.statistics.runs import write_run
 from pipeline.statistics.session import Session, check_spark, open_session
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pipeline.statistics.archive import Archive
 
 TRAINING = 1_000
@@ -109,7 +112,7 @@ class Job:
         }  # fmt: skip
         job = f"{self.session.engine}, by {self._driver}"
         with self.steps.step("writing the run"):
-            self.counts["collected"] = vars(self.collected)
+            self.counts["collected"] = self.collected.counts  # those of the training set are yet to come
             run = write_run(self.connection, job, self.options.since, kept.parts(self.collected), self.counts)
         kept.release()
         with self.steps.step("compacting the archive"):
@@ -144,58 +147,70 @@ class Job:
         if self._since_us is not None:
             measurements = measurements.where(f"at >= {self._since_us}")
         subscriptions = archive.read("subscription", COPIES["subscription"][0])
-        with self.steps.step("columns"):
-            log = LogSketches(archive)
-            sketches = log.of(catalog.tables, self._since_us)
-            columns = [] if sketches is None else list(self.collected.of(merged_figures(sketches)))
-            self.counts["scanned"] = log.scanned
+
+        def of_points() -> list[Any]:
+            with self.steps.step("points of subscriptions"):
+                self.counts["subscription"] = subscriptions.count()
+                return list(self.collected.of(point_statistics(subscriptions, catalog.definitions)))
+
+        def of_joins() -> dict[int, Frequencies]:
+            with self.steps.step("joins"):
+                return self._frequencies(catalog)
+
+        def of_training() -> DataFrame:
+            with self.steps.step("training set"):
+                training = training_set(measurements, self.options.training).persist()
+                self.counts |= {"training": training.count(), "plan_measurement": measurements.count()}
+                return training
+
+        # At once: most of a step is Spark's planning and the start of its Python processes, while cores are idle.
+        with ThreadPoolExecutor(3) as pool:
+            points, joins, training = pool.submit(of_points), pool.submit(of_joins), pool.submit(of_training)
+            with self.steps.step("columns"):
+                log = LogSketches(archive)
+                sketches = log.of(catalog.tables, self._since_us)
+                columns = [] if sketches is None else list(self.collected.of(merged_figures(sketches)))
         first = {table.id: table.columns[0].name for table in catalog.tables.values()}
         events = {row.owner: row.events for row in columns if row.item == first[row.owner]}
-        with self.steps.step("points of subscriptions"):
-            points = list(self.collected.of(point_statistics(subscriptions, catalog.definitions)))
-        with self.steps.step("joins"):
-            joins = self._joins(catalog, events)
-        with self.steps.step("training set"):
-            training = training_set(measurements, self.options.training).persist()
-            self.counts |= {"upto": catalog.last_seq, "training": training.count()}
-        with self.steps.step("counting"):
-            self.counts["event_log"] = sum(events.values())
-            self.counts["plan_measurement"] = measurements.count()
-            self.counts["subscription"] = subscriptions.count()
-        return Figures(catalog, columns, points, training, joins)
+        self.counts |= {"upto": catalog.last_seq, "event_log": sum(events.values()), "scanned": log.scanned}
+        edges = join_statistics(catalog, events, joins.result())
+        return Figures(catalog, columns, points.result(), training.result(), edges)
 
     @property
     def _since_us(self) -> int | None:
         since = self.options.since
         return None if since is None else int(since.timestamp() * 1_000_000)
 
-    def _joins(self, catalog: Catalog, events: dict[int, int]) -> list[JoinStatistics]:
+    def _frequencies(self, catalog: Catalog) -> dict[int, Frequencies]:
+        """Of the sides of joins, by their places in `catalog.sides`."""
         from pipeline.statistics.source import frame
 
-        sides = sorted({side for edge in catalog.edges for side in edge})
-        if not sides:
-            return []
-        queries = key_queries(self.connection, catalog, sides)
+        if not catalog.sides:
+            return {}
+        queries = key_queries(self.connection, catalog, catalog.sides)
         keys = frame(self.session.spark, self.options.database, queries, SIDE, self._driver)
-        found = {
+        return {
             row.side: Frequencies(row.keys, row.rows, row.skew)
             for row in self.collected.of(frequencies(keys))
         }
-        total = sum(events.values()) or 1
 
-        def share(table: int) -> float:
-            return sum(events.get(one.id, 0) for one in family(catalog.tables, table)) / total
 
-        nothing = Frequencies(0, 0.0, 1.0)
-        return [
-            JoinStatistics(
-                edge,
-                (share(edge.r.table), share(edge.s.table)),
-                found.get(sides.index(edge.r), nothing),
-                found.get(sides.index(edge.s), nothing),
-            )
-            for edge in catalog.edges
-        ]
+def join_statistics(
+    catalog: Catalog, events: dict[int, int], found: dict[int, Frequencies]
+) -> list[JoinStatistics]:
+    """Of each join how its rows share keys, and the shares of its tables in all events."""
+    total = sum(events.values()) or 1
+
+    def share(table: int) -> float:
+        return sum(events.get(one.id, 0) for one in family(catalog.tables, table)) / total
+
+    def known(side: Side) -> Frequencies:
+        return found.get(catalog.sides.index(side), Frequencies(0, 0.0, 1.0))
+
+    return [
+        JoinStatistics(edge, (share(edge.r.table), share(edge.s.table)), known(edge.r), known(edge.s))
+        for edge in catalog.edges
+    ]
 
 
 # -- the command line of spark-submit ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,6 +73,8 @@ def open_session(master: str = "") -> Iterator[Session]:
     import pyspark
     from pyspark.sql import SparkSession
 
+    from pipeline.statistics.source import PostgresSource
+
     submitted = (
         "PYSPARK_GATEWAY_PORT" in os.environ
     )  # by spark-submit: Java runs already, and knows its master
@@ -94,6 +97,7 @@ def open_session(master: str = "") -> Iterator[Session]:
         try:
             context = spark.sparkContext
             context.addPyFile(str(_shipped(Path(folder))))
+            spark.dataSource.register(PostgresSource)  # here: threads that register at once refuse each other
             session = Session(spark, f"Spark {pyspark.__version__} on {context.master}, {origin}")
             if (
                 context.getConf().get(_SHUFFLE) is None
@@ -117,10 +121,16 @@ def _configuration(master: str, folder: Path) -> dict[str, str]:
 
 
 def _shipped(folder: Path) -> Path:
-    """What executors import as an archive: they need no installation of ours, only the packages that it depends on."""
+    """What executors import as an archive: they need no installation of ours, only the packages that it depends on.
+
+    With the bytecode that Python keeps of it here, where their Python is the same: compiling takes a second in each process.
+    """
     target = folder / "prosem_statistics.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "w") as archive:
         for package in SHIPPED:
             for path in sorted((ROOT / package).rglob("*.py")):
                 archive.write(path, str(path.relative_to(ROOT)))
+                compiled = Path(cache_from_source(str(path)))
+                if compiled.exists():  # Python compares it with the source, as it does in a folder
+                    archive.write(compiled, str(path.relative_to(ROOT).with_suffix(".pyc")))
     return target

@@ -107,7 +107,6 @@ def _load(
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> DataFrame:
     """Spark hides an option called url in its plans."""
-    spark.dataSource.register(PostgresSource)
     options = {"url": url, "queries": json.dumps(queries), "driver": driver_name or driver()}
     options |= {"rows": "", "columns": "[]", "snapshot": "", **more}
     return spark.read.format("prosem-postgres").options(**options).schema(schema).load()

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipeline.statistics.archive import ROWS, Archive, Segment
+from pipeline.statistics.archive import ROWS, Archive
 from pipeline.statistics.database import Connection
 from pipeline.statistics.manifest import Manifest
+from pipeline.statistics.segments import Segment
 
 _AGAIN = (
     "remove this folder and those of later segments of event_log: prosem stats refresh reads again what the log still "

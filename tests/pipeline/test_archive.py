@@ -18,7 +18,11 @@ from rich.console import Console
 
 pytest.importorskip("pyspark")
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
 from api.commands.archive import Options, compact, verify
+from pipeline.backtest.job import Backtest
 from pipeline.statistics.archive import MANIFEST, Archive
 from pipeline.statistics.catalog import archive_id
 from pipeline.statistics.compaction import small_series
@@ -220,11 +224,49 @@ def test_a_killed_compaction_is_finished_or_undone(world: World, copy: Path) -> 
     (log / "_rewritten_segment=0-600" / MANIFEST).unlink()
     world.archive(copy).clear()
     assert len(list(log.iterdir())) == 3, "it was not complete"
-    shutil.copytree(done, log / "_rewritten_segment=0-600")
-    shutil.rmtree(segment(world, copy, "300-500"))  # it was killed while it removed those that it replaces
+    shutil.copytree(done, log / "_rewritten_segment=0-600")  # it was not yet put in its place
     world.archive(copy).clear()
     assert [path.name for path in log.iterdir()] == ["segment=0-600"]
     assert rows(world, copy) == rows(world, world.folder / "archive")
+
+
+def test_what_was_compacted_counts_no_more_while_it_is_still_there(world: World, copy: Path) -> None:
+    before = rows(world, copy)
+    compact(Options(str(copy), world.url), world.session, Console(file=io.StringIO()))
+    for bounds in ("0-300", "500-600"):  # it was killed while it removed those that it replaced
+        shutil.copytree(segment(world, world.folder / "archive", bounds), segment(world, copy, bounds))
+    assert rows(world, copy) == before
+    assert world.verified(copy)[0] == 0
+    assert [one[:2] for one in world.archive(copy).segments("event_log")] == [(0, 600)]
+    world.archive(copy).clear()
+    assert [path.name for path in (copy / world.name / "event_log").iterdir()] == ["segment=0-600"]
+    assert rows(world, copy) == before
+
+
+def test_a_backtest_outlives_the_compaction_of_what_it_reads(world: World, copy: Path) -> None:
+    backtest = Backtest(world.session, str(copy))
+    question = backtest.ask("SELECT * FROM stocks WHERE price < :p")
+    population, period = [{"p": 2}, {"p": 5}], backtest.period(None)
+    expected = sorted(backtest.run(question, population, period).collect())
+    assert len(expected) > 100
+    frames = []
+
+    def taken() -> list[Any]:
+        frames.append(backtest.run(question, population, period))
+        if len(frames) == 1:
+            compact(Options(str(copy), world.url), world.session, Console(file=io.StringIO()))
+        return sorted(frames[-1].collect())
+
+    assert backtest.steady(taken) == expected
+    assert len(frames) == 2, "what it was reading is gone"
+
+    def broken() -> list[Any]:
+        frame = backtest.run(question, population, period)
+        next(segment(world, copy, "0-600").glob("table_id=1/*/*.parquet")).unlink()
+        return frame.collect()
+
+    with pytest.raises((PySparkException, Py4JError), match="FILE_NOT_EXIST"):  # it was not replaced
+        backtest.steady(broken)
 
 
 def test_segments_with_other_columns_or_a_gap_between_are_not_compacted(world: World, copy: Path) -> None:

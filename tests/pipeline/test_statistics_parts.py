@@ -8,6 +8,7 @@ import random
 import stat
 import subprocess
 import sys
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,8 @@ def test_edges_of_the_join_graph() -> None:
 def test_the_shipped_archive_has_all_that_executors_import(tmp_path: Path) -> None:
     """Within a package of the archive nothing is found but what the archive holds."""
     archive = _shipped(tmp_path)
+    if not sys.dont_write_bytecode:
+        assert "pipeline/statistics/session.pyc" in zipfile.ZipFile(archive).namelist()
     code = (
         f"import sys; sys.path.insert(0, {str(archive)!r})\n"
         "from pipeline.statistics import histograms, plans, points, source\n"
