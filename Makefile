@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
+BUILD  := $(VENV)/.installed-build
 KERNELS := $(VENV)/.installed-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
@@ -26,16 +27,20 @@ $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(DEV): $(STAMP) requirements-dev.txt
+# After what builds the kernels, which has packages in common with it: both would install them at once.
+$(DEV): $(STAMP) $(BUILD) requirements-dev.txt
 	$(PIP) --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(BUILD): $(STAMP) requirements-kernels.txt
+	$(PIP) --require-hashes -r requirements-kernels.txt
 	@touch $@
 
 kernels: $(KERNELS)      ## the compiled structures, where there is a C++ compiler; everything works without them
 
-$(KERNELS): $(STAMP) requirements-kernels.txt kernels/pyproject.toml kernels/CMakeLists.txt $(wildcard kernels/*/*.*)
+$(KERNELS): $(STAMP) $(BUILD) kernels/pyproject.toml kernels/CMakeLists.txt $(wildcard kernels/*/*.*)
 	@if command -v $${CXX:-c++} > /dev/null; then \
 		echo "building the kernels"; \
-		$(PIP) --require-hashes -r requirements-kernels.txt && \
 		$(PIP) --no-deps --no-build-isolation --force-reinstall ./kernels && touch $@; \
 	else \
 		echo "no C++ compiler: the kernels are not built, the structures in Python are used"; \
@@ -65,7 +70,8 @@ serve: install           ## the server alone
 tools: $(DEV)            ## what the tests need beside Python: a browser, Node.js
 	@tests/tools.sh $(BIN)/python
 
-test: tools kernels              ## style, types, layers, and everything that must hold, on real parts
+test:                            ## style, types, layers, and everything that must hold, on real parts
+	@$(MAKE) --no-print-directory --jobs 2 tools kernels
 	@$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: tools kernels             ## the tests alone

@@ -37,6 +37,7 @@ from prosem.store.embedded import EmbeddedPostgres
 from tests.support.database import empty_database
 from tests.support.processes import open_folder
 
+pytestmark = pytest.mark.slow  # what the job writes and reads is tested with the statistics, too
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "archive.md"
 STOCKS: Columns = (("k", "integer"), ("price", "numeric(12,2)"), ("name", "text"))
 BEGUN = datetime(2026, 1, 31, tzinfo=UTC)
@@ -170,7 +171,6 @@ def test_what_is_broken_is_named_with_what_to_do(world: World, copy: Path) -> No
     assert rows(world, copy) == rows(world, world.folder / "archive")
 
 
-@pytest.mark.slow
 def test_the_log_and_the_archive_are_compared(world: World, copy: Path) -> None:
     with psycopg.connect(world.url) as connection:
         deleted = connection.execute(
@@ -337,7 +337,6 @@ def events_since(world: World, seq: int) -> dict[int, int]:
         )
 
 
-@pytest.mark.slow
 def test_since_takes_whole_segments_by_their_sketches(world: World, copy: Path) -> None:
     assert world.refresh(copy).rows["scanned"] == 600
     for seq, scanned in ((350, 200), (501, 0), (595, 100)):
@@ -347,7 +346,6 @@ def test_since_takes_whole_segments_by_their_sketches(world: World, copy: Path) 
         assert {table: found[table, "k"][0] for table in (1, 2)} == events_since(world, seq)
 
 
-@pytest.mark.slow
 def test_sketches_outlive_compaction(world: World, copy: Path) -> None:
     world.refresh(copy)
     before = world.refresh(copy)
@@ -362,7 +360,6 @@ def test_sketches_outlive_compaction(world: World, copy: Path) -> None:
     assert figures(world, again.run) == figures(world, before.run), "the compacted segment holds the same"
 
 
-@pytest.mark.slow
 def test_a_dropped_table_and_changed_columns(world: World, copy: Path) -> None:
     """Last in the file: what was written of columns that are gone stays, and is in no figure."""
     columns = [("k", "integer"), ("price", "bigint"), ("more", "text")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-SHORT, STRESS = 15, 200  # where a test does not say
+SHORT, STRESS = 10, 200  # where a test does not say
 
 
 def examples(number: int) -> int:
