@@ -71,7 +71,6 @@ tools: $(DEV)            ## what the tests need beside Python: a browser, Node.j
 	@tests/tools.sh $(BIN)/python
 
 test:                            ## style, types, layers, and everything that must hold, on real parts
-	@$(MAKE) --no-print-directory --jobs 2 tools kernels
 	@$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: tools kernels             ## the tests alone

@@ -567,6 +567,7 @@ def test_every_part_fits_and_names_its_controls(page: Page, stocks: Api, width: 
         assert nameless == [], view
 
 
+@pytest.mark.slow
 def test_the_console_finds_its_way_back_to_a_restarted_server(
     page: Page, api: Api, process: ServerProcess
 ) -> None:

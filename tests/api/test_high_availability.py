@@ -72,6 +72,7 @@ class Script:
         self.process.stdout.close()
 
 
+@pytest.mark.slow
 def test_both_clients_follow_every_takeover(database: str) -> None:
     with ExitStack() as opened:
         pair = opened.enter_context(Pair(database, open_folder("prosem-pair-"), takeover_s=2))

@@ -103,6 +103,7 @@ def test_a_worker_that_is_killed_is_started_again(server: ServerProcess) -> None
             assert again.of(id)[-1]["change"] == api.result(id)["result"]
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_server() -> None:
     made = ServerProcess("--workers", "2", "--admin-key", "a key that is long enough for it")
     try:
