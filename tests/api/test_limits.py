@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prosem_client import Client, ProsemError
-from websockets.sync.client import connect
+from websockets.asyncio.client import connect
 
 from api.commands.serve import check_tls
 from api.server.keyring import Usage
@@ -137,7 +137,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return made
 
 
-def test_https(
+async def test_https(
     certificate: tuple[Path, Path], own_server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public, private = map(str, certificate)
@@ -153,9 +153,12 @@ def test_https(
     with pytest.raises(ProsemError, match="connection-lost"), Client(plain, reconnect_s=0.1) as client:
         client.tables()
     context = ssl.create_default_context(cafile=public)
-    with connect(secure.replace("https:", "wss:") + "/v1/stream", ssl=context, proxy=None) as socket:
-        socket.send(json.dumps({"op": "authenticate", "key": ADMIN_KEY}))
-        assert frames(socket) == []
+    # Not by two threads on one connection: on Python 3.11 they lose an answer now and then.
+    async with connect(secure.replace("https:", "wss:") + "/v1/stream", ssl=context, proxy=None) as socket:
+        await socket.send(json.dumps({"op": "authenticate", "key": ADMIN_KEY}))
+        await socket.send(json.dumps({"op": "ping"}))
+        while "pong" not in (frame := json.loads(await socket.recv())):
+            assert "progress" in frame
     with pytest.raises(httpx.ConnectError):
         httpx.get(secure + "/healthz", trust_env=False)  # nobody else has signed it
 
