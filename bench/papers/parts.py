@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -66,22 +66,19 @@ def _range_min_subscriptions(quick: bool) -> Measured:
     return Measured(params, {"by_subscriptions": found, "bytes_per_subscription": round(memory, 1)})
 
 
-def _value_diff(quick: bool) -> Measured:
-    rng, events = np.random.default_rng(value_change.SEED), VALUE_EVENTS[quick]
-    rows = [
-        value_change.measure("diff-rad", value_change.diff_rad_workload(size, events, rng))
-        for size in (value_change.DIFF_SIZES[True] if quick else value_change.THESIS_DIFF_RAD)
-    ]
-    return Measured({"events": events}, {"diff_rad": rows})
+RADII: dict[
+    str, tuple[Callable[..., Any], Iterable[int], Iterable[int]]
+] = {  # workload, quick sizes, the thesis's
+    "diff-rad": (value_change.diff_rad_workload, value_change.DIFF_SIZES[True], value_change.THESIS_DIFF_RAD),
+    "same-rad": (value_change.same_rad_workload, value_change.SAME_SIZES[True], value_change.THESIS_SAME_RAD),
+}
 
 
-def _value_same(quick: bool) -> Measured:
+def _radii(name: str, quick: bool) -> Measured:
+    workload, few, of_thesis = RADII[name]
     rng, events = np.random.default_rng(value_change.SEED), VALUE_EVENTS[quick]
-    rows = [
-        value_change.measure("same-rad", value_change.same_rad_workload(size, events, rng))
-        for size in (value_change.SAME_SIZES[True] if quick else value_change.THESIS_SAME_RAD)
-    ]
-    return Measured({"events": events}, {"same_rad": rows})
+    rows = [value_change.measure(name, workload(size, events, rng)) for size in (few if quick else of_thesis)]
+    return Measured({"events": events}, {name.replace("-", "_"): rows})
 
 
 # -- networks ----------------------------------------------------------------------------------------------------
@@ -181,8 +178,8 @@ PARTS: dict[str, Part] = {
         for name in network_minima.FIGURES
     },
     "networks-serverless": Part(_serverless, _TOPOLOGY | {"all": network_serverless.SEED}),
-    "value-diff": Part(_value_diff, {"all": value_change.SEED}),
-    "value-same": Part(_value_same, {"all": value_change.SEED}),
+    "value-diff": Part(partial(_radii, "diff-rad"), {"all": value_change.SEED}),
+    "value-same": Part(partial(_radii, "same-rad"), {"all": value_change.SEED}),
     **{
         f"networks-{name}": Part(partial(_value, name), _TOPOLOGY | {"all": networks_value.SEED})
         for name in networks_value.TITLES

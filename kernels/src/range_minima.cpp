@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include "coded_column.h"
 #include "deltas.h"
+#include "keyed_trees.h"
 #include "point_index.h"
 #include "range_objects.h"
 #include "range_rule.h"
@@ -14,6 +15,7 @@ namespace kernels {
 
 namespace {
 using Tree = ObjectTree;
+using Trees = KeyedTrees<Tree>;
 using Rule = RangeRule<KeyRef>;
 using Place = std::optional<Rule::Place>;
 
@@ -35,7 +37,6 @@ class RowReader {
     bool is_descending_;
 };
 
-// A tree for each key: a topic (the equality values of its subscriptions), or a topic and a group. No tree is empty.
 class RangeMinima {
    public:
     // `points`: the subscriptions of the space; `interval` and `piece` are the classes to answer in.
@@ -45,19 +46,13 @@ class RangeMinima {
         if (points_->dimensions() != 2) throw nb::value_error("a range is a point of two dimensions");
     }
 
-    void build(nb::handle entries) {
-        for (nb::handle key : nb::iter(entries)) {
-            nb::object tree = nb::cast(new Tree(), nb::rv_policy::take_ownership);
-            build_tree(of(tree), nb::steal(PyObject_GetItem(entries.ptr(), key.ptr())));
-            if (of(tree).size()) trees_[key] = tree;
-        }
-    }
+    void build(nb::handle entries) { trees_.build(entries, build_tree); }
     // The same from columns, whose rows have keys of one integer.
     void build_columns(nb::handle key, ReadColumn xs, ReadColumn ys, ReadColumn refs) {
         size_t count = xs.size();
         if (ys.size() != count || refs.size() != count) throw nb::value_error("columns are equally long");
         if (!count) return;
-        nb::object tree = nb::cast(new Tree(), nb::rv_policy::take_ownership);
+        nb::object tree = Trees::make();
         std::vector<Tree::Point> all(count);
         nb::list kept;  // keys that are held as objects
         for (size_t at = 0; at < count; ++at) {
@@ -69,32 +64,23 @@ class RangeMinima {
             }
             all[at] = {xs.data()[at], ys.data()[at], ref};
         }
-        of(tree).build(all);
-        trees_[key] = tree;
+        Trees::of(tree).build(all);
+        trees_.put(key, tree);
     }
     nb::object get(nb::handle key) const {
-        PyObject* tree = find(key);
+        PyObject* tree = trees_.find(key);
         return tree ? nb::borrow(tree) : nb::none();
     }
     nb::object lowest(nb::handle key, nb::handle box) const {
-        PyObject* tree = find(key);
+        PyObject* tree = trees_.find(key);
         Span span;
         Tree::Point best;
-        if (!tree || !read_box(box.ptr(), 1, &span) || !of(tree).lowest(span.low, span.high, best))
+        if (!tree || !read_box(box.ptr(), 1, &span) || !Trees::of(tree).lowest(span.low, span.high, best))
             return nb::none();
         return as_peak(best);
     }
-    int64_t visits() const {
-        int64_t sum = gone_visits_;
-        for (auto [key, tree] : trees_) sum += of(tree).visits;
-        return sum;
-    }
-    void check() const {
-        for (auto [key, tree] : trees_) {
-            require(of(tree).size() > 0, "a key is known while it has rows");
-            of(tree).check();
-        }
-    }
+    int64_t visits() const { return trees_.visits(); }
+    void check() const { trees_.check(); }
 
     // A row goes from `old` to `now`, each (x, y) or None. Gives the pieces that hold a subscription of the topic.
     nb::object step(nb::handle key, nb::bytes topic, nb::handle old, nb::handle now, nb::handle ref) {
@@ -128,18 +114,9 @@ class RangeMinima {
     PointIndex* points_;
     bool is_tracked_;
     nb::bytes nowhere_;
-    nb::dict trees_;
-    int64_t gone_visits_ = 0;
+    Trees trees_;
     std::optional<RowReader> reader_;
     Rule rule_;
-
-    static Tree& of(nb::handle tree) { return *nb::inst_ptr<Tree>(tree); }
-
-    PyObject* find(nb::handle key) const {
-        PyObject* tree = PyDict_GetItemWithError(trees_.ptr(), key.ptr());
-        if (!tree && PyErr_Occurred()) throw nb::python_error();
-        return tree;
-    }
 
     static Place spot(nb::handle pair) {
         if (pair.is_none()) return std::nullopt;
@@ -151,21 +128,22 @@ class RangeMinima {
     template <class Give>
     void take(nb::handle key, const nb::bytes& topic, Place old, Place now, nb::handle ref, Give&& give) {
         if (!old && !now) return;
-        nb::object tree = get(key);
-        if (tree.is_none()) {
+        nb::object tree = nb::borrow(trees_.find(key));
+        bool is_new = !tree.is_valid();
+        if (is_new) {
             if (old) raise_missing(old->x, old->y, ref);
-            tree = nb::cast(new Tree(), nb::rv_policy::take_ownership);
-            trees_[key] = tree;
+            tree = Trees::make();
         }
         const PointTree* points = points_->tree(view(topic));
         KeyRef::Value held = KeyRef::of(ref);
-        bool is_taken = !points       ? exchange(of(tree), old, now, held)
-                        : is_tracked_ ? rule_.track(of(tree), old, now, held)
-                                      : rule_.step(of(tree), old, now, held);
-        if (!of(tree).size()) {
-            gone_visits_ += of(tree).visits;
-            nb::del(trees_[key]);
-        }
+        Tree& rows = Trees::of(tree);
+        bool is_taken = !points       ? exchange(rows, old, now, held)
+                        : is_tracked_ ? rule_.track(rows, old, now, held)
+                                      : rule_.step(rows, old, now, held);
+        if (is_new)
+            trees_.put(key, tree);
+        else
+            trees_.tidy(key, tree);
         if (!is_taken && old) raise_missing(old->x, old->y, ref);
         if (!is_taken) raise_twice(ref);
         if (!points) return;

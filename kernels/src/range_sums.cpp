@@ -7,6 +7,7 @@
 #include "bindings.h"
 #include "coded_column.h"
 #include "deltas.h"
+#include "keyed_trees.h"
 #include "point_index.h"
 #include "sum_objects.h"
 
@@ -20,6 +21,7 @@ struct Spot {
     bool operator==(const Spot& other) const { return x == other.x && number == other.number && total == other.total; }
 };
 using Place = std::optional<Spot>;
+using Trees = KeyedTrees<SumTree>;
 
 // Where a row has x and y. Without a column for x all rows are at 0; without one for y rows are counted.
 class RowReader {
@@ -45,7 +47,6 @@ class RowReader {
     bool is_summed_;
 };
 
-// A tree for each key: a topic (the equality values of its subscriptions), or a topic and a group. No tree is empty.
 class RangeSums {
    public:
     // `points`: the subscriptions of the space; `interval` is the class to answer in.
@@ -54,33 +55,18 @@ class RangeSums {
         if (points_->dimensions() != 2) throw nb::value_error("a range is a point of two dimensions");
     }
 
-    void build(nb::handle entries) {
-        for (nb::handle key : nb::iter(entries)) {
-            nb::object tree = nb::cast(new SumTree(), nb::rv_policy::take_ownership);
-            build_sums(of(tree), nb::steal(PyObject_GetItem(entries.ptr(), key.ptr())));
-            if (of(tree).size()) trees_[key] = tree;
-        }
-    }
+    void build(nb::handle entries) { trees_.build(entries, build_sums); }
     nb::object total(nb::handle key, nb::handle box) const {
-        PyObject* tree = find(key);
+        PyObject* tree = trees_.find(key);
         Span span;
         if (!tree || !read_box(box.ptr(), 1, &span)) return as_sums({});
-        return as_sums(of(tree).total(span.low, span.high));
+        return as_sums(Trees::of(tree).total(span.low, span.high));
     }
     void change(nb::handle key, nb::handle point, int64_t rows, int64_t values, nb::handle total) {
         add(key, x_of(point), {rows, values, total_of(total)});
     }
-    int64_t visits() const {
-        int64_t sum = gone_visits_;
-        for (auto [key, tree] : trees_) sum += of(tree).visits;
-        return sum;
-    }
-    void check() const {
-        for (auto [key, tree] : trees_) {
-            require(of(tree).size() > 0, "a key is known while it has rows");
-            of(tree).check();
-        }
-    }
+    int64_t visits() const { return trees_.visits(); }
+    void check() const { trees_.check(); }
 
     // A row goes from `old` to `now`, each ((x,), number, total) or None. Gives the gains that a subscription of the topic has.
     nb::object step(nb::handle key, nb::bytes topic, nb::handle old, nb::handle now) {
@@ -107,17 +93,9 @@ class RangeSums {
     nb::object owner_, interval_;
     PointIndex* points_;
     nb::bytes nowhere_;
-    nb::dict trees_;
-    int64_t gone_visits_ = 0;
+    Trees trees_;
     std::optional<RowReader> reader_;
 
-    static SumTree& of(nb::handle tree) { return *nb::inst_ptr<SumTree>(tree); }
-
-    PyObject* find(nb::handle key) const {
-        PyObject* tree = PyDict_GetItemWithError(trees_.ptr(), key.ptr());
-        if (!tree && PyErr_Occurred()) throw nb::python_error();
-        return tree;
-    }
     static int64_t x_of(nb::handle point) {
         Items codes{point};
         if (codes.count != 1) throw nb::value_error("a row is at one code");
@@ -131,18 +109,14 @@ class RangeSums {
     }
 
     void add(nb::handle key, int64_t x, const Sums& more) {
-        nb::object tree = nb::borrow(find(key));
-        if (!tree.is_valid()) {
-            tree = nb::cast(new SumTree(), nb::rv_policy::take_ownership);
-            change_sums(of(tree), x, more);
-            if (of(tree).size()) trees_[key] = tree;
-            return;
-        }
-        change_sums(of(tree), x, more);
-        if (!of(tree).size()) {
-            gone_visits_ += of(tree).visits;
-            nb::del(trees_[key]);
-        }
+        nb::object tree = nb::borrow(trees_.find(key));
+        bool is_new = !tree.is_valid();
+        if (is_new) tree = Trees::make();
+        change_sums(Trees::of(tree), x, more);
+        if (is_new)
+            trees_.put(key, tree);
+        else
+            trees_.tidy(key, tree);
     }
     // Taking out is what can fail, and comes first: nothing is changed then.
     void exchange(nb::handle key, const Place& old, const Place& now) {

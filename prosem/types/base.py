@@ -219,6 +219,16 @@ class SteppedSpace:
     storage: ClassVar[Mapping[str, Storage]] = {}
     reads: frozenset[int] | None = None
 
+    def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
+        raise NotImplementedError
+
+    def remove(self, sid: int, bound: Bound) -> None:
+        raise NotImplementedError
+
+    def move(self, sid: int, before: Bound, after: Bound) -> None:
+        self.remove(sid, before)
+        self.add([sid], [after])
+
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         described = self.step_all(deltas)
         return self.outcomes(map(self.step, deltas) if described is None else described, choose)

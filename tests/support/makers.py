@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from cn.match import kernels
 from cn.match.kernels import INTERFACE, STRUCTURES
 
 # Tests of compiled structures run wherever they are built, also where the tests of the server turn them off.
@@ -30,3 +32,13 @@ def both(python: Any, name: str, argument: str = "make") -> pytest.MarkDecorator
     return pytest.mark.parametrize(
         argument, [pytest.param(python, id="python"), pytest.param(compiled, id="compiled", marks=is_built)]
     )
+
+
+@pytest.fixture(scope="module", params=["python", pytest.param("compiled", marks=is_built)])
+def kernels_used(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the tests of a module that use it with all structures in Python, and with the compiled ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        choice = kernels._Choice(COMPILED, kernels.Found.USED)
+        off = kernels._Choice(None, kernels.Found.OFF)
+        patch.setattr(kernels, "_choice", choice if request.param == "compiled" else off)
+        yield

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cn.match import kernels
 from cn.model.geometry import BOTTOM, TOP, Point, contains
 from cn.model.message import Message
 from prosem.types.base import Bound, Draft, SpaceContext
@@ -24,18 +23,9 @@ from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, Key, Row, Table
 from prosem.values.wire import pack
 from tests.support.effort import examples
-from tests.support.makers import COMPILED, is_built
+from tests.support.makers import kernels_used as kernels_used
 
-
-@pytest.fixture(autouse=True, scope="module", params=["python", pytest.param("compiled", marks=is_built)])
-def kernels_used(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        choice = kernels._Choice(COMPILED, kernels.Found.USED)
-        off = kernels._Choice(None, kernels.Found.OFF)
-        patch.setattr(kernels, "_choice", choice if request.param == "compiled" else off)
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("kernels_used")
 MAX = 3  # range columns hold 0..3, join columns 0..1, payloads 0..1
 Held = list[dict[Key, Row]]
 

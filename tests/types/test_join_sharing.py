@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cn.match import kernels
 from cn.model.message import Message
 from cn.networks.local import LocalNetwork
 from optimizer.choose import chooser
@@ -30,18 +29,9 @@ from prosem.values.wire import decode, encode
 from tests.support.effort import examples
 from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
-from tests.support.makers import COMPILED, is_built
+from tests.support.makers import kernels_used as kernels_used
 
-
-@pytest.fixture(autouse=True, scope="module", params=["python", pytest.param("compiled", marks=is_built)])
-def kernels_used(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        choice = kernels._Choice(COMPILED, kernels.Found.USED)
-        off = kernels._Choice(None, kernels.Found.OFF)
-        patch.setattr(kernels, "_choice", choice if request.param == "compiled" else off)
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("kernels_used")
 COLUMNS = {"r": "abd", "s": "bc", "t": "de", "u": "bf"}  # besides the key k; integers
 HEIR = "x"  # of r, with a column z
 VIEW = "high", "SELECT k, a, b FROM r WHERE a > 1"
@@ -402,7 +392,7 @@ def test_an_insert_sends_one_upsert_whatever_number_of_signatures() -> None:
 
 
 def test_a_semijoin_that_no_subscription_holds_sends_nothing() -> None:
-    """In r ⋈ s ⋈ t with the partners s, r and r nobody holds R^T."""
+    """Of a join of r, s and t, where r is reduced by s, no subscription needs the rows of r that join with t."""
     world = World()
     world.run(c.Transact(stored := [put("s", k=1, b=1, c=1), put("t", k=1, d=1, e=1)]))
     world.change(stored)

@@ -137,9 +137,10 @@ class LinkDescription(ResponseModel):
     bytes: int
     frames: int | UnsetType = UNSET
     last_seq: int | UnsetType | None = UNSET
-    injected: Annotated[int, Meta(description="messages before the network duplicated them")] | UnsetType = (
-        UNSET
-    )
+    injected: (
+        Annotated[int, Meta(description="messages that it was given, also those for no subscription there")]
+        | UnsetType
+    ) = UNSET
     hosted: int | UnsetType = UNSET
     latency_us: float | UnsetType | None = UNSET
 
@@ -153,7 +154,7 @@ class BrokerDescription(ResponseModel):
     sockets: int
     backlog_bytes: int
     behind: Annotated[int, Meta(description="messages that it has not applied yet")]
-    latency_us: Annotated[dict[str, float | None], Meta(description="by way: tree, straight")]
+    latency_us: Annotated[dict[str, float], Meta(description="by way: tree, straight")]
     contents: dict[str, int] | UnsetType = UNSET
     stage: int | UnsetType = UNSET
 

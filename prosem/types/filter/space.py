@@ -52,10 +52,6 @@ class FilterSpace(SteppedSpace):
         for bound in bounds:
             self._conditions.update(_columns(bound))
 
-    def move(self, sid: int, before: Bound, after: Bound) -> None:
-        self.remove(sid, before)
-        self.add([sid], [after])
-
     def remove(self, sid: int, bound: Bound) -> None:
         if bound.place is None:
             return

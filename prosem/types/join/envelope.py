@@ -28,9 +28,9 @@ from prosem.types.base import Bound, Draft
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.model import Change, JoinModel
 from prosem.types.join.shape import Codes, JoinKey
-from prosem.types.join.stepping import take_row
+from prosem.types.join.stepping import RowsInPython
 from prosem.types.join.table import Classes, JoinTable, Placed
-from prosem.values.model import Delta, Row
+from prosem.values.model import Row
 
 
 class Reached(NamedTuple):
@@ -78,7 +78,7 @@ def _is_between(centre: Codes, other: Codes, one: Codes) -> bool:
     return all(a <= b <= c if a <= c else c <= b <= a for a, b, c in zip(centre, other, one, strict=True))
 
 
-class EnvelopeMode:
+class EnvelopeMode(RowsInPython):
     """Anchors for the ranges on every condition of a partner; `locate` tells where a subscription stands."""
 
     def __init__(
@@ -88,7 +88,8 @@ class EnvelopeMode:
         locate: Callable[[int], Bound],
         max_boxes: int,
     ) -> None:
-        self._model, self.decomposition, self._locate = model, decomposition, locate
+        super().__init__(model)
+        self.decomposition, self._locate = decomposition, locate
         self._max_boxes = max_boxes
         shape, tables = model.shape, model.tables
         orders: list[set[Classes]] = [set() for _ in tables]
@@ -131,13 +132,6 @@ class EnvelopeMode:
         return place
 
     # -- events --------------------------------------------------------------------------------------------------
-    def rewind(self, deltas: Sequence[Delta]) -> None:
-        self._model.rewind(deltas)
-
-    def step(self, table: JoinTable, old: Row | None, new: Row | None) -> Seen | None:
-        seen: Seen | None = take_row(self._model, table, old, new, self._describe)
-        return seen
-
     def _describe(self, change: Change) -> Seen | None:
         table, old, new, stays = change
         old = old if old is not None and old.takes_part else None

@@ -15,9 +15,9 @@ from optimizer.sketch import Sketch
 from prosem.types.base import Draft
 from prosem.types.join.message import Joined
 from prosem.types.join.model import Change, JoinModel
-from prosem.types.join.stepping import take_row
+from prosem.types.join.stepping import RowsInPython
 from prosem.types.join.table import JoinTable, Placed
-from prosem.values.model import Delta, Row
+from prosem.values.model import Row
 
 
 class Seen(NamedTuple):
@@ -29,22 +29,12 @@ class Seen(NamedTuple):
     stays: bool
 
 
-class _Plain:
-    def __init__(self, model: JoinModel) -> None:
-        self._model = model
-
+class _Plain(RowsInPython):
     def came(self, sids: Sequence[int], places: Sequence[Point]) -> None:
         """Nothing is kept of the points."""
 
     def went(self, sid: int, place: Point) -> None:
         """Nothing is kept of the points."""
-
-    def rewind(self, deltas: Sequence[Delta]) -> None:
-        self._model.rewind(deltas)
-
-    def step(self, table: JoinTable, old: Row | None, new: Row | None) -> Seen | None:
-        seen: Seen | None = take_row(self._model, table, old, new, self._describe)
-        return seen
 
     def _describe(self, change: Change) -> Seen | None:
         table, old, new, stays = change

@@ -78,6 +78,22 @@ def compiled_step(
     return cast(CompiledStep, made)
 
 
+class RowsInPython:
+    """What the modes without a compiled step have in common: how a row is taken."""
+
+    def __init__(self, model: JoinModel) -> None:
+        self._model = model
+
+    def rewind(self, deltas: Sequence[Delta]) -> None:
+        self._model.rewind(deltas)
+
+    def step(self, table: JoinTable, old: Row | None, new: Row | None) -> Any | None:
+        return take_row(self._model, table, old, new, self._describe)
+
+    def _describe(self, change: Change) -> Any | None:
+        raise NotImplementedError
+
+
 def take_row(
     model: JoinModel,
     table: JoinTable,

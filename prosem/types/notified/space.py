@@ -108,10 +108,6 @@ class NotifiedSpace(SteppedSpace):
             assert place is not None
             (self._due.insert if is_due else self._due.remove)(id, topic, place)
 
-    def move(self, sid: int, before: Bound, after: Bound) -> None:
-        self.remove(sid, before)
-        self.add([sid], [after])
-
     def remove(self, sid: int, bound: Bound) -> None:
         columns, slot = self._columns, self._columns.slot(sid)
         self.undo.add(self._put_back, sid, columns.bounds[slot], columns.radii[slot], columns.told[slot])

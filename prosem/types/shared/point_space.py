@@ -68,8 +68,7 @@ class PointSpace(Sketched):
 
     def move(self, sid: int, before: Bound, after: Bound) -> None:
         if before.place is None or after.place is None or before.others or after.others:
-            self.remove(sid, before)
-            self.add([sid], [after])
+            super().move(sid, before, after)
         else:
             self.points.move(sid, before.topic, before.place, after.topic, after.place)
 

@@ -87,10 +87,6 @@ class ManySpace(BesideItems, ManyPoints):
             self._items[topic] = item
 
     # -- subscriptions -------------------------------------------------------------------------------------------
-    def move(self, sid: int, before: Bound, after: Bound) -> None:
-        self.remove(sid, before)
-        self.add([sid], [after])
-
     def retune(self, sid: int, bound: Bound) -> None:
         """Another radius: what it was told of items that have moved since is kept for it alone. O(items that moved)."""
         selected, place = cast(Selected, bound.place), self._places[sid]
