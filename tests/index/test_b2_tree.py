@@ -25,11 +25,11 @@ from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
 
-def told_to(low: Any, high: Any, arcs: Any = None) -> Fired:
+def fired_range(low: Any, high: Any, arcs: Any = None) -> Fired:
     return low, high, arcs
 
 
-Condition = Callable[[Any, Any, Any], bool]  # told, new value, radius
+Condition = Callable[[Any, Any, Any], bool]  # last notified value, new value, radius
 
 
 # -- the conditions as the contract words them ---------------------------------------------------------------
@@ -95,16 +95,16 @@ FORMS = {
 
 
 class Oracle:
-    """All subscriptions in a list: radius, label, told."""
+    """All subscriptions in a list: radius, label, last notified value."""
 
     def __init__(self, form: Form, value: Any) -> None:
         self.form, self.value = form, value
         self.held: list[list[Any]] = []
 
-    def fires(self, told: Any, d: Any, radius: Any) -> bool:
-        if told is None or d is None or told == d:
-            return bool(told != d)
-        return self.form.condition(told, d, radius)
+    def fires(self, centre: Any, d: Any, radius: Any) -> bool:
+        if centre is None or d is None or centre == d:
+            return bool(centre != d)
+        return self.form.condition(centre, d, radius)
 
     def relabel(self, moves: list[tuple[Any, int, int]]) -> None:
         after = {(radius, old): new for radius, old, new in moves}
@@ -118,10 +118,12 @@ class Oracle:
         begun = False
         for radius, group in groupby(sorted(self.held, key=lambda s: (s[0], s[1])), key=lambda s: s[0]):
             here = list(group)
-            hit = [self.fires(told, d, radius) for _, _, told in here]
+            hit = [self.fires(centre, d, radius) for _, _, centre in here]
             if all(hit):
                 fired[-1:] = (
-                    [told_to(fired[-1][0], radius)] if begun else [*fired[-1:], told_to(radius, radius)]
+                    [fired_range(fired[-1][0], radius)]
+                    if begun
+                    else [*fired[-1:], fired_range(radius, radius)]
                 )
             elif any(hit):
                 runs = [
@@ -129,7 +131,9 @@ class Oracle:
                     for fires, run in groupby(zip(hit, here, strict=True), lambda pair: pair[0])
                     if fires
                 ]
-                fired.append(told_to(radius, radius, tuple((run[0][1][1], run[-1][1][1]) for run in runs)))
+                fired.append(
+                    fired_range(radius, radius, tuple((run[0][1][1], run[-1][1][1]) for run in runs))
+                )
             begun = all(hit)
         for subscription in self.held:
             if self.fires(subscription[2], d, subscription[0]):
@@ -137,19 +141,19 @@ class Oracle:
         return fired
 
 
-TOLD = ["runs", "arrays", pytest.param("compiled", marks=is_built)]
+STRUCTURES = ["runs", "arrays", pytest.param("compiled", marks=is_built)]
 
 
 @contextmanager
-def narrow_nodes(told: str = "runs") -> Iterator[None]:
+def narrow_nodes(structure: str = "runs") -> Iterator[None]:
     """Nodes of four, so that small histories see all that large ones do; and to arrays and back at every third event."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ba_tree_nodes, "FAN_OUT", 4)
         patch.setattr(ba_tree_nodes, "LEAST", 2)
         patch.setattr(radius_block, "BLOCK", 4)
         patch.setattr(ba_tree, "BLOCK", 4)
-        patch.setattr(kernels, "compiled", lambda: COMPILED if told == "compiled" else None)
-        if told == "arrays":
+        patch.setattr(kernels, "compiled", lambda: COMPILED if structure == "compiled" else None)
+        if structure == "arrays":
             patch.setattr(ba_tree, "MANY", 4)
             patch.setattr(B2Tree, "_weigh", other_form)
         yield
@@ -158,10 +162,10 @@ def narrow_nodes(told: str = "runs") -> Iterator[None]:
 def other_form(tree: B2Tree) -> None:
     tree._regret += 1
     if tree._regret % 3 == 0:
-        if type(tree._told) is RadiusArrays:
+        if type(tree._centres) is RadiusArrays:
             tree._as_runs()
         else:
-            tree._as_arrays(tree._told)
+            tree._as_arrays(tree._centres)
 
 
 def play(form: Form, steps: list[tuple[str, int]], every: int = 1, kind: type[Oracle] = Oracle) -> B2Tree:
@@ -187,8 +191,8 @@ def play(form: Form, steps: list[tuple[str, int]], every: int = 1, kind: type[Or
             tree.check()
             assert len(tree) == len(oracle.held)
             assert tree.radii == len({radius for radius, _, _ in oracle.held})
-            for radius, label, told in oracle.held:
-                assert tree.told(radius, label) == told
+            for radius, label, last_notified in oracle.held:
+                assert tree.last_notified(radius, label) == last_notified
     return tree
 
 
@@ -196,12 +200,12 @@ KINDS = ["add", "add", "add", "remove", "event", "event", "event", "event", "rel
 histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max_size=50)
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
 @settings(max_examples=examples(20), deadline=None)
-def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
-    with narrow_nodes(told):
+def test_a_history(name: str, structure: str, steps: list[tuple[str, int]]) -> None:
+    with narrow_nodes(structure):
         play(FORMS[name], steps)
 
 
@@ -217,11 +221,11 @@ def random_steps(seed: int, count: int, values: int) -> list[tuple[str, int]]:
     return steps
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", FORMS)
-def test_a_walk(name: str, seed: int, told: str) -> None:
-    with narrow_nodes(told):
+def test_a_walk(name: str, seed: int, structure: str) -> None:
+    with narrow_nodes(structure):
         play(FORMS[name], random_steps(seed, 300, len(FORMS[name].values)), every=7)
 
 
@@ -229,12 +233,12 @@ Numbers = list[int | None]  # of values, or None for a missing row
 numbers = st.lists(st.one_of(st.integers(0, 200), st.none()), max_size=12)
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories, undone=st.lists(st.tuples(numbers, st.integers(0, 200)), max_size=4), more=numbers)
 @settings(max_examples=examples(20), deadline=None)
 def test_events_are_undone(
-    name: str, told: str, steps: list[tuple[str, int]], undone: list[tuple[Numbers, int]], more: Numbers
+    name: str, structure: str, steps: list[tuple[str, int]], undone: list[tuple[Numbers, int]], more: Numbers
 ) -> None:
     """Batches of events, each with one that comes and goes; then it behaves like a tree that never saw them."""
     form = FORMS[name]
@@ -242,7 +246,7 @@ def test_events_are_undone(
     def value_of(number: int | None) -> Any:
         return None if number is None else form.values[number % len(form.values)]
 
-    with narrow_nodes(told):
+    with narrow_nodes(structure):
         state, log = play(form, steps).state(), UndoLog()
         tree, again = B2Tree.from_state(form.ends, state, log), B2Tree.from_state(form.ends, state)
         batches = []
@@ -266,24 +270,24 @@ def test_events_are_undone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", FORMS)
-def test_long_walks(name: str, seed: int, told: str) -> None:
-    with narrow_nodes(told):
+def test_long_walks(name: str, seed: int, structure: str) -> None:
+    with narrow_nodes(structure):
         play(FORMS[name], random_steps(seed, 3_000, len(FORMS[name].values)), every=23)
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_walk_among_many_radii(exact: bool, told: str) -> None:
+def test_a_walk_among_many_radii(exact: bool, structure: str) -> None:
     radii: list[Any] = list(range(1, 400)) if exact else [number / 7 for number in range(1, 400)]
     values: list[Any] = list(range(600)) if exact else [number / 3 for number in range(600)]
     form = Form(Change(exact=exact), exactly(changed) if exact else changed, radii, values)
     rng = random.Random(3)
     fill = [("add", rng.randrange(10**6)) for _ in range(500)]
     drain = [("remove" if rng.random() < 0.8 else "event", rng.randrange(600)) for _ in range(700)]
-    with narrow_nodes(told):
+    with narrow_nodes(structure):
         play(form, fill + random_steps(3, 150, len(values)) + drain, every=97)
 
 
@@ -293,7 +297,7 @@ def test_the_thesis_example_of_different_radii() -> None:
     tree = B2Tree.from_state(
         Change(), (100, [(r, [(c, [(1 << 61, 1)])]) for r, c in ((2, 101), (4, 98), (6, 99))])
     )
-    assert tree.event(102) == [told_to(4, 4)]
+    assert tree.event(102) == [fired_range(4, 4)]
 
 
 def test_the_thesis_example_of_one_radius() -> None:
@@ -303,8 +307,8 @@ def test_the_thesis_example_of_one_radius() -> None:
     for value in (101, 103, 100):
         tree.event(value)
         labels[value], _ = tree.add(4)
-    assert tree.event(98) == [told_to(4, 4, ((labels[103], labels[103]),))]
-    assert [tree.told(4, label) for label in labels.values()] == [101, 98, 100]
+    assert tree.event(98) == [fired_range(4, 4, ((labels[103], labels[103]),))]
+    assert [tree.last_notified(4, label) for label in labels.values()] == [101, 98, 100]
 
 
 def alike(value: int, radii: range) -> B2Tree:
@@ -314,28 +318,28 @@ def alike(value: int, radii: range) -> B2Tree:
 def test_an_equal_value_and_a_quiet_event_touch_nothing() -> None:
     tree = alike(0, range(10, 2000))
     assert (tree.event(9), tree.event(9), tree.event(-9), tree.visits) == ([], [], [], 0)
-    assert tree.event(10) == [told_to(10, 10)]
+    assert tree.event(10) == [fired_range(10, 10)]
     assert tree.visits == 1
 
 
-def test_a_range_enters_one_node_a_level() -> None:
-    told = [(radius, [(radius // 5 % 2 * 10, [(1 << 61, 1)])]) for radius in range(20, 20_020)]
-    tree = B2Tree.from_state(Change(), (0, told))
-    assert tree.event(20) == [told_to(20, 20)]
+def test_a_range_enters_one_node_per_level() -> None:
+    state = [(radius, [(radius // 5 % 2 * 10, [(1 << 61, 1)])]) for radius in range(20, 20_020)]
+    tree = B2Tree.from_state(Change(), (0, state))
+    assert tree.event(20) == [fired_range(20, 20)]
     assert 1 <= tree.visits <= 4
-    assert tree.event(None) == [told_to(20, 20_019)]
+    assert tree.event(None) == [fired_range(20, 20_019)]
     tree.check()
 
 
 def test_a_missing_row() -> None:
     tree = B2Tree(Change())
     label, _ = tree.add(5)
-    assert tree.told(5, label) is None
+    assert tree.last_notified(5, label) is None
     assert tree.event(None) == []
-    assert tree.event(3) == [told_to(5, 5)]
-    assert tree.told(5, label) == 3
-    assert tree.event(None) == [told_to(5, 5)]
-    assert tree.told(5, label) is None
+    assert tree.event(3) == [fired_range(5, 5)]
+    assert tree.last_notified(5, label) == 3
+    assert tree.event(None) == [fired_range(5, 5)]
+    assert tree.last_notified(5, label) is None
     assert B2Tree(Change(), 3).event(None) == []
 
 
@@ -346,7 +350,7 @@ def test_what_is_not_there() -> None:
         with pytest.raises(KeyError):
             tree.remove(radius, wrong)
         with pytest.raises(KeyError):
-            tree.told(radius, wrong)
+            tree.last_notified(radius, wrong)
     assert len(tree) == 1
     tree.remove(5, label)
     assert (len(tree), tree.radii) == (0, 0)

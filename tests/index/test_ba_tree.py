@@ -37,18 +37,18 @@ FORMS: dict[str, tuple[Ends, list[Any], list[Any]]] = {
 }
 
 
-TOLD = ["runs", "arrays", pytest.param("compiled", marks=is_built)]
+STRUCTURES = ["runs", "arrays", pytest.param("compiled", marks=is_built)]
 
 
 @contextmanager
-def narrow_nodes(told: str) -> Iterator[None]:
+def narrow_nodes(structure: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "compiled", lambda: COMPILED if told == "compiled" else None)
+        patch.setattr(kernels, "compiled", lambda: COMPILED if structure == "compiled" else None)
         patch.setattr(ba_tree, "BLOCK", 4)
         patch.setattr(ba_tree_nodes, "FAN_OUT", 4)
         patch.setattr(ba_tree_nodes, "LEAST", 2)
         patch.setattr(radius_block, "BLOCK", 4)
-        patch.setattr(ba_tree, "MANY", 4 if told == "arrays" else 10**9)
+        patch.setattr(ba_tree, "MANY", 4 if structure == "arrays" else 10**9)
         patch.setattr(ba_tree, "SWITCH", -1)  # to the other form after every event
         yield
 
@@ -57,11 +57,11 @@ def expected(held: dict[Any, list[Any]], ends: Ends, d: Any) -> list[tuple[Any, 
     found: list[tuple[Any, Any]] = []
     begun = False
     for radius in sorted(held):
-        told = held[radius][0]
-        if told is None or d is None:
-            hit = told != d
+        centre = held[radius][0]
+        if centre is None or d is None:
+            hit = centre != d
         else:
-            hit = d <= ends.left(told, radius) or d >= ends.right(told, radius)
+            hit = d <= ends.left(centre, radius) or d >= ends.right(centre, radius)
         if hit:
             found[-1:] = [(found[-1][0], radius)] if begun else [*found[-1:], (radius, radius)]
             held[radius][0] = d
@@ -87,8 +87,8 @@ def play(name: str, steps: list[tuple[str, int]]) -> None:
             assert tree.event(value) == expected(held, ends, value)
         tree.check()
         assert len(tree) == sum(times for _, times in held.values())
-        assert [(radius, tree.told(radius)) for radius in held] == [
-            (r, told) for r, (told, _) in held.items()
+        assert [(radius, tree.last_notified(radius)) for radius in held] == [
+            (r, centre) for r, (centre, _) in held.items()
         ]
 
 
@@ -96,19 +96,19 @@ KINDS = ["add", "add", "remove", "event", "event", "event", "vanish"]
 histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 100)), max_size=60)
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
 @settings(max_examples=examples(30), deadline=None)
-def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
-    with narrow_nodes(told):
+def test_a_history(name: str, structure: str, steps: list[tuple[str, int]]) -> None:
+    with narrow_nodes(structure):
         play(name, steps)
 
 
 def test_what_is_not_there() -> None:
     tree = BATree(Change(), 0)
     tree.add(3)
-    for question in (tree.remove, tree.told):
+    for question in (tree.remove, tree.last_notified):
         with pytest.raises(KeyError):
             question(4)
     assert (len(tree), tree.radii) == (1, 1)
@@ -116,21 +116,21 @@ def test_what_is_not_there() -> None:
 
 # -- many radii, many events ---------------------------------------------------------------------------------
 def drift(radii: Any, events: int, seed: int) -> None:
-    """After all of them, every told value is the one that was told, to the last bit."""
+    """After all of them, every last notified value is the expected one, to the last bit."""
     rng = random.Random(seed)
     tree = BATree(Change(exact=False), 0.1).build((radius, 0.1) for radius in radii.tolist())
-    told, value = np.full(len(radii), 0.1), 0.1
+    centres, value = np.full(len(radii), 0.1), 0.1
     for number in range(events):
         value += rng.gauss(0.3, 1.0) if rng.random() < 0.99 else rng.gauss(0, 200)
-        hit = (value >= told + radii) | (value <= told - radii)
-        told[hit] = value
+        hit = (value >= centres + radii) | (value <= centres - radii)
+        centres[hit] = value
         fired = tree.event(value)
         if number % 50 == 0 or number > events - 50:
             inside = np.zeros(len(radii), bool)
             for low, high in fired:
                 inside[radii.searchsorted(low) : radii.searchsorted(high, "right")] = True
             assert (inside == hit).all(), number
-    assert [tree.told(radius) for radius in radii.tolist()] == told.tolist()
+    assert [tree.last_notified(radius) for radius in radii.tolist()] == centres.tolist()
     tree.check()
 
 
@@ -150,7 +150,7 @@ def test_no_drift_after_a_million_events() -> None:
 
 
 def form(tree: BATree) -> Any:
-    return type(tree._told)
+    return type(tree._centres)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_python")
 def test_the_quicker_form_is_used() -> None:
-    """Arrays when no two neighbours were told the same and hundreds fire; the tree again when few ranges do."""
+    """Arrays when no two neighbours have the same centre and hundreds fire; the tree again when few ranges do."""
     rng = random.Random(2)
     radii = range(10, 4_010)
     tree = BATree(Change(), 0).build((radius, 0) for radius in radii)
@@ -181,7 +181,7 @@ def test_wide_integers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPa
     copied = deepcopy(tree)
     assert tree.event(2**80) == [(10, 3_009)]
     assert form(tree) is RadiusRuns
-    assert (copied.told(10), copied.event(7), copied.told(10)) == (5, [], 5)
+    assert (copied.last_notified(10), copied.event(7), copied.last_notified(10)) == (5, [], 5)
     assert form(copied) is COMPILED.IntegerRadii
     for one in (tree, copied):
         one.check()

@@ -42,7 +42,7 @@ def fires(ends: Ends, c: Any, d: Any, r: Any) -> bool:
 def play(case: str, steps: list[tuple[str, int]]) -> None:
     kind, ends, radius, values = CASES[case]
     tree = kind(ends, radius)
-    held: dict[int, list[Any]] = {}  # label and told value of each subscription
+    held: dict[int, list[Any]] = {}  # label and centre of each subscription
     value, number = values[0], 0
     order: list[int] = []
     for step, choice in steps:
@@ -59,16 +59,16 @@ def play(case: str, steps: list[tuple[str, int]]) -> None:
         elif step == "event":
             value = values[choice % len(values)]
             if held:
-                told = [name for name, (_, c) in held.items() if fires(ends, c, value, radius)]
+                fired = [name for name, (_, c) in held.items() if fires(ends, c, value, radius)]
                 arcs = tree.event(value)
-                assert (arcs is None) == (len(told) == len(held))
+                assert (arcs is None) == (len(fired) == len(held))
                 if arcs is not None:
-                    assert told == [
+                    assert fired == [
                         n for n, (at, _) in held.items() if any(low <= at <= high for low, high in arcs)
                     ]
                     assert all(low <= high for low, high in arcs)
                     assert kind is ScatteredClasses or len(arcs) <= 2
-                for name in told:
+                for name in fired:
                     held[name][1] = value
         elif step == "reload":
             tree = kind(
@@ -80,7 +80,7 @@ def play(case: str, steps: list[tuple[str, int]]) -> None:
         assert len(tree.labels) == len(held)
         assert len(tree) == len({c for _, c in held.values()})
         for at, c in held.values():
-            assert tree.told(at) == c
+            assert tree.centre(at) == c
         if held:
             assert tree.near()[0] == min(ends.right(c, radius) for _, c in held.values())
             assert tree.near()[1] == max(ends.left(c, radius) for _, c in held.values())
@@ -101,7 +101,7 @@ def circular_order(before: list[int], held: dict[int, list[Any]]) -> list[int]:
         lowest = min(c for _, c in held.values())
         centres = [held[name][1] for name in order]
         cuts = sum(a > b for a, b in zip(centres, [*centres[1:], centres[0]], strict=True))
-        assert cuts <= 1, "once around, the told values ascend"
+        assert cuts <= 1, "once around, the centres ascend"
         assert lowest in centres
     return order
 
@@ -134,7 +134,7 @@ def test_the_thesis_figure_of_six() -> None:
     tree = BWTree(Change(), 11)
     labels = [tree.add(centre)[0] for centre in (12, 13, 14, 16, 18, 19)]
     assert tree.event(24) == ((labels[0], labels[1]),)
-    assert [tree.told(label) for label in labels] == [24, 24, 14, 16, 18, 19]
+    assert [tree.centre(label) for label in labels] == [24, 24, 14, 16, 18, 19]
     assert tree.centres[tree.boundary] == 14
     assert tree.add(24)[0] == labels[0]
 
@@ -142,7 +142,7 @@ def test_the_thesis_figure_of_six() -> None:
 def test_an_arc_across_the_seam_is_two() -> None:
     tree = BWTree(Change(), 10, [(0, [(LAST - 5, 1), (LAST, 1), (3, 1)]), (4, [(20, 1)])])
     assert tree.event(10) == ((3, 3), (LAST - 5, LAST))
-    assert (tree.told(3), tree.told(LAST), tree.told(20)) == (10, 10, 4)
+    assert (tree.centre(3), tree.centre(LAST), tree.centre(20)) == (10, 10, 4)
     tree.check()
 
 
@@ -153,7 +153,7 @@ def test_rounding_may_bring_a_class_to_another_ones_value() -> None:
     low, _ = tree.add(0.1 + 2**-54)  # 0.8 - 0.7 is a little less than 0.1, and 0.1 + 0.7 is 0.8 sharp
     assert tree.event(0.8) == ((low, low),)
     assert len(tree) == 1
-    assert tree.told(low) == tree.told(high) == 0.8
+    assert tree.centre(low) == tree.centre(high) == 0.8
     tree.check()
 
 
@@ -162,15 +162,15 @@ def test_a_label_space_used_up_at_both_ends() -> None:
     label, moved = held.add(12)
     assert moved
     held.check()
-    assert sorted(held.told(at) for at, _ in held.labels) == [10, 11, 12]
-    assert held.told(label) == 12
+    assert sorted(held.centre(at) for at, _ in held.labels) == [10, 11, 12]
+    assert held.centre(label) == 12
 
 
 def test_what_is_not_there() -> None:
     for kind, ends in ((BWTree, Change()), (ScatteredClasses, Percent())):
         tree: Classes = kind(ends, 5)
         label, _ = tree.add(1)
-        for question in (tree.told, tree.remove):
+        for question in (tree.centre, tree.remove):
             with pytest.raises(KeyError):
                 question(label + 1)
         tree.remove(label)

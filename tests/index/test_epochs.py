@@ -1,4 +1,4 @@
-"""Epochs against a list of subscriptions that each remember what they were told."""
+"""Epochs against a list of subscriptions that each remember their last notified value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 from tests.types.test_may_must import FORMS as FREE
 
-TOLD = ["runs", pytest.param("compiled", marks=is_built)]
+STRUCTURES = ["runs", pytest.param("compiled", marks=is_built)]
 FORMS = STRICT | {f"may and must, {name}": form for name, form in FREE.items()}
 
 
@@ -47,7 +47,7 @@ class World:
         self.form, self.value = form, form.values[0]
         self.radii: RadiusBlocks = none_yet(form)
         self.item = empty(form, self.value)
-        self.held: list[list[Any]] = []  # radius, birth, told
+        self.held: list[list[Any]] = []  # radius, birth, last notified value
         self.birth = 0
 
     def add(self, radius: Any, *, alone: bool) -> None:
@@ -66,17 +66,17 @@ class World:
         pieces = [Piece(*r[:2], *b[:2], before) for before, region in notified for r, b in region]
         moved, self.value, loose = d != self.value, d, self.form.ends.loose
         for subscription in self.held:
-            radius, birth, told = subscription
+            radius, birth, centre = subscription
             hit = [p for p in pieces if p.low <= radius <= p.high and p.first <= birth <= p.last]
             assert len(hit) <= 1, "pieces are disjoint"
-            assert all(piece.before == told for piece in hit), "a piece knows what was told"
+            assert all(piece.before == centre for piece in hit), "a piece holds the last notified value"
             may, must = radius if loose else (radius, radius)
             if hit:
-                assert told != d, "an equal value is never told"
-                assert self.form.condition(told, d, may), "nobody is told below may"
+                assert centre != d, "an equal value is never notified"
+                assert self.form.condition(centre, d, may), "none is notified below may"
                 subscription[2] = d
             else:
-                assert not moved or told == d or not self.form.condition(told, d, must), "at must always"
+                assert not moved or centre == d or not self.form.condition(centre, d, must), "at must always"
         return pieces
 
     def reload(self) -> None:
@@ -90,10 +90,10 @@ class World:
 
     def check(self) -> None:
         self.item.check()
-        for radius, birth, told in self.held:
-            assert self.item.told(radius, birth) == told
+        for radius, birth, centre in self.held:
+            assert self.item.told(radius, birth) == centre
         if self.item.is_plain:
-            assert all(told == self.value for _, _, told in self.held)
+            assert all(centre == self.value for _, _, centre in self.held)
 
 
 def play(form: Form, steps: list[tuple[str, int]], every: int = 1) -> World:
@@ -122,25 +122,25 @@ KINDS = ["add", "add", "add", "remove", "event", "event", "event", "event", "rel
 histories = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 200)), max_size=50)
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories)
 @settings(max_examples=examples(20), deadline=None)
-def test_a_history(name: str, told: str, steps: list[tuple[str, int]]) -> None:
-    with narrow_nodes(told):
+def test_a_history(name: str, structure: str, steps: list[tuple[str, int]]) -> None:
+    with narrow_nodes(structure):
         play(FORMS[name], steps)
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
 @given(steps=histories, more_steps=histories)
 @settings(max_examples=examples(20), deadline=None)
 def test_a_copy_is_what_it_was(
-    name: str, told: str, steps: list[tuple[str, int]], more_steps: list[tuple[str, int]]
+    name: str, structure: str, steps: list[tuple[str, int]], more_steps: list[tuple[str, int]]
 ) -> None:
     """And goes on like one that was never copied, whatever happened to the other meanwhile."""
     form = FORMS[name]
-    with narrow_nodes(told):
+    with narrow_nodes(structure):
         world = play(form, steps)
         copied, state, held = world.item.copy(), world.item.state(), deepcopy(world.held)
         value, radii, birth = world.value, world.radii, world.birth
@@ -155,23 +155,23 @@ def test_a_copy_is_what_it_was(
         assert again.item.state() == after
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
-def test_a_walk(name: str, told: str) -> None:
-    with narrow_nodes(told):
+def test_a_walk(name: str, structure: str) -> None:
+    with narrow_nodes(structure):
         play(FORMS[name], random_steps(1, 300, len(FORMS[name].values)), every=7)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("name", FORMS)
-def test_long_walks(name: str, told: str, seed: int) -> None:
-    with narrow_nodes(told):
+def test_long_walks(name: str, structure: str, seed: int) -> None:
+    with narrow_nodes(structure):
         play(FORMS[name], random_steps(seed, 1_000, len(FORMS[name].values)), every=23)
 
 
-@pytest.fixture(params=TOLD)
+@pytest.fixture(params=STRUCTURES)
 def maker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "compiled", lambda: COMPILED if request.param == "compiled" else None)
 
@@ -198,7 +198,7 @@ def test_wide_numbers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("maker")
-def test_epochs_that_were_told_alike_become_one() -> None:
+def test_epochs_with_equal_centres_become_one() -> None:
     world = World(STRICT["change"])
     for birth in range(10):
         world.add(5, alone=True)

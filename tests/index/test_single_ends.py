@@ -18,16 +18,16 @@ from tests.types.test_may_must import FORMS as FREE
 @pytest.mark.parametrize("name", [*FORMS, *(f"may and must, {name}" for name in FREE)])
 @settings(max_examples=examples(15), deadline=None)
 @given(chance=st.randoms(use_true_random=False))
-def test_those_are_told_that_the_condition_says(name: str, chance: random.Random) -> None:
+def test_those_are_notified_that_the_condition_says(name: str, chance: random.Random) -> None:
     form = FORMS.get(name) or FREE[name.removeprefix("may and must, ")]
     single, held = SingleEnds(form.ends), dict[int, tuple[Any, Any]]()
     values = [*form.values, None]
     for number in range(60):
         dice = chance.random()
         if dice < 0.4:
-            radius, told = chance.choice(form.radii), chance.choice(values)
-            single.add(number, radius, told)
-            held[number] = radius, told
+            radius, last_notified = chance.choice(form.radii), chance.choice(values)
+            single.add(number, radius, last_notified)
+            held[number] = radius, last_notified
         elif dice < 0.5 and held:
             id = chance.choice(list(held))
             single.remove(id)
@@ -35,14 +35,14 @@ def test_those_are_told_that_the_condition_says(name: str, chance: random.Random
         else:
             value = chance.choice(values)
             fired = dict(single.event(value))
-            for id, (radius, told) in held.items():
+            for id, (radius, last_notified) in held.items():
                 must = radius[1] if form.ends.loose else radius
-                is_null = told is None or value is None
-                is_far = is_null or form.condition(told, value, must)
-                assert (id in fired) == (told != value and is_far)
+                is_null = last_notified is None or value is None
+                is_far = is_null or form.condition(last_notified, value, must)
+                assert (id in fired) == (last_notified != value and is_far)
                 if id in fired:
-                    assert fired[id] == told
+                    assert fired[id] == last_notified
                     held[id] = radius, value
         single.check()
-        assert {id: (radius, told) for id, radius, told in single} == held
-        assert all(single.told(id) == told for id, (_, told) in held.items())
+        assert {id: (radius, last_notified) for id, radius, last_notified in single} == held
+        assert all(single.told(id) == last_notified for id, (_, last_notified) in held.items())

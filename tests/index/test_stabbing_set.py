@@ -115,8 +115,8 @@ def test_the_interval_that_ends_first(
             assert found[1] == min(one[1] for one in rest)
         if after is not None and before is not None:
             inside = sorted(one[2] for one in rest if one[1] < before)
-            told = blocks.inside(after, before, 5)
-            assert sorted(told) == inside if told is not None else len(inside) > 5 or before - after > 4
+            listed = blocks.inside(after, before, 5)
+            assert sorted(listed) == inside if listed is not None else len(inside) > 5 or before - after > 4
 
 
 @in_both

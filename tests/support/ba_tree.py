@@ -18,10 +18,10 @@ class BATree(RadiusTree):
 
     __slots__ = ()
 
-    def build(self, told: Iterable[tuple[Radius, Value]]) -> BATree:
+    def build(self, centres: Iterable[tuple[Radius, Value]]) -> BATree:
         """Replace all by one subscription for each of these radii, last notified of this value."""
         self._held.clear()
-        self._load(sorted(told))
+        self._load(sorted(centres))
         self._count = len(self._order)
         return self
 
@@ -44,11 +44,11 @@ class BATree(RadiusTree):
             self._delete(radius)
         self._count -= 1
 
-    def told(self, radius: Radius) -> Value | None:
+    def last_notified(self, radius: Radius) -> Value | None:
         """The value of the last notification; KeyError if there is no such radius."""
         if radius not in self._order:
             raise KeyError(radius)
-        return None if self.value is None else self._told.centre(radius)
+        return None if self.value is None else self._centres.centre(radius)
 
     def event(self, d: Value | None) -> list[tuple[Radius, Radius]]:
         """The radii notified of `d`, as maximal closed ranges in ascending order."""

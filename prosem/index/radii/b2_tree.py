@@ -1,4 +1,4 @@
-"""The two together (B²-tree): any radii, and different values told to subscriptions of one radius."""
+"""The two together (B²-tree): any radii, and different last notified values for subscriptions of one radius."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ State = tuple[Value | None, list[tuple[Radius, list[Class]]]]
 
 
 class B2Tree(RadiusTree):
-    """The points (radius, label) of all subscriptions to one data item, each told a value of its own. [ProSem thesis] 4.5.
+    """The points (radius, label) of all subscriptions to one data item. [ProSem thesis] 4.5.
 
+    Each subscription has its own last notified value, the centre of its interval.
     A BA-tree over the radii, and in it, for each radius with more than one label, its classes: a `BWTree`, or
-    `ScatteredClasses` if the form has no circular order. A radius whose subscriptions were all told the same belongs
-    to a run of the BA-tree, whatever its labels; its classes learn the value when the next one is told another.
+    `ScatteredClasses` if the form has no circular order. A radius whose subscriptions all have one centre
+    belongs to a run of the BA-tree, whatever its labels; its classes take over the centre when the next one differs.
 
     An event that fires no subscription takes O(1). Otherwise each range of radii costs what it does in the BA-tree, and each
     radius that fires in part what it does in its classes.
@@ -36,7 +37,7 @@ class B2Tree(RadiusTree):
     >>> tree.event(103)
     []
     >>> new, _ = tree.add(4)
-    >>> tree.event(105) == [(4, 4, ((old, old),))], tree.told(4, old), tree.told(4, new)
+    >>> tree.event(105) == [(4, 4, ((old, old),))], tree.last_notified(4, old), tree.last_notified(4, new)
     (True, 105, 103)
     >>> tree.event(109), tree.event(106)
     ([(4, 4, None)], [])
@@ -52,7 +53,7 @@ class B2Tree(RadiusTree):
 
     # -- subscriptions ---------------------------------------------------------------------------------------
     def add(self, radius: Radius) -> tuple[Label, Relabelled]:
-        """A subscription that is told the present value: its label, and those that moved to make room for it.
+        """A subscription that is notified of the current value: its label, and those that moved to make room for it.
 
         The moves happen at once: a new label may be another one's old label.
         """
@@ -61,7 +62,7 @@ class B2Tree(RadiusTree):
         if radius not in self._order:
             self._insert(radius, self._at(self.value))
             return ORIGIN, []
-        held, centre, d = self._held.get(radius, 1), self._told.centre(radius), self._at(self.value)
+        held, centre, d = self._held.get(radius, 1), self._centres.centre(radius), self._at(self.value)
         if type(held) is int:
             if centre == d:
                 self._held[radius] = held + 1
@@ -75,7 +76,7 @@ class B2Tree(RadiusTree):
         return label, [(radius, old, new) for old, new in moved]
 
     def _sync(self, held: Classes, centre: Value) -> None:
-        """Let classes know the one value that they were all told."""
+        """Give classes the one centre that they all have."""
         with self.undo.paused():
             held.recentre(centre)
 
@@ -85,7 +86,7 @@ class B2Tree(RadiusTree):
         return made
 
     def remove(self, radius: Radius, label: Label) -> None:
-        """A subscription less; KeyError if there is none with this radius and label."""
+        """Remove a subscription; KeyError if there is none with this radius and label."""
         held = self._find(radius, label)
         self._saved = -1
         if type(held) is int:
@@ -94,26 +95,26 @@ class B2Tree(RadiusTree):
         else:
             held.remove(label)
             left = len(held.labels)
-            if left and self._told.centre(radius) is SEVERAL:
+            if left and self._centres.centre(radius) is SEVERAL:
                 if len(held) > 1:
                     self._set_several(radius)
                 else:
-                    self._told.set_centre(radius, held.told(held.labels.first))
+                    self._centres.set_centre(radius, held.centre(held.labels.first))
         if not left:
             self._delete(radius)
         self._count -= 1
 
-    def put_back(self, radius: Radius, label: Label, told: Value | None) -> None:
-        """Undo a `remove`: a subscription with its label and what it was told. O(labels of the radius)."""
+    def put_back(self, radius: Radius, label: Label, last_notified: Value | None) -> None:
+        """Undo a `remove`: a subscription with its label and last notified value. O(labels of the radius)."""
         self._count += 1
         self._saved = -1
-        value = self._at(told)
+        value = self._at(last_notified)
         if radius not in self._order:
             self._insert(radius, value)
             if label != ORIGIN:
                 self._held[radius] = self._made(radius, [(value, [(label, 1)])])
             return
-        held, centre = self._held.get(radius, 1), self._told.centre(radius)
+        held, centre = self._held.get(radius, 1), self._centres.centre(radius)
         if type(held) is int:
             if label == ORIGIN and centre == value:
                 self._held[radius] = held + 1
@@ -134,18 +135,18 @@ class B2Tree(RadiusTree):
 
     def rename(self, radius: Radius, moved: Moved) -> None:
         """Undo what an `add` that was undone had moved: old and new label of each."""
-        held, centre = self._held[radius], self._told.centre(radius)
+        held, centre = self._held[radius], self._centres.centre(radius)
         if centre is not SEVERAL:
             self._sync(held, centre)
         held.rename(moved)
 
-    def told(self, radius: Radius, label: Label) -> Value | None:
-        """The value last told; KeyError if there is no subscription with this radius and label."""
+    def last_notified(self, radius: Radius, label: Label) -> Value | None:
+        """The last notified value; KeyError if there is no subscription with this radius and label."""
         held = self._find(radius, label)
         if self.value is None:
             return None
-        centre = self._told.centre(radius)
-        return held.told(label) if centre is SEVERAL else centre
+        centre = self._centres.centre(radius)
+        return held.centre(label) if centre is SEVERAL else centre
 
     def _find(self, radius: Radius, label: Label) -> Any:
         """What is held of a radius."""
@@ -157,19 +158,19 @@ class B2Tree(RadiusTree):
 
     def _set_several(self, radius: Radius) -> None:
         try:
-            self._told.set_several(radius)
+            self._centres.set_several(radius)
         except UnfitError:
             self._as_runs().set_several(radius)
 
     def _set_centre(self, radius: Radius, centre: Value) -> None:
         try:
-            self._told.set_centre(radius, centre)
+            self._centres.set_centre(radius, centre)
         except UnfitError:
             self._as_runs().set_centre(radius, centre)
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value | None) -> list[Fired]:
-        """Those that are told `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
+        """Those notified of `d`, by ascending radius; ranges are maximal, and a radius that fires in part stands alone."""
         fired, parts = self._fire(d)
         if parts:
             fired += [(radius, radius, arcs) for radius, arcs in parts]
@@ -178,9 +179,9 @@ class B2Tree(RadiusTree):
 
     # -- state -----------------------------------------------------------------------------------------------
     def state(self) -> State:
-        """The value, and for each radius its classes: what they were told, their labels with multiplicities."""
+        """The value, and for each radius its classes: their centres, and their labels with multiplicities."""
         found: list[tuple[Radius, list[Class]]] = []
-        runs = iter(self._told)
+        runs = iter(self._centres)
         run = None
         for radius in self._order:
             if run is None or run.high < radius:
@@ -202,7 +203,7 @@ class B2Tree(RadiusTree):
             centre = tree._at(some[0][0]) if len(some) == 1 else SEVERAL
             labels = some[0][1]
             if centre is SEVERAL or len(labels) > 1 or labels[0][0] != ORIGIN:
-                held = [(tree._at(told), [(label, times) for label, times in pairs]) for told, pairs in some]
+                held = [(tree._at(each), [(label, times) for label, times in pairs]) for each, pairs in some]
                 tree._held[radius] = tree._made(radius, held)
             elif labels[0][1] > 1:
                 tree._held[radius] = labels[0][1]
@@ -215,10 +216,10 @@ class B2Tree(RadiusTree):
         super().check()
         count = len(self._order) - len(self._held)
         for radius, held in self._held.items():
-            several = self._told.centre(radius) is SEVERAL
+            several = self._centres.centre(radius) is SEVERAL
             if type(held) is int:
                 assert held > 0, "no radius without a subscription"
-                assert not several, "one label was told one value"
+                assert not several, "one label has one centre"
                 count += held
                 continue
             held.check()

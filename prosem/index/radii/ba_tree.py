@@ -24,15 +24,16 @@ class RadiusTree:
     """What the BA-tree and the B²-tree share: one data item, its value, the radii of its subscriptions and their ends.
 
     The value None is that of a missing row: all are notified when it comes and when it goes. `_held` counts the
-    subscriptions of a radius where there are more than one, or knows their classes. The told values are in a compiled
-    structure while they fit 64 bits; otherwise in a tree of runs, or in arrays while those would have saved more than the
-    way there and back.
+    subscriptions of a radius where there are more than one, or knows their classes. The last notified values, the
+    centres of the intervals, are in a compiled structure while they fit 64 bits; otherwise in a tree of runs, or in
+    arrays while those would have saved more than the way there and back.
 
-    What events do to the told values is recorded in `undo`: a tree of runs and the compiled structure note what they
+    What events do to the centres is recorded in `undo`: a tree of runs and the compiled structure note what they
     overwrite, arrays are copied by the first event of a batch that fires. The value is not: it is the row's.
     """
 
     __slots__ = (
+        "_centres",
         "_count",
         "_fit",
         "_held",
@@ -41,7 +42,6 @@ class RadiusTree:
         "_order",
         "_regret",
         "_saved",
-        "_told",
         "_visits",
         "ends",
         "undo",
@@ -55,11 +55,11 @@ class RadiusTree:
         self._saved = -1  # the batch whose undo log has a copy or a journal; only events came since
         self._journal: Journal | None = None
         self._count = 0
-        self._visits = 0  # of what was in place of `_told` before
+        self._visits = 0  # of what was in place of `_centres` before
         self._order = self._blocks()
         self._held: dict[Radius, Any] = {}
         self._is_compiled = False
-        self._told: Radii = self._compiled(()) or self._runs()
+        self._centres: Radii = self._compiled(()) or self._runs()
         self._regret = 0.0  # microseconds lost so far by not using the other form
         self._fit = not ends.loose  # whether arrays may be tried
 
@@ -74,65 +74,65 @@ class RadiusTree:
     @property
     def visits(self) -> int:
         """Nodes of the tree and scans of the arrays so far."""
-        return self._visits + self._told.visits
+        return self._visits + self._centres.visits
 
-    def _load(self, told: list[tuple[Radius, Value]]) -> None:
-        """Begin anew with these radii, ascending, and what they were told; in arrays if they were told many values."""
+    def _load(self, centres: list[tuple[Radius, Value]]) -> None:
+        """Begin anew with these radii, ascending, and their centres; in arrays if there are many different ones."""
         runs: list[Run] = []
-        for radius, centre in told:
+        for radius, centre in centres:
             if runs and centre is not SEVERAL and runs[-1].centre == centre:
                 runs[-1] = Run(runs[-1].low, radius, centre)
             else:
                 runs.append(Run(radius, radius, centre))
-        self._order = self._blocks(radius for radius, _ in told)
+        self._order = self._blocks(radius for radius, _ in centres)
         compiled = self._compiled(runs)
         if compiled is not None:
-            self._told = compiled
+            self._centres = compiled
         elif len(runs) * 4 < len(self._order) or not self._as_arrays(runs):
-            self._told = self._runs(runs)
+            self._centres = self._runs(runs)
 
     # -- events ----------------------------------------------------------------------------------------------
     def _fire(self, d: Value | None) -> tuple[list[Fired], list[Part]]:
         before, self.value = self.value, d
-        told = self._told
+        centres = self._centres
         if d is None or before is None:
             if d == before or not len(self._order):
                 return [], []
             self._recentre(self._at(d))
             return [(self._order.first, self._order.last, None)], []
         if d > before:
-            if d < told.root[0]:
+            if d < centres.root[0]:
                 return [], []
-        elif d == before or -d < told.root[1]:
+        elif d == before or -d < centres.root[1]:
             return [], []
         try:
-            fired = self._fire_told(d, d > before)
+            fired = self._fire_recorded(d, d > before)
         except UnfitError:
             self._as_runs()
-            fired = self._fire_told(d, d > before)
+            fired = self._fire_recorded(d, d > before)
         if not self._is_compiled:
             self._weigh()
         return fired
 
     # -- what is taken back ----------------------------------------------------------------------------------
-    def _fire_told(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
+    def _fire_recorded(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
         """Fire, and record how the event is undone."""
-        told: Any = self._told
+        centres: Any = self._centres
         fired: tuple[list[Fired], list[Part]]
         if self._is_compiled:
-            fired = told.fire(d, rising, self._journal_of_batch())
+            fired = centres.fire(d, rising, self._journal_of_batch())
             return fired
         if not self.undo.is_on:
-            fired = told.fire(d, rising)
+            fired = centres.fire(d, rising)
             return fired
-        if isinstance(told, RadiusArrays):
-            self._save(told)
-            return told.fire(d, rising)
+        if isinstance(centres, RadiusArrays):
+            self._save(centres)
+            return centres.fire(d, rising)
         pieces: list[Run] = []
-        told.pieces = pieces
+        centres.pieces = pieces
         self.undo.add(self._unfire, pieces)
-        fired = told.fire(d, rising)
-        told.pieces = None
+        fired = centres.fire(d, rising)
+        centres.pieces = None
         pieces += [Run(radius, radius, SEVERAL) for radius, _ in fired[1]]
         return fired
 
@@ -142,69 +142,69 @@ class RadiusTree:
         if not undo.is_on:
             return None
         if self._saved != undo.number:
-            told: Any = self._told
-            self._journal, self._saved = told.journal(), undo.number
+            centres: Any = self._centres
+            self._journal, self._saved = centres.journal(), undo.number
             undo.add(self._rewind, self._journal)
         return self._journal
 
     def _rewind(self, journal: Journal) -> None:
         if not self._is_compiled:  # the numbers that did not fit are gone again
-            compiled = self._compiled(self._told)
+            compiled = self._compiled(self._centres)
             assert compiled is not None, "the journal was written by a compiled structure"
             self._swap(compiled)
-        cast(CompiledRadii, self._told).rewind(journal)
+        cast(CompiledRadii, self._centres).rewind(journal)
         self._saved = -1
 
-    def _save(self, told: RadiusArrays) -> None:
+    def _save(self, arrays: RadiusArrays) -> None:
         """Record arrays as a whole, unless that was done in this batch and only events came since."""
         if self._saved != self.undo.number:
-            self.undo.add(self._restore, told.copy())
+            self.undo.add(self._restore, arrays.copy())
             self._saved = self.undo.number
 
-    def _restore(self, told: Radii) -> None:
-        self._visits += self._told.visits - told.visits
-        self._told, self._is_compiled, self._saved = told, False, -1
+    def _restore(self, centres: Radii) -> None:
+        self._visits += self._centres.visits - centres.visits
+        self._centres, self._is_compiled, self._saved = centres, False, -1
 
     def _unfire(self, pieces: list[Run]) -> None:
-        told = cast(RadiusRuns, self._told if isinstance(self._told, RadiusRuns) else self._as_runs())
-        self._restore(self._runs(told.overlaid(pieces)))
+        runs = cast(RadiusRuns, self._centres if isinstance(self._centres, RadiusRuns) else self._as_runs())
+        self._restore(self._runs(runs.overlaid(pieces)))
 
     def _plant(self, runs: list[Run]) -> None:
         self._restore(self._runs(runs))
 
     def _recentre(self, d: Value) -> None:
-        several = [run.low for run in self._told if run.centre is SEVERAL]
+        several = [run.low for run in self._centres if run.centre is SEVERAL]
         try:
-            self._recentre_told(d)
+            self._recentre_recorded(d)
         except UnfitError:
             self._as_runs()
-            self._recentre_told(d)
+            self._recentre_recorded(d)
         for radius in several:
             self._held[radius].recentre(d)
 
-    def _recentre_told(self, d: Value) -> None:
+    def _recentre_recorded(self, d: Value) -> None:
         """Classes are undone before, since they are recentred after: what is put back asks them for their ends."""
-        told: Any = self._told
+        centres: Any = self._centres
         if self._is_compiled:
-            told.recentre(d, self._journal_of_batch())
+            centres.recentre(d, self._journal_of_batch())
             return
-        if isinstance(told, RadiusArrays) and self.undo.is_on:
-            self._save(told)
+        if isinstance(centres, RadiusArrays) and self.undo.is_on:
+            self._save(centres)
         elif self.undo.is_on:
-            self.undo.add(self._plant, list(told))
-        told.recentre(d)
+            self.undo.add(self._plant, list(centres))
+        centres.recentre(d)
 
     def _weigh(self) -> None:
         """Go over to the other form when it would have saved what it takes to go there."""
-        told = self._told
-        self._regret = max(0.0, self._regret + told.work - told.work_elsewhere)
+        centres = self._centres
+        self._regret = max(0.0, self._regret + centres.work - centres.work_elsewhere)
         if self._regret <= SWITCH * len(self._order):
             return
         self._regret = 0.0
-        if type(told) is RadiusArrays:
+        if type(centres) is RadiusArrays:
             self._as_runs()
         else:
-            self._as_arrays(told)
+            self._as_arrays(centres)
 
     def _as_arrays(self, runs: Iterable[Run]) -> bool:
         if self._fit and len(self._order) >= MANY:
@@ -232,12 +232,12 @@ class RadiusTree:
 
     def _as_runs(self) -> Radii:
         self._is_compiled = False
-        return self._swap(self._runs(self._told))
+        return self._swap(self._runs(self._centres))
 
-    def _swap(self, told: Radii) -> Radii:
-        self._visits += self._told.visits
-        self._told, self._saved = told, -1
-        return told
+    def _swap(self, centres: Radii) -> Radii:
+        self._visits += self._centres.visits
+        self._centres, self._saved = centres, -1
+        return centres
 
     def _blocks(self, radii: Iterable[Radius] = ()) -> RadiusBlocks:
         return RadiusPairs(radii) if self.ends.loose else RadiusBlocks(radii)
@@ -254,23 +254,23 @@ class RadiusTree:
     def _insert(self, radius: Radius, centre: Value) -> None:
         self._order.add(radius)
         try:
-            self._told.insert(radius, centre)
+            self._centres.insert(radius, centre)
         except UnfitError:
             self._as_runs().insert(radius, centre)
 
     def _delete(self, radius: Radius) -> None:
-        self._told.delete(radius)
+        self._centres.delete(radius)
         self._order.remove(radius)
         self._held.pop(radius, None)
-        if len(self._order) < MANY // 2 and type(self._told) is RadiusArrays:
+        if len(self._order) < MANY // 2 and type(self._centres) is RadiusArrays:
             self._as_runs()
 
     def check(self) -> None:
         """The invariants, in O(N)."""
         self._order.check()
-        self._told.check()
+        self._centres.check()
         assert all(radius in self._order for radius in self._held), "only radii hold something"
-        for run in self._told if self.value is not None else ():
+        for run in self._centres if self.value is not None else ():
             if run.centre is SEVERAL:
                 right, left = self._held[run.low].near()
             else:

@@ -1,4 +1,4 @@
-"""The forms of a value notification: where the interval around a told value ends."""
+"""The forms of a value notification: where the interval around the last notified value ends."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ SMALL = 1 << 62  # 64-bit arrays are used while everything stays below
 
 
 class Ends(ABC):
-    """The two ends of a subscription told `c` with radius `r`: it fires iff `d <= left` or `d >= right`.
+    """The two ends of a subscription with centre `c` and radius `r`: it fires iff `d <= left` or `d >= right`.
 
+    The centre is the last notified value.
     Ends lie strictly on either side of `c`, so an equal value never fires. Exact forms take and give integers (an end
     between two integers is rounded away from `c`, which no integer notices); the others take doubles and end where
     IEEE arithmetic says, operation by operation. For one `c` the ends move outward as `r` grows.
@@ -40,7 +41,7 @@ class Ends(ABC):
     def left(self, c: Value, r: Radius) -> Value: ...
     @abstractmethod
     def reach(self, c: Value, d: Value) -> Radius:
-        """About the largest radius that fires when `c` was told and `d` comes; some radius does, and not every one."""
+        """About the largest radius around `c` that fires when `d` comes; some radius does, and not every one."""
 
     @abstractmethod
     def fits(self, c: Value, r: Radius) -> bool:
@@ -100,7 +101,7 @@ class Change(Ends):
 
 
 class MayMust(Change):
-    """A radius is a pair: at `must` a subscription is always told, below `may` never. [ProSem thesis] 4.6.1.
+    """A radius is a pair: at `must` a subscription is always notified, below `may` never. [ProSem thesis] 4.6.1.
 
     The ends are those of `must`: a value inside all of them fires none. `may` says whether others can be notified.
 
@@ -118,12 +119,12 @@ class MayMust(Change):
         return super().left(c, r[1])
 
     def may(self, c: Value, r: Radius, d: Value) -> bool:
-        """Whether one that was told `c` may be told `d`, in either direction."""
+        """Whether one with centre `c` may be notified of `d`, in either direction."""
         return bool(d >= super().right(c, r[0]) or d <= super().left(c, r[0]))
 
 
 class Percent(Ends):
-    """Relative to the told value's size: `c ± |c|·p/100`. A radius of an exact form means `p = radius / scale`.
+    """Relative to the size of the centre: `c ± |c|·p/100`. A radius of an exact form means `p = radius / scale`.
 
     Two centres of one radius have intervals of different lengths, so theorem 3 does not hold.
 
@@ -168,7 +169,7 @@ class Percent(Ends):
 class Factor(Ends):
     """Multiplicative: `c·f` and `c/f`. A radius of an exact form means `f = radius / scale`.
 
-    A told value at or below zero: every change fires; a new one there is beyond every `c/f`, so it fires all.
+    A centre at or below zero: every change fires; a new one there is beyond every `c/f`, so it fires all.
 
     >>> Factor().right(10, 2), Factor(scale=2).left(10, 3), Factor().right(-4, 2)
     (20, 6, -3)

@@ -1,4 +1,4 @@
-"""The BA-tree where subscriptions may be told before they must: ranges grow over those that may."""
+"""The BA-tree where subscriptions may be notified before they must: ranges grow over those that may."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from prosem.index.radii.radius_pairs import RadiusPairs
 class LooseRuns(RadiusRuns):
     """Runs of pairs (may, must), ordered by `may`. [ProSem thesis] 4.6.1.
 
-    Nodes know the nearest `must` ends, so an event that fires no `must` touches nothing. Those that may be told are the
-    beginning of a run. From each run with a `must` that fires, the range grows to both sides over all that may: what
+    Nodes know the nearest `must` ends, so an event that fires no `must` touches nothing. Those that may be notified are
+    the beginning of a run. From each run with a `must` that fires, the range grows to both sides over all that may: what
     stands between two ranges merges them, what stands beside one merges centres. A range of those that only may is
-    not told. A radius with several centres is filler if all of them may be told, else it stands alone.
+    not notified. A radius with several centres is filler if all of them may be notified, else it stands alone.
 
     Every run that a range grows over is swallowed, so m ranges take amortised O(m log N), without `may` ends in nodes; a
-    cut run is looked through for its least `must`, O(block + blocks). What is told depends on the told values alone, not
+    cut run is looked through for its least `must`, O(block + blocks). What is notified depends on the centres alone, not
     on how they are cut into runs: a recovered tree decides alike.
     """
 
@@ -49,11 +49,11 @@ class LooseRuns(RadiusRuns):
                 self._mend_path(path)
                 done = low
                 continue
-            told = [*self._before(low, done, d), run]
-            rest = self._after(told, d)
-            self._tell(told, rest, d)
-            done = told[-1].high if rest is None else self._radii.previous(rest.low)
-            ranges.append((told[0].low, done, None))
+            merged = [*self._before(low, done, d), run]
+            rest = self._after(merged, d)
+            self._merge(merged, rest, d)
+            done = merged[-1].high if rest is None else self._radii.previous(rest.low)
+            ranges.append((merged[0].low, done, None))
         return ranges, parts
 
     def _reach(self, node: Node, level: int, side: int, x: Value, reached: list[Radius]) -> None:
@@ -73,13 +73,13 @@ class LooseRuns(RadiusRuns):
         return Run(leaf.lows[at], leaf.highs[at], leaf.items[at])
 
     def _may(self, run: Run, radius: Radius, d: Value) -> bool:
-        """Whether a radius of a run may be told; then so may those before it in the run."""
+        """Whether a radius of a run may be notified; then so may those before it in the run."""
         if run.centre is SEVERAL:
             return bool(self._held[radius].may_all(d))
         return cast(MayMust, self._ends).may(run.centre, radius, d)
 
     def _before(self, low: Radius, done: Radius, d: Value) -> list[Run]:
-        """The runs before a radius, back to `done` at most, that may be told to their ends."""
+        """The runs before a radius, back to `done` at most, that may be notified to their ends."""
         found: list[Run] = []
         while (before := self._radii.previous(low)) is not None and (done is None or done < before):
             run = self._run(before)
@@ -89,39 +89,39 @@ class LooseRuns(RadiusRuns):
             low = run.low
         return found[::-1]
 
-    def _after(self, told: list[Run], d: Value) -> Run | None:
-        """Add the runs that follow and may be told; what is left of the last one, if it is not told to its end."""
-        while self._may(told[-1], told[-1].high, d):
-            following = self._radii.next(told[-1].high)
+    def _after(self, runs: list[Run], d: Value) -> Run | None:
+        """Add the runs that follow and may be notified; what is left of the last one, if not all of it may."""
+        while self._may(runs[-1], runs[-1].high, d):
+            following = self._radii.next(runs[-1].high)
             if following is None:
                 return None
             run = self._run(following)
             if not self._may(run, run.low, d):
                 return None
-            told.append(run)
-        run = told[-1]
+            runs.append(run)
+        run = runs[-1]
         _, first = self._radii.cut(lambda radius: not self._may(run, radius, d))
         return Run(first, run.high, run.centre)
 
-    def _tell(self, told: list[Run], rest: Run | None, d: Value) -> None:
+    def _merge(self, runs: list[Run], rest: Run | None, d: Value) -> None:
         """Make one run at `d` of neighbouring ones, less what is left of the last."""
-        end = told[-1].high if rest is None else self._radii.previous(rest.low)
-        for run in told:
+        end = runs[-1].high if rest is None else self._radii.previous(rest.low)
+        for run in runs:
             if run.centre is SEVERAL:
                 self._held[run.low].recentre(d)
             if self.pieces is not None:
                 self.pieces.append(Run(run.low, min(run.high, end), run.centre))
-        for run in told[1:]:
+        for run in runs[1:]:
             path = self._path(run.low)
             leaf, at = path[-1]
             for held in leaf.lists():
                 del held[at]
             self._mend_path(path)
-        first = told[0].low
+        first = runs[0].low
         path = self._path(first)
         leaf, at = path[-1]
-        runs = [Run(first, end, d)]
-        self._put(leaf, at, runs if rest is None else [*runs, rest])
+        merged = [Run(first, end, d)]
+        self._put(leaf, at, merged if rest is None else [*merged, rest])
         self._mend_path(path)
 
     # -- single radii ----------------------------------------------------------------------------------------

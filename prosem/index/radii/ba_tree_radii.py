@@ -17,7 +17,7 @@ class _Several:
 
 SEVERAL: Final = (
     _Several()
-)  # stands for the centre of a radius whose subscriptions were told different values
+)  # stands for the centre of a radius whose subscriptions were last notified of different values
 Ranges = tuple[list[Radius], list[Radius]]  # the first and the last radius of each range
 # The notified: all labels of a closed range of radii (arcs None), or one radius and some arcs of its labels.
 # A plain tuple (radius_low, radius_high, arcs): there may be thousands per event, and a named one takes five times as long.
@@ -27,12 +27,12 @@ Held = Mapping[Radius, Any]  # of a radius with several centres: its classes
 
 
 def wholly(ranges: Ranges) -> list[Fired]:
-    """Ranges of which all labels are told."""
+    """Ranges of which all labels are notified."""
     return list(zip(*ranges, repeat(None)))
 
 
 class Run(NamedTuple):
-    """Neighbouring radii, from the first to the last, that were told the same; one radius if SEVERAL values were."""
+    """Neighbouring radii, from the first to the last, with the same centre; one radius if it has SEVERAL."""
 
     low: Radius
     high: Radius
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 class Radii(Protocol):
-    """The told values of all radii: as a tree of runs, or as arrays.
+    """The centres of all radii, which are their last notified values: as a tree of runs, or as arrays.
 
     `root` holds the nearest right end and the nearest negated left end of all, or less. `work` is
     about what the last event cost here, and `work_elsewhere` what it would have cost the other way, in microseconds.
@@ -53,7 +53,7 @@ class Radii(Protocol):
 
     def __iter__(self) -> Iterator[Run]: ...
     def centre(self, radius: Radius) -> Value:
-        """What a radius was told; SEVERAL if its classes know."""
+        """The centre of a radius; SEVERAL if its classes hold them."""
 
     def insert(self, radius: Radius, centre: Value) -> None:
         """Take up a radius that has just been put into the order of all."""
@@ -62,10 +62,10 @@ class Radii(Protocol):
         """Drop a radius that is about to be taken out of the order of all."""
 
     def set_centre(self, radius: Radius, centre: Value) -> None:
-        """The radius was told one value."""
+        """The radius has one centre."""
 
     def set_several(self, radius: Radius) -> None:
-        """It was told several, or others than before: its classes know the ends."""
+        """It has several centres, or others than before: its classes hold the ends."""
 
     def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
         """Recentre those that fire: maximal ranges of radii that do so wholly, and the radii that do so in part."""

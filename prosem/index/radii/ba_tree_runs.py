@@ -1,4 +1,4 @@
-"""The BA-tree proper: neighbouring radii with one told value as one run, and a B-tree over the runs."""
+"""The BA-tree proper: neighbouring radii with one centre as one run, and a B-tree over the runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from prosem.index.radii.radius_block import RadiusBlocks
 
 
 class RadiusRuns(RunNodes):
-    """Runs of equally told radii, by radius, with the nearest end of every subtree on either side. [ProSem thesis] 4.3.2.
+    """Runs of radii with one centre, by radius, with the nearest end of every subtree on either side. [ProSem thesis] 4.3.2.
 
     All radii of a run have one centre, so its first radius has the nearest ends, and what an event fires of a run is
     its beginning: it becomes a run at the new value, joined with the one before if that fired to its last radius. So
-    a run is what a lazy tag would say, without any subtree to push it into. An event that tells m ranges makes at most
+    a run is what a lazy tag would say, without any subtree to push it into. An event that notifies m ranges makes at most
     m runs more; every run it touches besides is swallowed by its neighbour, paid for by the event that made it: amortised
     O(m log N), and nothing is touched but what fires. Loses to the scan of arrays when hundreds of ranges fire.
     """
@@ -28,9 +28,7 @@ class RadiusRuns(RunNodes):
         self._ends, self._radii, self._held = ends, radii, held
         self.visits = 0
         self.work = self.work_elsewhere = 0.0
-        self.pieces: list[Run] | None = (
-            None  # if a list: what fires is noted there with what it was told before
-        )
+        self.pieces: list[Run] | None = None  # if a list: what fires is noted there with its centre before
         super().__init__(self._leaf(list(runs)))
 
     def copy(self) -> RadiusRuns:
@@ -87,9 +85,9 @@ class RadiusRuns(RunNodes):
         visits = self.visits
         self._fire(self._top, self._levels, 0 if rising else 1, d, d if rising else -d, ranges, parts)
         self._mend_top()
-        told = len(ranges[0]) + len(parts)
-        self.work = 6 + 5 * (self.visits - visits) + told
-        self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * told
+        fired = len(ranges[0]) + len(parts)
+        self.work = 6 + 5 * (self.visits - visits) + fired
+        self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * fired
         return wholly(ranges), parts
 
     def _fire(
@@ -168,7 +166,7 @@ class RadiusRuns(RunNodes):
             return True
         parts.append((radius, arcs))
         if len(classes) == 1:
-            leaf.items[at] = d  # the others had been told d before
+            leaf.items[at] = d  # the centre of the others was d before
         leaf.ends[0][at], leaf.ends[1][at] = self._ends_of(radius, radius, leaf.items[at])
         return False
 

@@ -1,4 +1,4 @@
-"""The told values of all radii as arrays: one comparison for each, whatever their state."""
+"""The centres of all radii as arrays: one comparison for each, whatever their state."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from prosem.index.radii.radius_block import RadiusBlocks
 
 
 class UnfitError(Exception):
-    """A number does not fit in an array of 64 bits a cell; nothing has changed."""
+    """A number does not fit in an array of 64 bits per cell; nothing has changed."""
 
 
 class RadiusArrays:
-    """Scan(r) of [ProSem thesis] 4.3.1: right ends, negated left ends and told values in arrays by radius.
+    """Scan(r) of [ProSem thesis] 4.3.1: right ends, negated left ends and centres in arrays by radius.
 
     An event takes O(N) array steps of about a nanosecond, and O(m) for m ranges; a radius more or less copies the
-    arrays. Wins over `RadiusRuns` where neighbouring radii were told different values, so that hundreds of ranges
+    arrays. Wins over `RadiusRuns` where neighbouring radii have different centres, so that hundreds of ranges
     fire. The nearest end of a side is sought when no subscription fires there, so that the next such event takes O(1). For
     doubles, and for integers while all ends fit in 64 bits (`UnfitError` else).
     """
@@ -107,8 +107,8 @@ class RadiusArrays:
         self._centres[cells] = d
         self.root = [-math.inf, -math.inf]
         ranges = self._ranges(cells)
-        told = len(ranges) + len(parts)
-        self.work, self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * told, 16 + 6 * told
+        fired = len(ranges) + len(parts)
+        self.work, self.work_elsewhere = 25 + 0.001 * len(self._radii) + 0.3 * fired, 16 + 6 * fired
         return ranges, parts
 
     def _ranges(self, cells: Array) -> list[Fired]:

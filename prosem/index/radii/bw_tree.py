@@ -1,4 +1,4 @@
-"""The circular tree over labels (BW-tree): subscriptions of one radius, told different values."""
+"""The circular tree over labels (BW-tree): subscriptions of one radius with different last notified values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from prosem.values.undo import NO_UNDO, UndoLog
 
 Arc = tuple[Label, Label]  # a closed interval of labels
 Arcs = tuple[Arc, ...]  # disjoint and ascending; an arc across the seam of the label space is two of them
-Class = tuple[
-    Value, list[tuple[Label, int]]
-]  # a told value, and the labels that were told it, with multiplicities
+Class = tuple[Value, list[tuple[Label, int]]]  # a centre, and the labels that have it, with multiplicities
 
 
 class Classes(Protocol):
-    """The subscriptions of one radius, by what they were told: `BWTree`, or `ScatteredClasses` without theorem 3.
+    """The subscriptions of one radius by centre, the last notified value: `BWTree`, or `ScatteredClasses` without theorem 3.
 
     What an event does to them is recorded in `undo`.
     """
@@ -29,11 +27,11 @@ class Classes(Protocol):
 
     def __init__(self, ends: Ends, radius: Radius, classes: Iterable[Class] = ()) -> None: ...
     def __len__(self) -> int:
-        """How many different values they were told."""
+        """How many different centres they have."""
 
     def add(self, d: Value) -> tuple[Label, Moved]: ...
     def remove(self, label: Label) -> None: ...
-    def told(self, label: Label) -> Value: ...
+    def centre(self, label: Label) -> Value: ...
     def event(self, d: Value) -> Arcs | None: ...
     def recentre(self, d: Value) -> None: ...
     def rename(self, moved: Moved) -> None: ...
@@ -43,9 +41,9 @@ class Classes(Protocol):
 
 
 class BWTree:
-    """Classes of equally told subscriptions in circular order. [ProSem thesis] 4.4.
+    """Classes of subscriptions with one centre, in circular order. [ProSem thesis] 4.4.
 
-    A class is a run of labels; `starts` holds the first label of each, ascending, `centres` what it was told. From
+    A class is a run of labels; `starts` holds the first label of each, ascending, `centres` the centre of each. From
     `boundary` on, once around, the centres ascend strictly, and any two are so near that the lower one's right end is
     not below the higher one, nor the higher one's left end above the lower one (lemma 1). So a rising value fires
     some classes from the boundary on, which become one class at the top; a falling one fires some before it, which
@@ -57,7 +55,7 @@ class BWTree:
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> tree = BWTree(Change(), 4)
     >>> a, b, c = (tree.add(value)[0] for value in (101, 103, 100))
-    >>> tree.event(99) is not None, tree.told(b), tree.event(98), tree.told(b)
+    >>> tree.event(99) is not None, tree.centre(b), tree.event(98), tree.centre(b)
     (True, 99, (), 99)
     """
 
@@ -76,8 +74,8 @@ class BWTree:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def told(self, label: Label) -> Value:
-        """What the subscriptions of a label were told; KeyError if it is not there."""
+    def centre(self, label: Label) -> Value:
+        """The centre of the subscriptions of a label; KeyError if it is not there."""
         if label not in self.labels:
             raise KeyError(label)
         return self.centres[self._class_of(label)]
@@ -89,7 +87,7 @@ class BWTree:
 
     # -- subscriptions ---------------------------------------------------------------------------------------
     def add(self, d: Value) -> tuple[Label, Moved]:
-        """A subscription that is told `d`, which fires no other; its label, and those relabelled to make room."""
+        """A subscription that is notified of `d`, which fires no other; its label, and those relabelled to make room."""
         starts, count = self.starts, len(self.starts)
         if not count:
             label, moved = self.labels.insert(None)
@@ -134,7 +132,7 @@ class BWTree:
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value) -> Arcs | None:
-        """The labels of those that are told `d`, and are from now on in one class; None if they are all."""
+        """The labels of those that are notified of `d`, and are from now on in one class; None if they are all."""
         count, (first, fired) = len(self.starts), self._fired(d)
         if fired == count:
             self.recentre(d)
@@ -147,7 +145,7 @@ class BWTree:
         return arcs
 
     def _fired(self, d: Value) -> tuple[int, int]:
-        """The place of the first class that is told `d`, and how many are from there on."""
+        """The place of the first class that is notified of `d`, and how many are from there on."""
         count, boundary, centres, radius = len(self.starts), self.boundary, self.centres, self.radius
         if d > centres[boundary]:
             right = self.ends.right
@@ -159,12 +157,12 @@ class BWTree:
         return (boundary - fired) % count, fired
 
     def recentre(self, d: Value) -> None:
-        """All are told `d`; the boundary label is kept."""
+        """All are notified of `d`; the boundary label is kept."""
         self._keep()
         self.starts, self.centres, self.boundary = [self.starts[self.boundary]], [d], 0
 
     def _keep(self) -> None:
-        """What was told is about to change."""
+        """Record the centres, which are about to change."""
         if self.undo.is_on:
             self.undo.add(self._set, self.starts[:], self.centres[:], self.boundary)
 
@@ -217,7 +215,7 @@ class BWTree:
         return place < len(self.starts) and self.starts[place] == label
 
     def _below(self, d: Value) -> int:
-        """How many classes were told less than `d`."""
+        """How many classes have a centre below `d`."""
         low, high, count = 0, len(self.starts), len(self.starts)
         while low < high:
             middle = (low + high) // 2
@@ -252,7 +250,7 @@ class BWTree:
         """The invariants, in O(N)."""
         self.labels.check()
         starts, centres = self.starts, self.centres
-        assert len(starts) == len(centres), "each class was told something"
+        assert len(starts) == len(centres), "each class has a centre"
         assert bool(starts) == bool(len(self.labels)), "classes hold all labels"
         if not starts:
             return
@@ -266,7 +264,7 @@ class BWTree:
 
 
 def classes(labels: dict[Label, tuple[Any, int]]) -> list[Class]:
-    """The classes of one radius by what they were told, the labels of each from where its run begins, once around.
+    """The classes of one radius by centre, the labels of each from where its run begins, once around.
 
     >>> classes({1: (5, 1), 2: (3, 2), 7: (5, 1)})
     [(3, [(2, 2)]), (5, [(7, 1), (1, 1)])]

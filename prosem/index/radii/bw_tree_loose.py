@@ -1,4 +1,4 @@
-"""The circular tree over labels where subscriptions may be told before they must."""
+"""The circular tree over labels where subscriptions may be notified before they must."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class LooseBWTree(BWTree):
     """Classes of one pair (may, must). [ProSem thesis] 4.6.1.
 
     When one must be notified, all that may be are: they become one class, and the circle is kept, because a value
-    that some must hear lies beyond all centres (lemma 1 of `must`). When none must be notified, part of the circle
-    cannot be told as filler, since the told ones would jump over others; but all together can (`may_all`).
+    that some must receive lies beyond all centres (lemma 1 of `must`). When none must be notified, part of the circle
+    cannot be notified as filler, since those notified would jump over others; but all together can (`may_all`).
 
     >>> tree = LooseBWTree(MayMust(), (2, 6))
     >>> a, b, c = (tree.add(value)[0] for value in (10, 12, 15))
-    >>> tree.may_all(20), tree.may_all(13), tree.event(16) == tuple(sorted([(a, b)])), tree.told(b), tree.told(c)
+    >>> tree.may_all(20), tree.may_all(13), tree.event(16) == tuple(sorted([(a, b)])), tree.centre(b), tree.centre(c)
     (True, False, True, 16, 15)
     """
 

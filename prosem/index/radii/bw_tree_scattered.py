@@ -13,18 +13,18 @@ from prosem.values.undo import NO_UNDO, UndoLog
 
 
 class ScatteredClasses:
-    """Classes of equally told subscriptions of a form without a circular order (percent).
+    """Classes of subscriptions with one centre, of a form without a circular order (percent).
 
-    `starts` cuts the labels into runs; neighbouring runs were told different values, and all runs of one value are a
+    `starts` cuts the labels into runs; neighbouring runs have different centres, and all runs of one centre are a
     class. New labels come at an end, so they cut no run. The ends of the classes stand in order on either side: an
     event that fires k classes of j runs takes O((k + j) log N) and leaves k - 1 fewer classes, but j may stay: that
-    many arcs are told where a `BWTree` tells one.
+    many arcs are notified where it is one in a `BWTree`.
 
     >>> from prosem.index.radii.ba_tree_ends import Percent
     >>> held = ScatteredClasses(Percent(), 50)
     >>> labels = [held.add(value)[0] for value in (100, 120, 100, 140)]
     >>> arcs = held.event(150)
-    >>> arcs == ((labels[0], labels[2]),), [held.told(label) for label in labels], len(held)
+    >>> arcs == ((labels[0], labels[2]),), [held.centre(label) for label in labels], len(held)
     (True, [150, 120, 150, 140], 3)
     """
 
@@ -35,22 +35,22 @@ class ScatteredClasses:
         self.undo: UndoLog = NO_UNDO
         held = list(classes)
         self.labels = Labels(pair for _, labels in held for pair in labels)
-        told = {label: centre for centre, labels in held for label, _ in labels}
+        centres = {label: centre for centre, labels in held for label, _ in labels}
         self.starts: list[Label] = []
-        self._centre: dict[Label, Value] = {}  # what the run of each start was told
+        self._centre: dict[Label, Value] = {}  # of the run of each start
         self._runs: dict[Value, set[Label]] = {}  # the starts of each class
         self._by_right: list[tuple[Value, Value]] = []  # right end and centre of each class
         self._by_left: list[tuple[Value, Value]] = []  # negated left end and centre
         for label, _ in self.labels:
-            if not self.starts or self._centre[self.starts[-1]] != told[label]:
+            if not self.starts or self._centre[self.starts[-1]] != centres[label]:
                 self.starts.append(label)
-                self._begin(label, told[label])
+                self._begin(label, centres[label])
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def told(self, label: Label) -> Value:
-        """What the subscriptions of a label were told; KeyError if it is not there."""
+    def centre(self, label: Label) -> Value:
+        """The centre of the subscriptions of a label; KeyError if it is not there."""
         if label not in self.labels:
             raise KeyError(label)
         return self._centre[self.starts[bisect_right(self.starts, label) - 1]]
@@ -61,7 +61,7 @@ class ScatteredClasses:
 
     # -- subscriptions ---------------------------------------------------------------------------------------
     def add(self, d: Value) -> tuple[Label, Moved]:
-        """A subscription that is told `d`; its label, and those relabelled to make room."""
+        """A subscription that is notified of `d`; its label, and those relabelled to make room."""
         if d in self._runs:
             label = min(self._runs[d])
             self.labels.add(label)
@@ -89,12 +89,12 @@ class ScatteredClasses:
             return
         del self.starts[at]
         self._end(label)
-        if 0 < at < len(self.starts) and self._told_at(at - 1) == self._told_at(at):
+        if 0 < at < len(self.starts) and self._centre_at(at - 1) == self._centre_at(at):
             self._end(self.starts.pop(at))
 
     # -- events ----------------------------------------------------------------------------------------------
     def event(self, d: Value) -> Arcs | None:
-        """The labels of those that are told `d`, and are from now on in one class; None if they are all."""
+        """The labels of those that are notified of `d`, and are from now on in one class; None if they are all."""
         fired = _until(self._by_right, d) + _until(self._by_left, -d)
         if len(fired) == len(self._runs):
             self.recentre(d)
@@ -113,7 +113,7 @@ class ScatteredClasses:
         return arcs
 
     def recentre(self, d: Value) -> None:
-        """All are told `d`."""
+        """All are notified of `d`."""
         self._keep()
         for held in (self._runs, self._centre, self._by_left, self._by_right):
             held.clear()
@@ -121,15 +121,15 @@ class ScatteredClasses:
         self._begin(self.starts[0], d)
 
     def _keep(self) -> None:
-        """What was told is about to change: O(runs)."""
+        """Record the centres, which are about to change: O(runs)."""
         if self.undo.is_on:
             self.undo.add(self._set, [(start, self._centre[start]) for start in self.starts])
 
-    def _set(self, told: list[tuple[Label, Value]]) -> None:
+    def _set(self, centres: list[tuple[Label, Value]]) -> None:
         for held in (self._runs, self._centre, self._by_left, self._by_right):
             held.clear()
-        self.starts = [start for start, _ in told]
-        for start, centre in told:
+        self.starts = [start for start, _ in centres]
+        for start, centre in centres:
             self._begin(start, centre)
 
     def rename(self, moved: Moved) -> None:
@@ -138,14 +138,14 @@ class ScatteredClasses:
         self._relabel(dict(moved))
 
     def _merge(self, first: int, last: int, d: Value) -> None:
-        """Make one run at `d` of neighbouring ones, and of those beside them that were told `d` before."""
+        """Make one run at `d` of neighbouring ones, and of those beside them whose centre was `d` before."""
         for start in self.starts[first : last + 1]:
             self._end(start)
         start = self.starts[first]
         del self.starts[first + 1 : last + 1]
-        if first + 1 < len(self.starts) and self._told_at(first + 1) == d:
+        if first + 1 < len(self.starts) and self._centre_at(first + 1) == d:
             self._end(self.starts.pop(first + 1))
-        if first and self._told_at(first - 1) == d:
+        if first and self._centre_at(first - 1) == d:
             del self.starts[first]
         else:
             self._begin(start, d)
@@ -179,7 +179,7 @@ class ScatteredClasses:
             self._runs[centre] = {after.get(start, start) for start in runs}
 
     # -- places ----------------------------------------------------------------------------------------------
-    def _told_at(self, place: int) -> Value:
+    def _centre_at(self, place: int) -> Value:
         return self._centre[self.starts[place]]
 
     def _last_label(self, place: int) -> Label:
@@ -206,7 +206,7 @@ class ScatteredClasses:
         assert all(a < b for a, b in pairwise(starts)), "starts ascend strictly"
         assert all(start in self.labels for start in starts), "a run starts with one of its labels"
         assert not starts or starts[0] == self.labels.first, "the first run starts with the first label"
-        assert set(starts) == set(self._centre), "each run was told something"
+        assert set(starts) == set(self._centre), "each run has a centre"
         assert all(self._centre[a] != self._centre[b] for a, b in pairwise(starts)), (
             "neighbouring runs differ"
         )

@@ -87,7 +87,7 @@ class Labels:
         self._count += 1
 
     def remove(self, label: Label) -> bool:
-        """Take a label back once, and tell whether that was its last time; KeyError if it is not there."""
+        """Take a label back once, and return whether that was its last time; KeyError if it is not there."""
         times = self._times[label]
         self._count -= 1
         if times > 1:

@@ -68,7 +68,7 @@ class Plain:
     def put_back(self, radius: Radius, label: Label, told: Any) -> None:
         self._count += 1
 
-    def told(self, radius: Radius, label: Label) -> Any:
+    def last_notified(self, radius: Radius, label: Label) -> Any:
         return self.value
 
     def event(self, value: Any) -> list[Fired]:

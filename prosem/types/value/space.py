@@ -90,7 +90,7 @@ class ValueSpace(BesideItems, PointSpace):
             (topic,) = self._single.topics(sid)
             return self._kind.value(self._single.items[topic].told(sid))
         code, label = bound.place
-        return self._kind.value(self._items[bound.topic].told(self._kind.radius(code), label))
+        return self._kind.value(self._items[bound.topic].last_notified(self._kind.radius(code), label))
 
     def mark(self, sid: int) -> PlaceMark:
         bound = self._places[sid]
@@ -174,7 +174,7 @@ class ValueSpace(BesideItems, PointSpace):
         if self._single.remove(sid):
             return
         item, radius = self._items[topic], self._kind.radius(place[0])
-        self._undo.add(self._put_back, sid, placed, item.told(radius, place[1]))
+        self._undo.add(self._put_back, sid, placed, item.last_notified(radius, place[1]))
         item.remove(radius, place[1])
         if not len(item):
             self._undo.keep(self._items, topic)
