@@ -101,7 +101,7 @@ class Replayer:
         look = run.lookback(retained_after)
         if not look.is_done:
             await self._look_back(space, look)
-        await run.finish(look.told, turn)
+        await run.finish(look.payloads, turn)
 
     async def _whole(self, form: Form, space: int, chunk: Sequence[MessageRow]) -> AsyncIterator[Message]:
         """Stored messages; those without a body are made again from their events."""

@@ -1,7 +1,8 @@
 """The last notifications: the messages of a space backwards, until each point has been found by one.
 
-A point that has not moved since `since` was last notified by the newest message after that which finds it. Every point is
-found once and then taken out, so a pass costs a search a message and O(log N) a point, however often points are notified.
+A point that has not moved since `since` was last notified by the newest message after that which finds it. Every point
+is found once and then taken out, so a pass costs one search per message and O(log N) per point, however often points are
+notified.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ class LookbackPoint(NamedTuple):
 
 
 class Lookback:
-    """`told`: for each key that a message found, the payload of the newest one that did.
+    """`payloads`: for each key that a message found, the payload of the newest one that did.
 
     >>> from cn.model.geometry import EVERYTHING
     >>> everywhere = ((EVERYTHING,),)
     >>> look = Lookback([LookbackPoint(1, 3, 9, b"", (5,), 1), LookbackPoint(2, 7, 9, b"", (6,), 2)])
     >>> for seq in (12, 6, 5):
     ...     look.take(Message(seq, 0, 1, "value", region=everywhere, payload=b"%d" % seq))
-    >>> look.told, look.is_done
+    >>> look.payloads, look.is_done
     ({1: b'6'}, True)
     """
 
@@ -45,7 +46,7 @@ class Lookback:
         places = [point.place for point in self._waiting]
         int64 = all(isinstance(code, int) for place in places for code in place)
         self._points = point_index(len(places[0]) if places else 1, int64)
-        self.told: dict[int, bytes] = {}
+        self.payloads: dict[int, bytes] = {}
 
     @property
     def is_done(self) -> bool:
@@ -65,7 +66,7 @@ class Lookback:
                 continue
             self._points.remove(key, point.topic, point.place)
             if message.seq > point.since:
-                self.told[key] = message.payload
+                self.payloads[key] = message.payload
 
     def _begin(self, seq: int) -> None:
         fresh = []

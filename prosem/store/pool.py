@@ -26,7 +26,7 @@ class Pool:
     """At most `size` connections of one event loop, in autocommit mode.
 
     Waiting for a connection in use has no time limit, waiting for PostgreSQL has: psycopg.OperationalError after
-    `CONNECT_S`. So a reader behind many others is served, and one without a database is told so.
+    `CONNECT_S`. So a reader behind many others is served, and one without a database gets an error.
     """
 
     def __init__(

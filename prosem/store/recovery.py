@@ -23,9 +23,9 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from prosem.store import catalog, schema
 from prosem.store.connecting import KEEPALIVE
+from prosem.store.last_notified import marks_as_of
 from prosem.store.partitions import HOLD_LOG
 from prosem.store.reading import READERS, Chunk, block_ranges, read_ranges
-from prosem.store.told import told
 from prosem.store.writeset import Counters
 from prosem.values.errors import SetupError
 from prosem.values.model import DEFAULT_TENANT, Group, PlaceMark, Statement, Table
@@ -153,7 +153,9 @@ class Loaded:
 
     def marks(self) -> dict[int, tuple[int, PlaceMark]]:
         """The places of subscriptions of marked types, and their last notified values; the seq of their marks."""
-        return {sid: (seq, mark) for sid, seq, _, mark in told(self._connection, self.state.retained_after)}
+        return {
+            sid: (seq, mark) for sid, seq, _, mark in marks_as_of(self._connection, self.state.retained_after)
+        }
 
     def items(self) -> dict[int, list[bytes]]:
         """What was kept of items, by space."""

@@ -17,10 +17,10 @@ import psycopg
 from psycopg import sql
 
 from prosem.store.connecting import KEEPALIVE
+from prosem.store.last_notified import LAST_PART, marks_as_of
 from prosem.store.packing import Packed, PackedDumper
 from prosem.store.partitions import PARENTS, Connection, child
 from prosem.store.session import SUPERSEDED, Session
-from prosem.store.told import LAST_PART, told
 from prosem.store.writeset import history
 from prosem.values.errors import CommitError
 
@@ -104,7 +104,7 @@ class Retention:
         if upto > retained_after:
             rows = [
                 (sid, upto, LAST_PART, "told", None, None, msgspec.json.encode(mark))
-                for sid, _, is_new, mark in told(connection, retained_after, upto)
+                for sid, _, is_new, mark in marks_as_of(connection, retained_after, upto)
                 if is_new
             ]
             connection.execute(_ORPHANS)

@@ -188,7 +188,7 @@ _UPDATES = (
 _UNUSED = b"DELETE FROM prosem.statement s USING unnest($1::integer[]) AS v(id) WHERE s.id = v.id"
 _DELETED = b"DELETE FROM prosem.subscription s USING unnest($1::bigint[]) AS v(sid) WHERE s.sid = v.sid"
 _FORGOTTEN = b"DELETE FROM prosem.history h USING unnest($1::bigint[]) AS v(sid) WHERE h.sid = v.sid"
-_UNTOLD = (
+_ITEMS_GONE = (
     b"DELETE FROM prosem.item_told i USING unnest($1::integer[], $2::bytea[]) AS v(space, item)"
     b" WHERE i.space = v.space AND i.item = v.item"
 )
@@ -299,13 +299,13 @@ def _row_commands(
 def _item_commands(items: dict[tuple[int, bytes], bytes | None]) -> list[Command]:
     kept: list[tuple[Any, ...]] = []
     gone: list[tuple[Any, ...]] = []
-    for (space, topic), told in items.items():
+    for (space, topic), state in items.items():
         item = hashlib.blake2b(topic, digest_size=16).digest()
-        if told is None:
+        if state is None:
             gone.append((space, item))
         else:
-            kept.append((space, item, told))
-    made: list[Command] = [(_UNTOLD, list(_columns(["integer", "bytea"], gone)))] if gone else []
+            kept.append((space, item, state))
+    made: list[Command] = [(_ITEMS_GONE, list(_columns(["integer", "bytea"], gone)))] if gone else []
     return [*made, _ITEMS(kept)] if kept else made
 
 

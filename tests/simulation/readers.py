@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from cn.model.message import Message
+from prosem.store.last_notified import ANYTIME, LAST_PART
 from prosem.store.lookback import Lookback, LookbackPoint
 from prosem.store.past import Logged
 from prosem.store.recovery import StoredState, StoredSubscription, StoredView
 from prosem.store.replay import HistoryRow, MessageRow, NotRetainedError
-from prosem.store.told import ANYTIME, LAST_PART
 from prosem.values.codes import Boxes
 from prosem.values.errors import BusyError
 from prosem.values.model import Group, PlaceMark, Row, Statement, Table
@@ -29,8 +29,8 @@ _read_mark = msgspec.json.Decoder(PlaceMark).decode
 _read_message = msgspec.msgpack.Decoder(Message).decode
 
 
-def told(data: Data, upto: int = ANYTIME) -> Iterator[tuple[int, int, bool, PlaceMark]]:
-    """What `prosem.store.told` reads by SQL."""
+def marks_as_of(data: Data, upto: int = ANYTIME) -> Iterator[tuple[int, int, bool, PlaceMark]]:
+    """What `prosem.store.last_notified` reads by SQL."""
     spaces: dict[int, dict[int, tuple[int, PlaceMark]]] = {}
     for sid, entries in sorted(data.history.items()):
         marked = [entry for at, entry in sorted(entries.items()) if entry[5] is not None and at[0] <= upto]
@@ -47,7 +47,7 @@ def told(data: Data, upto: int = ANYTIME) -> Iterator[tuple[int, int, bool, Plac
             if of == space and kind in NOTIFYING and look.after < seq <= upto and not look.is_done:
                 look.take(_read_message(body))
         for sid, (seq, mark) in marks.items():
-            last = look.told.get(sid)
+            last = look.payloads.get(sid)
             if last is not None:
                 mark = PlaceMark(mark.topic, mark.place, msgspec.Raw(last))
             yield sid, seq, last is not None, mark
@@ -57,7 +57,7 @@ def retire(data: Data, upto: int) -> None:
     """What `prosem.store.retention` does by SQL: nothing up to this seq is kept, but what later seqs need."""
     if upto <= data.retained_after:
         return
-    for sid, _, is_new, mark in list(told(data, upto)):
+    for sid, _, is_new, mark in list(marks_as_of(data, upto)):
         if is_new:
             entry = (upto, LAST_PART, "told", None, None, msgspec.json.encode(mark))
             data.history[sid].setdefault((upto, LAST_PART), entry)
@@ -84,7 +84,7 @@ class Snapshot:
         self.timelines = Timelines(data.timelines)
         self._rows = {table: list(rows.values()) for table, rows in data.rows.items()}
         self._subscriptions = [one for _, one in sorted(data.subscriptions.items())]
-        self._marks = {sid: (seq, mark) for sid, seq, _, mark in told(data)}
+        self._marks = {sid: (seq, mark) for sid, seq, _, mark in marks_as_of(data)}
         self._last_move = max(
             (
                 at[1]

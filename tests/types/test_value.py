@@ -288,7 +288,7 @@ class World:
             for message in reversed(self.messages):
                 if message.space == space and message.kind in ("value", DECISION, "notified"):
                     look.take(message)
-            for sid, payload in look.told.items():
+            for sid, payload in look.payloads.items():
                 found[sid] = PlaceMark(found[sid].topic, found[sid].place, msgspec.Raw(payload))
         return {sid: (self.marks[sid][0], mark) for sid, mark in found.items()}
 
@@ -400,7 +400,7 @@ def test_looking_back_finds_what_going_forward_tells(points: Any, sent: Any) -> 
     look = Lookback(standings)
     for message in reversed(messages):
         look.take(message)
-    assert look.told == wanted
+    assert look.payloads == wanted
 
 
 @pytest.mark.parametrize("kind", [*VALUES, "bytea"])

@@ -33,7 +33,7 @@ _read_mark = msgspec.json.Decoder(PlaceMark).decode
 _read_message = msgspec.msgpack.Decoder(Message).decode
 
 
-def told(
+def marks_as_of(
     connection: psycopg.Connection[Any], retained_after: int, upto: int = ANYTIME
 ) -> Iterator[tuple[int, int, bool, PlaceMark]]:
     """For each subscription with a mark: its seq, whether it was notified since, and the mark as of `upto`.
@@ -51,13 +51,13 @@ def told(
             for sid, (seq, mark) in marks.items()
             if mark.place is not None and not mark.is_birth
         )
-        with connection.cursor("prosem_told") as cursor:
+        with connection.cursor("prosem_notifications") as cursor:
             cursor.execute(_filled(_MESSAGES, space=space, after=look.after, upto=upto), binary=True)
             while not look.is_done and (rows := cursor.fetchmany(CHUNK)):
                 for (body,) in rows:
                     look.take(_read_message(body))
         for sid, (seq, mark) in marks.items():
-            last = look.told.get(sid)
+            last = look.payloads.get(sid)
             if last is not None:
                 mark = PlaceMark(mark.topic, mark.place, msgspec.Raw(last))
             yield sid, seq, last is not None, mark
