@@ -58,4 +58,4 @@ class ReplayedMarks:
         for number, other in self._looked_up.items():
             if other is request and number in found:
                 return found[number]
-        return bytes(self._last(request.stream.host.sid, request.after)[1].told)
+        return bytes(self._last(request.stream.host.sid, request.after)[1].last_notified)

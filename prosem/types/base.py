@@ -84,7 +84,7 @@ def placements(sid: int, bound: Bound) -> Iterator[tuple[int, bytes, Any | None]
 class Part(NamedTuple):
     """A space in which the points of another one have places too: their coordinates in the dimensions `taken`.
 
-    `number` tells the ids of one subscription apart.
+    `number` distinguishes the ids of one subscription.
     """
 
     number: int
@@ -104,7 +104,7 @@ class Part(NamedTuple):
 
 
 class NetworkPlace(NamedTuple):
-    """What a network is told of a subscription: an id and its place. None: only messages that name it reach it."""
+    """What a network holds of a subscription: an id and its place. None: only messages that name it reach it."""
 
     space: NetworkSpace
     id: int
@@ -180,7 +180,7 @@ class Space(Protocol):
     def storage(self) -> Mapping[str, Storage]: ...
     @property
     def plans(self) -> tuple[str, ...]:
-        """The ways to make messages, from the most to the least promising; all tell every subscriber the same."""
+        """The ways to make messages, from the most to the least promising; all notify every subscriber of the same."""
 
     @property
     def visits(self) -> int:
@@ -311,7 +311,7 @@ class Scene(NamedTuple):
 
 
 class Form(Protocol):
-    """One statement, recognised and resolved: how to place its subscriptions, answer them and tell their changes."""
+    """One statement, recognised and resolved: how to place its subscriptions, answer them and compute their changes."""
 
     @property
     def type(self) -> str: ...
@@ -331,13 +331,13 @@ class Form(Protocol):
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject: ...
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
-        """The change that takes one answer to the other; None if nothing is to be told."""
+        """The change that takes one answer to the other; None if there is no change to notify of."""
 
     def state(self, space: Space, bound: Bound) -> Any | None:
         """What the edge must know to fold messages for this subscription; None if messages say all."""
 
     def change(self, messages: Sequence[Message], bound: Bound, state: Any) -> tuple[bytes | None, Any]:
-        """All messages of one seq for one subscription: the change it is told (JSON) or None, and the state after."""
+        """All messages of one seq for one subscription: the change it receives (JSON) or None, and the state after."""
 
     def opening(self, snapshot: bytes, state: Any) -> JsonObject:
         """The message `state` with which a raw stream begins; of a suspended subscription only the answer is known."""
@@ -403,7 +403,7 @@ class FoldedForm(Protocol, metaclass=ByMembers):
 
     @property
     def folding(self) -> JsonObject:
-        """`key`: names of the columns that tell rows or groups apart; `order`: of ordered rows, the columns in their
+        """`key`: names of the columns that identify rows or groups; `order`: of ordered rows, the columns in their
         precedence (`column`, `descending`, `nulls_first`, `type`); `type` of distinct values, or of the one value;
         `columns`: name and type of those of an answer, or of the keys of items; `row`: the same of the row of a MIN or MAX.
         """
@@ -450,7 +450,7 @@ class MarkedSpace(Protocol, metaclass=ByMembers):
     """A space that knows what its subscriptions were notified of, and gives them a part of their place itself; they may be
     moved to make room for others.
 
-    `looks_back`: what was told since a mark stands in the messages alone, so that marks must not become too old.
+    `looks_back`: what was notified since a mark stands in the messages alone, so that marks must not become too old.
     """
 
     looks_back: ClassVar[bool]
@@ -532,7 +532,7 @@ class ArrangedSpace(Protocol, metaclass=ByMembers):
 
 
 def is_composed(form: Form) -> bool:
-    """Whether several deltas may come to its space at one seq, and the fold must tell their net effect once.
+    """Whether several deltas may come to its space at one seq, and the fold must send their net effect once.
 
     So it is over views, since an event may change many rows of a view, and with `per: transaction`: such a space takes the
     net deltas of a request at the seq of its last event. Each key has at most one delta at a seq.

@@ -146,15 +146,15 @@ class Delta(NamedTuple):
 
 
 class PlaceMark(msgspec.Struct, frozen=True, array_like=True):
-    """Where a subscription was put, and what it had been told when it was put there, as JSON.
+    """Where a subscription was put, and its last notified value at that moment, as JSON.
 
     For types whose places the server gives (labels): the constants alone do not say where old messages found it.
     """
 
     topic: bytes
     place: tuple[int | str, ...] | None
-    told: msgspec.Raw = msgspec.Raw(b"null")
-    is_birth: bool = False  # the place says when it came; what it was told since is kept with the items
+    last_notified: msgspec.Raw = msgspec.Raw(b"null")
+    is_birth: bool = False  # the place says when it came; what was notified since is kept with the items
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,8 +114,8 @@ class World:
             context = (sid, bound, before, expected)
             differs = encode(before) != encode(expected)  # for Python the JSON values true and 1 are equal
             assert (change is not None) == differs, context
-            is_told = change is not None or bound.others  # another topic may have the first rows of all
-            assert not is_exact or is_told or sid not in folding, context
+            is_notified = change is not None or bound.others  # another topic may have the first rows of all
+            assert not is_exact or is_notified or sid not in folding, context
             if change is not None:
                 self.answers[sid] = self.folded(before, decode(change))
             assert encode(self.answers[sid]) == encode(expected), context

@@ -182,7 +182,7 @@ def test_every_range_gains_what_the_rows_in_it_gained(
     old: Contribution | None, new: Contribution | None
 ) -> None:
     """By brute force over all subscriptions of a small domain of two ranges."""
-    told = gains(old, new)
+    found = gains(old, new)
     for topic in (b"", b"t"):
         for x, z in ((x, z) for x in ENDS for z in ENDS):
             expected = [0, 0]
@@ -196,7 +196,7 @@ def test_every_range_gains_what_the_rows_in_it_gained(
                     expected = [expected[0] + sign * row.number, expected[1] + sign * row.total]
             found = [
                 (number, total)
-                for piece_topic, region, number, total in told
+                for piece_topic, region, number, total in found
                 for box in region
                 if piece_topic == topic
                 and all(code in side for code, side in zip((*x, *z), box, strict=True))
@@ -257,7 +257,7 @@ def test_a_parent_sees_the_rows_of_its_children(served: Served) -> None:  # noqa
 
 
 def test_averages_of_the_same_number_with_other_digits_are_the_same() -> None:
-    """15000 / 10000 has more digits than 3 / 2: who moves from one to the other is told nothing."""
+    """15000 / 10000 has more digits than 3 / 2: one that moves from one to the other is not notified."""
     form = SumForm("avg", "AVG", parse("SELECT AVG(y) FROM t"), cast(Ranges, None), 1)
     many = {"value": written(average_value(column_type("integer"), 15_000, 10_000))}
     few = {"value": written(average_value(column_type("integer"), 3, 2))}

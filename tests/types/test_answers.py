@@ -157,7 +157,7 @@ def plain(kind: str, value: Any) -> Any:
     return msgspec.json.decode(encode(value.astimezone(UTC) if isinstance(value, datetime) else value))
 
 
-def told(answer: Json | None) -> Any:
+def values_of(answer: Json | None) -> Any:
     assert answer is not None
     return in_any_order(answer) if "rows" in answer else answer["value"]
 
@@ -182,8 +182,8 @@ def check(served: Served, seed: int, rounds: int, subscriptions: int) -> None:
             for id, text in some.queries.items():
                 expected = some.expected(id)
                 context = f"seed {seed}, round {number}: {text}"
-                assert told(api.result(id)["result"]) == expected, context
-                assert told(listener.answer(id, "k")) == expected, context
+                assert values_of(api.result(id)["result"]) == expected, context
+                assert values_of(listener.answer(id, "k")) == expected, context
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -221,5 +221,5 @@ def test_ranges_and_extremes_of_every_type(served: Served, kind: str) -> None:
             listener.progress(api.publish(table, [{"op": "upsert", "row": row} for row in rows])["last_seq"])
             for id, text in questions.items():
                 expected = extreme(connection, text, kind)
-                assert told(api.result(id)["result"]) == expected, text
-                assert told(listener.answer(id)) == expected, text
+                assert values_of(api.result(id)["result"]) == expected, text
+                assert values_of(listener.answer(id)) == expected, text

@@ -52,14 +52,14 @@ def minimum(table: Table, place: Any) -> Any:
     return min(held, default=None)
 
 
-def verify(before: Table, after: Table, told: list[Piece], unresolved: list[Box], places: list[Any]) -> int:
-    """Each subscription is told its new minimum once, or is in one unresolved box; how many are there."""
-    for piece in told:
+def verify(before: Table, after: Table, pieces: list[Piece], unresolved: list[Box], places: list[Any]) -> int:
+    """Each subscription is notified of its new minimum once, or is in one unresolved box; how many are there."""
+    for piece in pieces:
         assert piece.region
         assert not any(side.is_empty() for box in piece.region for side in box)
     left = 0
     for place in places:
-        hits = [piece for piece in told for box in piece.region if contains((box,), place)]
+        hits = [piece for piece in pieces for box in piece.region if contains((box,), place)]
         waits = sum(contains((box,), place) for box in unresolved)
         assert len(hits) + waits <= 1, (place, hits, unresolved)
         left += waits
@@ -93,11 +93,11 @@ def play(
         if place is not None:
             new = tuple(code(axis, n) for axis, n in enumerate(place[0])), height(place[1])
         after = {key: at for key, at in table.items() if key != ref} | ({} if new is None else {ref: new})
-        told, unresolved = stepped(tree, old, new, ref, limit)
+        made, unresolved = stepped(tree, old, new, ref, limit)
         tree.check()
         assert {(x, y, key) for key, (x, y) in after.items()} == set(tree)
-        pieces += len(told)
-        here = verify(table, after, told, unresolved, places)
+        pieces += len(made)
+        here = verify(table, after, made, unresolved, places)
         assert limit < LIMIT or not unresolved
         waits += here
         for subscription in places if here else places[:: len(places) // 9]:
@@ -190,12 +190,12 @@ def test_one_dimension_is_the_plain_rule(make: Any) -> None:
     tree, plain, table = make(1), A2BTree(), {}
     for ref, place in events(rng, 300, 1, 30, 50, 0.3):
         old, new = table.pop(ref, None), place
-        told, unresolved = stepped(tree, old, new, ref)
+        made, unresolved = stepped(tree, old, new, ref)
         assert not unresolved
         expected = extreme_rule.step(plain, old and (old[0][0], old[1]), new and (new[0][0], new[1]), ref)
         for low, high in product(range(-1, 31), repeat=2):
             if low <= high:
-                mine = [(p.y, p.ref) for p in told if contains(p.region, (low, high))]
+                mine = [(p.y, p.ref) for p in made if contains(p.region, (low, high))]
                 theirs = [(p.y, p.ref) for p in expected if contains(p.region, (low, high))]
                 assert [y for y, _ in mine] == [y for y, _ in theirs]
         if place is not None:
@@ -240,9 +240,9 @@ def test_random_points_need_few_boxes_in_two_dimensions(make: Any) -> None:
     entries = [((rng.randrange(10**6), rng.randrange(10**6)), rng.randrange(10**6), n) for n in range(5000)]
     tree = make(2).build(entries)
     for x, y, ref in rng.sample(entries, 60):
-        told, unresolved = stepped(tree, (x, y), (x, y - 20_000), ref)
+        made, unresolved = stepped(tree, (x, y), (x, y - 20_000), ref)
         assert not unresolved
-        assert sum(len(piece.region) for piece in told) <= LIMIT
+        assert sum(len(piece.region) for piece in made) <= LIMIT
         stepped(tree, (x, y - 20_000), (x, y), ref)
 
 
@@ -257,7 +257,7 @@ def test_pieces_without_a_subscription_are_left_out(limit: int) -> None:
         points.insert(sid, b"t", (*ends[0], *ends[1]))
     plain, asked = COMPILED.MinKdTree(2), COMPILED.MinKdTree(2)
     table: Table = {}
-    told = left = 0
+    notified = left = 0
     for ref, place in events(rng, 400, 2, 30, 40, 0.3):
         old = table.pop(ref, None)
         pieces, boxes = plain.step(old, place, ref, limit, Interval, Piece)
@@ -265,10 +265,10 @@ def test_pieces_without_a_subscription_are_left_out(limit: int) -> None:
         found, unresolved = asked.step(old, place, ref, limit, Interval, Piece, points, b"t")
         assert found == expected
         assert unresolved == [box for box in boxes if points.any(b"t", (box,))]
-        told, left = told + len(found), left + len(pieces) - len(found)
+        notified, left = notified + len(found), left + len(pieces) - len(found)
         if place is not None:
             table[ref] = place
-    assert told
+    assert notified
     assert left
     assert set(plain) == set(asked)
     assert asked.step(None, ((1, 1), 0), "new", limit, Interval, Piece, points, b"other") == ([], [])

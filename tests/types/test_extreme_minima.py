@@ -91,11 +91,11 @@ def test_events_are_those_of_the_rule(
                 continue
             where = (before or after)[0]  # type: ignore[index]
             spots = before and before[1], after and after[1]
-            told = RULES[is_tracked](trees[where], *spots, ref)
+            made = RULES[is_tracked](trees[where], *spots, ref)
             if not is_built:
                 continue
             found = minima.step((where, "group"), where, *spots, ref)
-            shown = [(piece.region, piece.y) for piece in told if points.any(where, piece.region)]
+            shown = [(piece.region, piece.y) for piece in made if points.any(where, piece.region)]
             assert [(piece.region, piece.y) for piece in found] == shown
             for piece in found:
                 assert type(piece) is Piece

@@ -25,13 +25,13 @@ def minimum(table: dict[Any, tuple[Any, Any]], low: Any, high: Any) -> Any:
     return min((y for x, y in table.values() if low <= x <= high), default=None)
 
 
-def verify(before: dict[Any, Any], after: dict[Any, Any], told: list[Piece], xs: list[Any]) -> None:
-    """Each subscription is told its new minimum once if it changed, and nothing otherwise."""
-    for piece in told:
+def verify(before: dict[Any, Any], after: dict[Any, Any], made: list[Piece], xs: list[Any]) -> None:
+    """Each subscription is notified of its new minimum once if it changed, and of nothing otherwise."""
+    for piece in made:
         assert piece.region
         assert not any(side.is_empty() for box in piece.region for side in box)
     for low, high in product(xs, xs):
-        hits = [piece for piece in told for box in piece.region if contains((box,), (low, high))]
+        hits = [piece for piece in made for box in piece.region if contains((box,), (low, high))]
         old, new = minimum(before, low, high), minimum(after, low, high)
         if old == new:
             assert not hits, (low, high, hits)
@@ -56,11 +56,11 @@ def play(make: Any, history: list[tuple[Any, Place]], fan_out: int, code_x: Any,
         after = {key: at for key, at in table.items() if key != ref} | ({} if new is None else {ref: new})
         if old is not None:
             tree.remove(old[0], old[1], ref)
-        told = pieces(tree, old, None if new is None else (*new, ref))
+        made = pieces(tree, old, None if new is None else (*new, ref))
         if new is not None:
             tree.add(*new, ref)
-        verify(table, after, told, [code_x(n) for n in range(-1, 9)])
-        assert {(p.region, p.y) for p in step(stepped, old, new, ref)} == {(p.region, p.y) for p in told}
+        verify(table, after, made, [code_x(n) for n in range(-1, 9)])
+        assert {(p.region, p.y) for p in step(stepped, old, new, ref)} == {(p.region, p.y) for p in made}
         stepped.check()
         assert {(x, y, key) for key, (x, y) in after.items()} == {*tree} == {*stepped}
         table = after
@@ -135,11 +135,11 @@ def messages(symbol: str, new_y: int) -> list[tuple[Any, ...]]:
     """⟨new minimum, inner left, inner right, outer left, outer right⟩ of an update of the worked example."""
     x, y = STOCKS[symbol]
     tree = A2BTree().build((*place, key) for key, place in STOCKS.items() if key != symbol)
-    told = pieces(tree, (x, y), (x, new_y, symbol))
+    made = pieces(tree, (x, y), (x, new_y, symbol))
     tree.add(x, y, symbol)
-    assert step(tree, (x, y), (x, new_y), symbol) == told
+    assert step(tree, (x, y), (x, new_y), symbol) == made
     return [
-        (p.y, p.region[0][0].high, p.region[0][1].low, p.region[0][0].low, p.region[0][1].high) for p in told
+        (p.y, p.region[0][0].high, p.region[0][1].low, p.region[0][0].low, p.region[0][1].high) for p in made
     ]
 
 
@@ -164,16 +164,16 @@ def test_the_last_tuple_leaves_null() -> None:
     assert pieces(A2BTree(), None, None) == step(A2BTree(), None, None, "t") == []
 
 
-def test_a_tie_of_the_new_height_is_told_from_the_neighbour() -> None:
+def test_a_tie_of_the_new_height_is_notified_with_the_neighbour() -> None:
     """Raised to the height of its neighbours: ranges with one of them get the value from there."""
     tree = A2BTree().build([(4, 9, "left"), (6, 9, "right")])
-    told = pieces(tree, (5, 1), (5, 9, "t"))
-    assert [(piece.y, piece.ref) for piece in told] == [(9, "t"), (9, "left"), (9, "right")]
+    made = pieces(tree, (5, 1), (5, 9, "t"))
+    assert [(piece.y, piece.ref) for piece in made] == [(9, "t"), (9, "left"), (9, "right")]
 
 
 def test_a_minimum_that_only_moves() -> None:
-    """Ranges with both places are not told; those with one are."""
+    """Ranges with both places are not notified; those with one are."""
     tree = A2BTree().build([(1, 2, "a"), (9, 2, "b")])
-    told = pieces(tree, (4, 3), (6, 3, "t"))
-    assert sorted((piece.y is None, len(piece.region)) for piece in told) == [(False, 1), (True, 1)]
-    assert not any(contains(piece.region, (4, 6)) for piece in told)
+    made = pieces(tree, (4, 3), (6, 3, "t"))
+    assert sorted((piece.y is None, len(piece.region)) for piece in made) == [(False, 1), (True, 1)]
+    assert not any(contains(piece.region, (4, 6)) for piece in made)

@@ -34,12 +34,12 @@ class Ranges:
             product(xs, xs), (None, None)
         )
 
-    def take(self, told: list[Piece], versions: dict[Any, int]) -> None:
-        for piece in told:
+    def take(self, pieces: list[Piece], versions: dict[Any, int]) -> None:
+        for piece in pieces:
             assert piece.region
             assert not any(side.is_empty() for box in piece.region for side in box)
         for at in self.held:
-            hits = [piece for piece in told if contains(piece.region, at)]
+            hits = [piece for piece in pieces if contains(piece.region, at)]
             assert len(hits) <= 1, "a range gets one piece"
             for piece in hits:
                 row = None if piece.ref is None else (piece.ref, versions[piece.ref])

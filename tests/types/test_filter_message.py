@@ -1,4 +1,4 @@
-"""Messages of filters: columns without a condition apart, and every filter is told what it must be told."""
+"""Messages of filters: columns without a condition apart, and every filter receives what it must."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ rows = st.none() | st.tuples(
 
 
 def expected(old: Row | None, new: Row | None, was: bool, now: bool, columns: tuple[int, ...]) -> JsonObject:
-    """What a filter is told of an event: the rows it selects before and after."""
+    """What a filter receives of an event: the rows it selects before and after."""
     chosen = lambda row: {TABLE.names[at]: row[at] for at in columns}
     change: dict[str, list[Any]] = {"add": [], "remove": [], "update": []}
     if was and now:
@@ -52,16 +52,18 @@ def expected(old: Row | None, new: Row | None, was: bool, now: bool, columns: tu
 
 
 @given(rows, rows, st.sets(st.integers(0, 3)), st.booleans(), st.booleans(), st.sets(st.integers(1, 3)))
-def test_every_filter_is_told_the_same_as_from_whole_rows(
+def test_every_filter_receives_the_same_as_from_whole_rows(
     old: Row | None, new: Row | None, conditions: set[int], was: bool, now: bool, some: set[int]
 ) -> None:
     was, now = was and old is not None, now and new is not None
     if old is None and new is None:
         return
     draft, columns = row_draft(TABLE, old, new, conditions), (0, *sorted(some))
-    told = row_change(draft.payload, draft.contents, was, now, TABLE, columns)
+    change = row_change(draft.payload, draft.contents, was, now, TABLE, columns)
     wanted = expected(old, new, was, now, columns)
-    assert (None if told is None else msgspec.json.decode(told)) == (wanted if any(wanted.values()) else None)
+    assert (None if change is None else msgspec.json.decode(change)) == (
+        wanted if any(wanted.values()) else None
+    )
     assert draft.attributes is not None
     for vector in draft.attributes:
         assert vector is None or all(code is None for at, code in enumerate(vector) if at not in conditions)

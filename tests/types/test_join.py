@@ -348,14 +348,14 @@ def test_joined_rows_cancel_and_are_filtered() -> None:
     one, other = ((1, 1, 1, 0, "x"), (7, 1, 3, 0)), ((1, 9, 1, 0, "x"), (7, 1, 3, 0))
     moved = ((1, 2, 1, 0, "x"), (7, 1, 3, 0))
 
-    def told(*pairs: Any) -> Any:
+    def folded(*pairs: Any) -> Any:
         return folding.joined([message(folding.codec.joined(*pair)) for pair in pairs], point)
 
-    assert told(([one], [])) == ([one], [])
-    assert told(([other], [])) == ([], [])
-    assert told(([], [one]), ([one], [])) == ([], []), "it went and came"
-    assert told(([], [one]), ([moved], [])) == ([moved], [one])
-    assert told(([one], []), ([], [one])) == ([], [])
+    assert folded(([one], [])) == ([one], [])
+    assert folded(([other], [])) == ([], [])
+    assert folded(([], [one]), ([one], [])) == ([], []), "it went and came"
+    assert folded(([], [one]), ([moved], [])) == ([moved], [one])
+    assert folded(([one], []), ([], [one])) == ([], [])
 
 
 # -- decompositions --------------------------------------------------------------------------------------------------
@@ -511,10 +511,10 @@ class World:
         for id, kind, seq, body in self.sink.frames:
             assert seq == self.state.seq
             self.answers[id] = body if kind == "snapshot" else fold(self.answers[id], body, ())
-        told = {id for id, kind, *_ in self.sink.frames if kind == "change"}
+        notified = {id for id, kind, *_ in self.sink.frames if kind == "change"}
         assert len(self.sink.frames) == len({(id, kind) for id, kind, *_ in self.sink.frames})
         self.sink.frames.clear()
-        return answer, told
+        return answer, notified
 
     def subscribe(self, **params: int) -> str:
         sql = "SELECT * FROM r JOIN s USING (b) JOIN t USING (d) WHERE a BETWEEN :lo AND :hi AND c < :c AND e >= :e"
@@ -538,13 +538,15 @@ class World:
         ]
         return in_any_order({"rows": rows})
 
-    def check(self, told: set[str] | None = None) -> None:
+    def check(self, notified: set[str] | None = None) -> None:
         before = getattr(self, "_before", {})
         now = {id: self.expected(params) for id, params in self.params.items()}
         for id, expected in now.items():
             assert in_any_order(self.answers[id]) == expected
-        if told is not None:
-            assert told == {id for id in now if before.get(id) != now[id]}, "told if and only if it changed"
+        if notified is not None:
+            assert notified == {id for id in now if before.get(id) != now[id]}, (
+                "notified if and only if it changed"
+            )
         self._before = now
 
 
@@ -581,14 +583,14 @@ def test_every_plan_tells_everybody_what_changed(plan: str) -> None:
         else:
             world.rows[name][key] = {"k": key, **cells}
             event = {"op": "upsert", "row": world.rows[name][key]}
-        _, told = world.run(c.Publish(name, [event]))
-        world.check(told)
+        _, notified = world.run(c.Publish(name, [event]))
+        world.check(notified)
         if number % 10 == 5:
             id = chance.choice(list(world.params))
             world.params[id] = {**world.params[id], "hi": chance.randrange(5), "e": chance.randrange(3)}
-            answer, told = world.run(c.Patch(id, world.params[id]))
+            answer, notified = world.run(c.Patch(id, world.params[id]))
             assert in_any_order(decode_plain(answer["result"])) == world.expected(world.params[id])
-            world.check(told)
+            world.check(notified)
 
 
 def decode_plain(answer: Any) -> Any:

@@ -276,7 +276,7 @@ def heard(api: Api, id: str, after: int, upto: int) -> list[Any]:
         return changes(listener, id)
 
 
-def test_a_life_told_and_resumed_from_every_point(api: Api) -> None:
+def test_a_subscription_notified_and_resumed_from_every_point(api: Api) -> None:
     """Moves, a suspension with events during it, and a return to each seq of all that."""
     r, s = two_tables(api)
     sql = f"SELECT * FROM {r} JOIN {s} USING (b) WHERE a BETWEEN :lo AND :hi AND c < :c"
@@ -303,13 +303,13 @@ def test_a_life_told_and_resumed_from_every_point(api: Api) -> None:
         api.publish(s, [insert(k=1, b=1, c=12)])
         last = api.patch(id, params={"hi": 30})["seq"]
         listener.progress(last)
-        told = changes(listener, id)
-        assert [seq for seq, *_ in told] == sorted({seq for seq, *_ in told})
-        assert resumed["seq"] in [seq for seq, *_ in told]
+        received = changes(listener, id)
+        assert [seq for seq, *_ in received] == sorted({seq for seq, *_ in received})
+        assert resumed["seq"] in [seq for seq, *_ in received]
         assert nowhere["seq"] < last
         assert in_any_order(listener.answer(id)) == in_any_order(api.result(id)["result"])
     for after in range(start, last + 1):
-        assert heard(api, id, after, last) == [change for change in told if change[0] > after], after
+        assert heard(api, id, after, last) == [change for change in received if change[0] > after], after
 
 
 @pytest.mark.parametrize("per", ["event", "transaction"])
@@ -333,13 +333,13 @@ def test_more_moves_than_a_page_are_replayed_in_order(api: Api, per: str) -> Non
                 last = api.patch(id, params={"hi": hi})["seq"]
                 seqs.append(last)
         listener.progress(last)
-        told = changes(listener, id)
-    assert len(told) > 100
+        received = changes(listener, id)
+    assert len(received) > 100
     for after in (start, *seqs[::23]):
-        assert heard(api, id, after, last) == [change for change in told if change[0] > after], after
+        assert heard(api, id, after, last) == [change for change in received if change[0] > after], after
 
 
-def test_a_row_alone_is_told_nothing_of(api: Api) -> None:
+def test_a_row_alone_makes_no_change(api: Api) -> None:
     r, s = two_tables(api)
     id = api.subscribe(f"SELECT * FROM {r} JOIN {s} USING (b)")["id"]
     with api.socket() as listener:
@@ -356,7 +356,7 @@ def test_a_row_alone_is_told_nothing_of(api: Api) -> None:
         assert frame == {"id": id, "seq": last, "change": {"add": [joined], "remove": []}}
 
 
-def test_a_batch_of_one_request_is_told_event_by_event(api: Api) -> None:
+def test_a_batch_of_one_request_is_notified_event_by_event(api: Api) -> None:
     r, s = two_tables(api)
     id = api.subscribe(f"SELECT * FROM {r} JOIN {s} USING (b) WHERE a > 0")["id"]
     api.publish(s, [insert(k=1, b=1, c=10)])
@@ -435,8 +435,8 @@ def test_subscriptions_outlive_a_kill(own_server: ServerProcess) -> None:
     with Api(own_server.start()) as api:
         assert len(api.result(id)["result"]["rows"]) == 2
         last = api.publish(s, [delete(1)])["last_seq"]
-        told = heard(api, id, start, last)
-        assert [(len(added), len(removed)) for _, added, removed in told] == [(1, 0), (1, 0), (0, 1)]
+        received = heard(api, id, start, last)
+        assert [(len(added), len(removed)) for _, added, removed in received] == [(1, 0), (1, 0), (0, 1)]
         with pytest.raises(Refused, match="1 subscriptions use the table"):
             api.call("DELETE", f"/v1/tables/{s}")
         api.delete(id)
@@ -544,9 +544,9 @@ def test_joins_that_share_outlive_a_kill(own_server: ServerProcess) -> None:
             listener.progress(seq)
             for id, start in started.items():
                 assert in_any_order(listener.answer(id)) == in_any_order(api.result(id)["result"])
-                told = changes(listener, id)
+                received = changes(listener, id)
                 replayed = heard(api, id, start, seq)
-                assert replayed[len(replayed) - len(told) :] == told
+                assert replayed[len(replayed) - len(received) :] == received
             if turn == 2:  # the two tables alone have no subscription any more
                 (alone,) = [
                     id

@@ -136,7 +136,7 @@ class Oracle:
         return {key: row for key, row in self.selected(number, point).items() if own(row) in keys}
 
 
-def told(drafts: list[Draft], sid: int, point: Point) -> list[tuple[str, bytes, tuple[bytes, ...]]]:
+def received(drafts: list[Draft], sid: int, point: Point) -> list[tuple[str, bytes, tuple[bytes, ...]]]:
     return [
         (draft.kind, draft.payload, draft.contents)
         for draft in drafts
@@ -242,21 +242,21 @@ def test_every_plan(name: str, mode: str, data: st.DataObject) -> None:
         assert all(pack(Message(1, 0, 1, *draft)) for drafts in plans for draft in drafts), "all can travel"
         space.check()
         for sid, point in subscriptions.items():
-            messages, *others = [sorted(told(drafts, sid, point)) for drafts in plans]
+            messages, *others = [sorted(received(drafts, sid, point)) for drafts in plans]
             for plan, other in zip(space.plans[1:], others, strict=True):
                 if plan != "enum-j":
                     assert other == messages, plan
             before, joined[sid] = joined[sid], oracle.joined(point)
             if mode == "join":
                 for drafts in plans:
-                    bodies = [codec.read(*message) for message in told(drafts, sid, point)]
+                    bodies = [codec.read(*message) for message in received(drafts, sid, point)]
                     added = [row for body in bodies if isinstance(body, JoinedRows) for row in body.added]
                     removed = [row for body in bodies if isinstance(body, JoinedRows) for row in body.removed]
                     assert sorted(added) == sorted(joined[sid] - before)
                     assert sorted(removed) == sorted(before - joined[sid])
                 assert space.semijoins(point) == [[] for _ in shape.tables]
                 continue
-            fold(codec, held[sid], told(plans[0], sid, point), shape)
+            fold(codec, held[sid], received(plans[0], sid, point), shape)
             expected = oracle.held(mode, point)
             assert held[sid] == expected
             assert as_rows(space.semijoins(point), shape) == expected
@@ -299,7 +299,7 @@ def test_points_and_partners_change_between_events(name: str, data: st.DataObjec
             patch.setattr(join_regions, "FEW", random.choice([0, 16]))  # the points, or each narrow range
             drafts = [] if description is None else space.messages(description, random.choice(space.plans))
         for sid, point in places.items():
-            fold(codec, held[sid], told(drafts, sid, point), shape)
+            fold(codec, held[sid], received(drafts, sid, point), shape)
             assert held[sid] == oracle.held("semijoin", point)
 
 
@@ -352,7 +352,7 @@ def test_a_missing_end_can_travel(name: str) -> None:
     for plan in space.plans:
         drafts = space.messages(description, plan)
         assert all(pack(Message(1, 0, 1, *draft)) for draft in drafts)
-        reached = [sid for draft in drafts for sid in places if told([draft], sid, places[sid])]
+        reached = [sid for draft in drafts for sid in places if received([draft], sid, places[sid])]
         assert sorted(set(reached)) == [1, 2, 3], plan
 
 
@@ -407,7 +407,7 @@ def test_envelopes_of_anchors_describe_who_sees_a_row(data: st.DataObject) -> No
         for draft in drafts
         if draft.kind == "upsert" and JoinCodec(shape).read(draft.kind, draft.payload, draft.contents)[0] == 0
         for sid, place in places.items()
-        if told([draft], sid, place)
+        if received([draft], sid, place)
     }
     assert reached == {
         sid

@@ -171,8 +171,8 @@ class World:
         for sub, (template, params) in self.subscriptions.items():
             expected = answer(self.rows, template, params)
             assert in_any_order(self.answers[sub]) == expected, template
-            told = self.state.execute(c.Result(sub))["result"]
-            assert in_any_order(decode(encode(told))) == expected, template
+            result = self.state.execute(c.Result(sub))["result"]
+            assert in_any_order(decode(encode(result))) == expected, template
         for whole in self.wholes:
             whole.check()
         used: dict[Any, list[Any]] = {}

@@ -40,15 +40,15 @@ FORMS = {"exact": EXACT, "wide": WIDE, "doubles": DOUBLES}
 
 
 class Rule(Oracle):
-    """Neighbouring pairs that may be told wholly are told if one of theirs must be; other pairs that must, alone."""
+    """Neighbouring pairs that may be notified wholly are if one of theirs must be; other pairs that must, alone."""
 
     def event(self, d: Any) -> list[Fired]:
         self.value = d
         found: list[tuple[str, Any, list[Any], list[bool]]] = []
         for pair, group in groupby(sorted(self.held, key=lambda s: (s[0], s[1])), key=lambda s: s[0]):
             here = list(group)
-            may = [self.fires(told, d, pair[0]) for _, _, told in here]
-            must = any(self.fires(told, d, pair[1]) for _, _, told in here)
+            may = [self.fires(centre, d, pair[0]) for _, _, centre in here]
+            must = any(self.fires(centre, d, pair[1]) for _, _, centre in here)
             found.append(("whole" if all(may) else "part" if must else "quiet", must, here, may))
         fired: list[Fired] = []
         for kind, some in groupby(found, key=lambda one: one[0]):
@@ -75,7 +75,7 @@ class Rule(Oracle):
             subscription[2] = d
 
     def compare_with_the_contract(self, d: Any) -> None:
-        assert not any(self.fires(told, d, pair[1]) for pair, _, told in self.held), "at must always"
+        assert not any(self.fires(centre, d, pair[1]) for pair, _, centre in self.held), "at must always"
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -102,7 +102,7 @@ def test_long_walks(name: str, seed: int) -> None:
         play(FORMS[name], random_steps(seed, 1_000, len(FORMS[name].values)), every=23, kind=Rule)
 
 
-def told_values(form: Form, seed: int, count: int) -> Any:
+def random_values(form: Form, seed: int, count: int) -> Any:
     """Radii of many subscriptions, and values that walk slowly among them."""
     rng = random.Random(seed)
     radii = sorted({(may := rng.randrange(20, 400), may + rng.randrange(1, 200)) for _ in range(count)})
@@ -115,7 +115,7 @@ def told_values(form: Form, seed: int, count: int) -> Any:
 def test_fewer_messages_than_at_must_alone() -> None:
     """What the choice is for: the same walk, once with it and once telling as late as possible."""
     for seed in range(3):
-        radii, values = told_values(EXACT, seed, 300)
+        radii, values = random_values(EXACT, seed, 300)
         free, strict = B2Tree(MayMust(), 0), B2Tree(Change(), 0)
         for may, must in radii:
             free.add((may, must))

@@ -182,7 +182,7 @@ def install(folder: Path, replay: str) -> None:
 
 
 class World:
-    """The rows by brute force: what a subscription with the constant `a` must be told after each seq."""
+    """The rows by brute force: what a subscription with the constant `a` must be notified of after each seq."""
 
     def __init__(self, api: Api, table: str, seed: int) -> None:
         self.api, self.table, self.chance = api, table, random.Random(seed)
@@ -238,14 +238,14 @@ def test_one_package_and_one_line_are_served_like_any_type(
         moved = world.publish(25)
         patched = api.patch(id, params={"a": 2})
         last = world.publish(25)
-        told = world.expected(1, first, range(created + 1, moved + 1))
+        expected = world.expected(1, first, range(created + 1, moved + 1))
         before = world.counts[moved]
         if before[1] != before[2]:
-            told[patched["seq"]] = {"value": before[2]}
-        told |= world.expected(2, before[2], range(patched["seq"] + 1, last + 1))
+            expected[patched["seq"]] = {"value": before[2]}
+        expected |= world.expected(2, before[2], range(patched["seq"] + 1, last + 1))
         for listener in listeners:
             listener.progress(last)
-            assert changes(listener.of(id)) == told
+            assert changes(listener.of(id)) == expected
             listener.close()
 
         deployed.server.kill()
@@ -253,7 +253,7 @@ def test_one_package_and_one_line_are_served_like_any_type(
         assert api.result(id)["result"] == {"value": world.answer(2)}
         for url in deployed.urls:
             for after in range(created, last + 1, 7):
-                check_resumed(url, id, after, told)
+                check_resumed(url, id, after, expected)
 
         plans = api.call(
             "POST", "/v1/explain", json={"table": table, "event": upsert(k=0, x=4), "analyze": True}
@@ -267,9 +267,9 @@ def changes(frames: list[Json]) -> dict[int, Any]:
     return {frame["seq"]: frame["change"] for frame in frames}
 
 
-def check_resumed(url: str, id: str, after: int, told: dict[int, Json]) -> None:
+def check_resumed(url: str, id: str, after: int, expected: dict[int, Json]) -> None:
     with attached(url, []) as again:
         again.attach(id, after)
         again.pong()
         assert not again.of(id, "snapshot")
-        assert changes(again.of(id)) == {seq: change for seq, change in told.items() if seq > after}
+        assert changes(again.of(id)) == {seq: change for seq, change in expected.items() if seq > after}

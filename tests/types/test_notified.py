@@ -1,4 +1,4 @@
-"""Notify on an aggregate in memory: state, network and edge against a brute force that keeps every told value."""
+"""Notify on an aggregate in memory: state, network and edge against a brute force that keeps every last notified value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from prosem.types.sums.form import SumState
 from prosem.values.columns import column_type
 from prosem.values.errors import InputError
 from tests.support.effort import examples
-from tests.types.test_value import World, by_name, told
+from tests.types.test_value import World, by_name, is_due
 
 Draw = Callable[[random.Random], Any]
 MOMENT = datetime(2024, 2, 28, 23, 59, 58, tzinfo=UTC)
@@ -69,8 +69,8 @@ class Sub:
     notify: Any
     named: bool
     per: str
-    told: Any
-    rows: tuple[Any, ...] = ()  # of MIN and MAX: those that attained the told value when it was told or since
+    last_notified: Any
+    rows: tuple[Any, ...] = ()  # of MIN and MAX: those that attained that value when it was notified or since
 
     def holds(self, row: Row | None) -> bool:
         ends = self.params.get("lo", -99), self.params.get("hi", 99)
@@ -85,7 +85,7 @@ class Sub:
 
 
 class NotifiedWorld(World):
-    """`table` has the rows as they are, `asked` the subscriptions with what each should have been told."""
+    """`table` has the rows as they are, `asked` the subscriptions with what each should have been notified of."""
 
     def __init__(self, kind: str, functions: list[str]) -> None:
         self.asked: dict[str, Sub] = {}
@@ -130,16 +130,16 @@ class NotifiedWorld(World):
         return "bigint" if sub.function.startswith("COUNT") else self.kind
 
     def _look(self, id: str, seq: int, *, at_all: bool = False) -> list[tuple[str, int, Any, Any]]:
-        """A subscription that an event concerns is told if it must be; `at_all`: if the value differs at all."""
+        """A subscription that an event concerns is notified if it must be; `at_all`: if the value differs at all."""
         sub = self.asked[id]
         now, rows = self.value(sub)
-        is_told = sub.told != now if at_all else told(self._kind_of(sub), sub.notify, sub.told, now)
-        if not is_told:
-            if now == sub.told:
+        last = sub.last_notified
+        if not (last != now if at_all else is_due(self._kind_of(sub), sub.notify, last, now)):
+            if now == last:
                 self.asked[id] = replace(sub, rows=sub.rows + rows)
             return []
-        self.asked[id] = replace(sub, told=now, rows=rows)
-        return [(id, seq, sub.told, now)]
+        self.asked[id] = replace(sub, last_notified=now, rows=rows)
+        return [(id, seq, last, now)]
 
     # -- what happens --------------------------------------------------------------------------------------------
     def expect_all(self, wanted: list[tuple[str, int, Any, Any]]) -> None:
@@ -206,7 +206,7 @@ class NotifiedWorld(World):
         params, notify = self.draw(chance, where), self.draw_notify(chance, function)
         named = chance.random() < 0.6
         sub = Sub(function, where, params, notify, named, chance.choice(["event", "transaction"]), None)
-        sub = replace(sub, told=self.value(sub)[0], rows=self.value(sub)[1])
+        sub = replace(sub, last_notified=self.value(sub)[0], rows=self.value(sub)[1])
         asked, radii = by_name(notify) if named else (notify, {})
         query = replace(parse(f"SELECT {function} FROM t{where}"), per=sub.per)
         answer = self.run(c.Subscribe(query, check_notify(asked), [(None, params | radii)]))
@@ -247,7 +247,7 @@ class NotifiedWorld(World):
         moved = [name for name, value in params.items() if value != sub.params[name]]
         if moved:
             now, rows = self.value(self.asked[id])
-            if now == sub.told:
+            if now == sub.last_notified:
                 self.asked[id] = replace(self.asked[id], rows=rows)
         self.expect_all(self._look(id, answer["seq"], at_all=True) if moved else [])
         self._check_result(id, answer["result"])
@@ -258,18 +258,18 @@ class NotifiedWorld(World):
         self.publish(changes)
         self.asked[id] = sub
         assert self._alike({"previous": None} | self.plain(self.run(c.Result(id))["result"])) == self._alike(
-            {"value": self._written(sub.told), "previous": None}
+            {"value": self._written(sub.last_notified), "previous": None}
         )
         answer = self.run(c.Patch(id, None, active=True))
         now, rows = self.value(sub)
-        if now == sub.told:
+        if now == sub.last_notified:
             self.asked[id] = replace(sub, rows=rows)
         self.expect_all(self._look(id, answer["seq"], at_all=True))
 
     def _check_result(self, id: str, result: Row) -> None:
         sub, plain = self.asked[id], self.plain(result)
         assert self._alike(plain | {"previous": None}) == self._alike(
-            {"value": self._written(sub.told), "previous": None}
+            {"value": self._written(sub.last_notified), "previous": None}
         )
         self._check_row(id, plain)
 
@@ -329,7 +329,7 @@ def functions_of(kind: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", VALUES)
-def test_exactly_those_are_told_whose_aggregate_moved_far_enough(kind: str, seed: int) -> None:
+def test_exactly_those_are_notified_whose_aggregate_moved_far_enough(kind: str, seed: int) -> None:
     chance = random.Random(f"{kind} {seed}")
     functions = functions_of(kind)
     if seed % 2:
@@ -357,7 +357,7 @@ def test_exactly_those_are_told_whose_aggregate_moved_far_enough(kind: str, seed
 
 # -- slack ---------------------------------------------------------------------------------------------------------
 class Sums:
-    """Some subscriptions that all see every row: their exact sum, what each was told, and their slack."""
+    """Some subscriptions that all see every row: their exact sum, the last notified value of each, and their slack."""
 
     def __init__(self, kind: str, function: str, form: str, radii: list[Any]) -> None:
         self.kind, self.function = column_type(kind), function
@@ -367,7 +367,7 @@ class Sums:
         self.slack.grow(len(radii))
         self.slots = np.arange(len(radii))
         self.state, self.looks = SumState(), 0
-        self.told = [self.value()] * len(radii)
+        self.last_notified = [self.value()] * len(radii)
         for slot in range(len(radii)):
             self.renew(slot)
 
@@ -383,7 +383,7 @@ class Sums:
         return found if isinstance(found, float) else Fraction(found)
 
     def renew(self, slot: int) -> None:
-        self.slack.renew(slot, self.radii[slot], self.told[slot], self.value(), self.state)
+        self.slack.renew(slot, self.radii[slot], self.last_notified[slot], self.value(), self.state)
 
     def add(self, number: int, value: Any) -> None:
         more = number * units(self.kind, value)
@@ -391,10 +391,10 @@ class Sums:
         looked_at = set(self.slack.spent(self.slots, number, more).tolist())
         self.looks += len(looked_at)
         for slot, radius in enumerate(self.radii):
-            is_told = self.condition.is_told(radius, self.told[slot], self.value())
-            assert not is_told or slot in looked_at, "none is missed"
-            if is_told:
-                self.told[slot] = self.value()
+            is_far = self.condition.is_far(radius, self.last_notified[slot], self.value())
+            assert not is_far or slot in looked_at, "none is missed"
+            if is_far:
+                self.last_notified[slot] = self.value()
             if slot in looked_at:
                 self.renew(slot)
 
@@ -444,25 +444,25 @@ def test_slack_spares_most_looks(kind: str, function: str) -> None:
 
 def test_conditions_at_their_ends() -> None:
     condition = Condition("percent", 25)
-    assert [condition.is_told(Fraction(25), 7, now) for now in (5, 6, 7, 8, 9)] == [
+    assert [condition.is_far(Fraction(25), 7, now) for now in (5, 6, 7, 8, 9)] == [
         True,
         False,
         False,
         False,
         True,
     ]
-    assert condition.is_told(Fraction(25), 0, Fraction(1, 10**20)), "every change is told from zero on"
-    assert not condition.is_told(Fraction(25), 0, 0)
+    assert condition.is_far(Fraction(25), 0, Fraction(1, 10**20)), "every change is notified from zero on"
+    assert not condition.is_far(Fraction(25), 0, 0)
     double = Condition("change", 0.2, is_double=True)
-    assert double.is_told(0.2, 0.1, 0.1 + 0.2), "IEEE as written"
-    assert not double.is_told(0.2, 0.1, 0.3), "0.1 + 0.2 is a little more"
+    assert double.is_far(0.2, 0.1, 0.1 + 0.2), "IEEE as written"
+    assert not double.is_far(0.2, 0.1, 0.3), "0.1 + 0.2 is a little more"
     factor = Condition("factor", 2)
-    told_ = [factor.is_told(Fraction(2), -4, now) for now in (-4, -3, 5)]
-    assert told_ == [False, True, True], "a factor of what is not positive: every change is told"
-    assert factor.is_told(Fraction(2), 4, 0)
-    assert condition.is_told(Fraction(25), None, 0)
-    assert condition.is_told(Fraction(25), 0, None)
-    assert not condition.is_told(Fraction(25), None, None)
+    far = [factor.is_far(Fraction(2), -4, now) for now in (-4, -3, 5)]
+    assert far == [False, True, True], "a factor of what is not positive: every change is notified"
+    assert factor.is_far(Fraction(2), 4, 0)
+    assert condition.is_far(Fraction(25), None, 0)
+    assert condition.is_far(Fraction(25), 0, None)
+    assert not condition.is_far(Fraction(25), None, None)
     assert math.isinf(Condition("factor", 9, is_double=True).ends(1e308, 9.0)[1])
 
 
@@ -496,7 +496,7 @@ def test_refused(function: str, notify: Any, params: Any, at: str) -> None:
     assert caught.value.at == at
 
 
-def test_an_event_is_explained_and_nothing_is_told() -> None:
+def test_an_event_is_explained_and_none_is_notified() -> None:
     chance = random.Random(5)
     world = NotifiedWorld("integer", ["SUM(y)", "MIN(y)", "AVG(y)"])
     for _ in range(6):

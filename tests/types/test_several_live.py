@@ -85,7 +85,7 @@ class Several(Population):
         return found
 
 
-def told(answer: Json | None) -> list[Json]:
+def rows_of(answer: Json | None) -> list[Json]:
     assert answer is not None
     found: list[Json] = answer["groups"] if "groups" in answer else [answer["columns"]]
     return found
@@ -124,9 +124,9 @@ def check(served: Served, seed: int, rounds: int, subscriptions: int) -> None:
             for id, text in some.queries.items():
                 context = f"seed {seed}, round {number}: {text}"
                 expected = some.expected(id)
-                assert texts(told(api.result(id)["result"])) == texts(expected), context
+                assert texts(rows_of(api.result(id)["result"])) == texts(expected), context
                 folded = listener.answer(id, some.asked[id][0])
-                assert numbers(told(folded)) == numbers(expected), context
+                assert numbers(rows_of(folded)) == numbers(expected), context
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -168,14 +168,14 @@ def test_moves_resumption_brokers_and_a_kill(some: str) -> None:
         patched = api.patch(id, params={"lo": 0, "hi": 3, **listed})
         assert patched["result"] == {"rows": world.answer(0, 3)}
         last = world.publish(30)
-        told = world.changed(1, 6, first, range(created + 1, moved + 1))
-        before = told[max(told)]
+        answers = world.changed(1, 6, first, range(created + 1, moved + 1))
+        before = answers[max(answers)]
         if before != patched["result"]["rows"]:
-            told[patched["seq"]] = patched["result"]["rows"]
-        told |= world.changed(0, 3, patched["result"]["rows"], range(patched["seq"] + 1, last + 1))
+            answers[patched["seq"]] = patched["result"]["rows"]
+        answers |= world.changed(0, 3, patched["result"]["rows"], range(patched["seq"] + 1, last + 1))
         for listener in listeners:
             listener.progress(last)
-            assert rows_after(listener.of(id), first) == told
+            assert rows_after(listener.of(id), first) == answers
             listener.close()
 
         deployed.server.kill()
@@ -183,12 +183,12 @@ def test_moves_resumption_brokers_and_a_kill(some: str) -> None:
         assert api.result(id)["result"] == {"rows": world.answer(0, 3)}
         for url in deployed.urls:
             for after in range(created, last + 1, 9):
-                start = next((told[seq] for seq in sorted(told, reverse=True) if seq <= after), first)
+                start = next((answers[seq] for seq in sorted(answers, reverse=True) if seq <= after), first)
                 with Api(url) as other, other.socket() as again:
                     again.attach(id, after)
                     again.pong()
                     assert not again.of(id, "snapshot")
-                    expected = {seq: rows for seq, rows in told.items() if seq > after}
+                    expected = {seq: rows for seq, rows in answers.items() if seq > after}
                     assert rows_after(again.of(id), start) == expected
 
         api.patch(id, active=False)
@@ -198,8 +198,8 @@ def test_moves_resumption_brokers_and_a_kill(some: str) -> None:
             listener.attach(id)
             resumed = api.patch(id, active=True)
             listener.progress(resumed["seq"])
-            told = rows_after(listener.of(id), frozen)
-            assert told.get(resumed["seq"], frozen) == world.answer(0, 3) == resumed["result"]["rows"]
+            answers = rows_after(listener.of(id), frozen)
+            assert answers.get(resumed["seq"], frozen) == world.answer(0, 3) == resumed["result"]["rows"]
 
 
 def test_explain_and_describe(served: Served) -> None:

@@ -106,7 +106,7 @@ def some_value(kind: Any, number: int) -> Any:
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("is_descending", [False, True])
-def test_every_range_is_told_its_changes(plan: str, count: int, is_descending: bool) -> None:
+def test_every_range_receives_its_changes(plan: str, count: int, is_descending: bool) -> None:
     made = query(["k", "y", "x"], "y", count, is_descending=is_descending)
     counts = play(count * 10 + is_descending, 60, made, table(), plan)
     assert all(counts.values())
@@ -150,7 +150,7 @@ def test_many_rows_change_under_several_topics(plan: str) -> None:
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_regions_that_are_too_wide_do_no_harm(plan: str) -> None:
-    """A row that only moves is not selected with its x: those that have it before and after are told nothing."""
+    """A row that only moves is not selected with its x: those that have it before and after are not notified."""
     made = query(["k", "y"], "y", 5)
     assert all(play(11, 120, made, table(), plan, max_boxes=1, is_exact=False).values())
 

@@ -1,4 +1,4 @@
-"""Value notification in memory: state, network and edge against a brute force that keeps every told value."""
+"""Value notification in memory: state, network and edge against a brute force that keeps every last notified value."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ RADII: dict[str, list[Any]] = {
 RELATIVE = {"percent": [12.5, 25, 100, 150], "factor": [1.25, 1.5, 2, 4]}
 
 
-def told(kind: str, notify: Any, before: Any, now: Any, *, heard: bool = False) -> bool:
-    """The contract's condition, with exact arithmetic; doubles as IEEE has it. `heard`: it was told, if it had to or not."""
+def is_due(kind: str, notify: Any, before: Any, now: Any, *, heard: bool = False) -> bool:
+    """The contract's condition, with exact arithmetic; doubles as IEEE has it. `heard`: it was notified, if due or not."""
     if before == now or before is None or now is None or notify is None:
         return bool(before != now)
     name = "must" if "must" in notify and not heard else next(iter(notify))
@@ -90,7 +90,7 @@ def by_name(notify: Any) -> tuple[Any, Any]:
 
 
 class World:
-    """A state with its edge, the stored history and outbox, and what everybody should have been told."""
+    """A state with its edge, the stored history and outbox, and what each subscription should have been notified of."""
 
     def __init__(self, kind: str, plan: str = "reformulate") -> None:
         self.kind, self.plan = kind, plan
@@ -103,7 +103,7 @@ class World:
         self.kept: dict[tuple[int, bytes], bytes | None] = {}
         self.rows: dict[int, Any] = {}
         self.touched: set[int] = set()  # the rows whose z is true
-        self.subs: dict[str, tuple[int, Any, Any]] = {}  # id → key, notify, told
+        self.subs: dict[str, tuple[int, Any, Any]] = {}  # id → key, notify, last notified value
         self.run(c.CreateTable(self.definition))
 
     @property
@@ -133,7 +133,7 @@ class World:
     def changes(self) -> dict[str, Any]:
         frames, self.sink.frames = self.sink.frames, []
         assert all(kind == "change" and seq == self.state.seq for _, kind, seq, _ in frames)
-        assert len({id for id, *_ in frames}) == len(frames), "told twice"
+        assert len({id for id, *_ in frames}) == len(frames), "notified twice"
         return {id: body for id, _, _, body in frames}
 
     def plain(self, value: Any) -> Any:
@@ -164,7 +164,7 @@ class World:
         self.rows[key] = now
         heard, wanted = self.changes(), {}
         for id, (item, notify, before) in self.subs.items():
-            if item == key and told(self.kind, notify, before, now, heard=id in heard):
+            if item == key and is_due(self.kind, notify, before, now, heard=id in heard):
                 wanted[id] = before, now
                 self.subs[id] = item, notify, now
         self.expect(wanted, heard)
@@ -270,12 +270,12 @@ class World:
                 0,
             )
             self.state.subscribing.restore([stored])
-        self.state.marks.restore(self._told_by_now(sids, old))
+        self.state.marks.restore(self._marks_by_now(sids, old))
         for at, keeping in groups.keeping.items():
             stored = [kept for (space, _), kept in self.kept.items() if space == at and kept is not None]
             keeping.restore_items(stored)
 
-    def _told_by_now(self, sids: list[int], old: EngineState) -> dict[int, tuple[int, PlaceMark]]:
+    def _marks_by_now(self, sids: list[int], old: EngineState) -> dict[int, tuple[int, PlaceMark]]:
         found = {sid: self.marks[sid][1] for sid in sids}
         for space in old.spaces:
             mine = [sid for sid in sids if old.groups[old.registry.group(sid)].space == space]
@@ -312,7 +312,7 @@ def is_pair(notify: Any) -> bool:
 
 @pytest.mark.parametrize("plan", ["reformulate", "enumerate", "relax", "random:3"])
 @pytest.mark.parametrize("kind", VALUES)
-def test_exactly_those_are_told_whose_value_moved_far_enough(kind: str, plan: str) -> None:
+def test_exactly_those_are_notified_whose_value_moved_far_enough(kind: str, plan: str) -> None:
     for seed in range(rounds(4)):
         chance = random.Random(f"{kind} {plan} {seed}")
         world, choices = World(kind, plan), forms(kind)
@@ -350,7 +350,7 @@ def test_exactly_those_are_told_whose_value_moved_far_enough(kind: str, plan: st
 
 
 def test_relabelled_subscriptions_are_still_found() -> None:
-    """So many told values of one radius that labels must move, each time where the last one stands."""
+    """So many last notified values of one radius that labels must move, each time where the last one stands."""
     world = World("integer")
     world.state.marks.seqs = 10**6  # no mark is new for another reason
     low, high = 0, 1 << 20
@@ -464,7 +464,7 @@ def test_other_conditions_are_refused_with_what_is_served(sql: str, word: str) -
         world.run(c.Subscribe(parse(sql), None, [(None, {})]))
 
 
-def test_a_key_that_no_row_can_have_is_told_nothing() -> None:
+def test_a_key_that_no_row_can_have_is_notified_of_nothing() -> None:
     world = World("integer")
     answer = world.run(
         c.Subscribe(parse("SELECT y FROM t WHERE k = :k"), {"change": 1}, [(None, {"k": Decimal("1.5")})])

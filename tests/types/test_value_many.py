@@ -17,19 +17,19 @@ from prosem.values.model import PlaceMark
 from tests.support.effort import rounds
 from tests.support.live import Api, Json, delete, insert, update
 from tests.support.processes import ServerProcess
-from tests.types.test_value import VALUES, World, by_name, forms, told
+from tests.types.test_value import VALUES, World, by_name, forms, is_due
 
 ALL, SOME = "SELECT y FROM t", "SELECT y FROM t WHERE k IN (:a, :b)"
 KEYS = (1, 2, 3, 4)
-Told = dict[int, Any]
+Values = dict[int, Any]
 
 
 class ManyWorld(World):
-    """`many`: id → the keys it selects, its notify, what it was told of each."""
+    """`many`: id → the keys it selects, its notify, the last notified value of each."""
 
     def __init__(self, kind: str, plan: str = "reformulate") -> None:
         super().__init__(kind, plan)
-        self.many: dict[str, tuple[tuple[int, ...], Any, Told]] = {}
+        self.many: dict[str, tuple[tuple[int, ...], Any, Values]] = {}
 
     def subscribe_many(self, keys: tuple[int, ...] | None, notify: Any, named: bool = False) -> None:
         sql, params = (ALL, {}) if keys is None else (SOME, {"a": keys[0], "b": keys[-1]})
@@ -40,11 +40,11 @@ class ManyWorld(World):
         self.attach(answer["id"])
         self.many[answer["id"]] = keys or KEYS, notify, now
 
-    def _present(self, keys: tuple[int, ...]) -> Told:
+    def _present(self, keys: tuple[int, ...]) -> Values:
         return {key: self.rows[key] for key in keys if self.rows.get(key) is not None}
 
-    def _result(self, told_: Told) -> Json:
-        items = [{"key": {"k": key}, "value": self.plain(value)} for key, value in sorted(told_.items())]
+    def _result(self, values: Values) -> Json:
+        items = [{"key": {"k": key}, "value": self.plain(value)} for key, value in sorted(values.items())]
         return {"items": items}
 
     def _tell(self, key: int, now: Any) -> None:
@@ -52,7 +52,7 @@ class ManyWorld(World):
         heard, wanted = self.changes(), {}
         for id, (keys, notify, known) in self.many.items():
             before = known.get(key)
-            if key in keys and told(self.kind, notify, before, now, heard=id in heard):
+            if key in keys and is_due(self.kind, notify, before, now, heard=id in heard):
                 wanted[id] = {"key": {"k": key}, "value": self.plain(now), "previous": self.plain(before)}
                 known.pop(key, None)
                 if now is not None:
@@ -98,14 +98,14 @@ class ManyWorld(World):
             assert isinstance(space, ManySpace)
             space.check()
 
-    def _told_by_now(self, sids: list[int], old: EngineState) -> dict[int, tuple[int, PlaceMark]]:
-        """The marks as they were written: what was told since is kept with the items."""
+    def _marks_by_now(self, sids: list[int], old: EngineState) -> dict[int, tuple[int, PlaceMark]]:
+        """The marks as they were written: what was notified since is kept with the items."""
         return {sid: self.marks[sid] for sid in sids}
 
 
 @pytest.mark.parametrize("plan", ["reformulate", "enumerate", "random:3"])
 @pytest.mark.parametrize("kind", VALUES)
-def test_each_item_is_told_when_it_moved_far_enough(kind: str, plan: str) -> None:
+def test_each_item_is_notified_when_it_moved_far_enough(kind: str, plan: str) -> None:
     for seed in range(rounds(4)):
         chance = random.Random(f"{kind} {plan} {seed}")
         world, choices, draw = ManyWorld(kind, plan), forms(kind), VALUES[kind]
@@ -179,7 +179,7 @@ def test_items_survive_retention_and_a_kill() -> None:
             sql = f"SELECT y FROM {table}"
             id = api.subscribe(sql, notify={"change": 5})["id"]
             some = api.subscribe(sql + " WHERE k IN (1, 4)", notify={"change": 5})["id"]
-            # told and then never again, and moved a little since
+            # notified and then never again, and moved a little since
             api.publish(
                 table, [update(1, y=15), update(1, y=18), delete(3), insert(k=4, y=40), update(2, y=22)]
             )

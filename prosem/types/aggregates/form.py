@@ -258,11 +258,11 @@ class GroupByForm(AggregateForm):
         return {"message": "state", "groups": [self._raw(group) for group in listed(snapshot)["groups"]]}
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
-        told = {} if change is None else listed(change)
+        changed = {} if change is None else listed(change)
         return [
             {"message": "group", **self._raw(group, is_there=kind != "remove")}
             for kind in ("remove", "update", "add")
-            for group in told.get(kind, ())
+            for group in changed.get(kind, ())
         ]
 
     def _raw(self, group: Mapping[str, Any], is_there: bool = True) -> JsonObject:

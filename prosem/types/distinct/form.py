@@ -126,11 +126,11 @@ class DistinctForm(RangeForm):
         return {"message": "state", "values": list(map(self._ranked, decode(snapshot)["values"]))}
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
-        told = {} if change is None else decode(change)
+        changed = {} if change is None else decode(change)
         return [
             {"message": kind, **self._ranked(value)}
             for kind in ("remove", "add")
-            for value in told.get(kind, ())
+            for value in changed.get(kind, ())
         ]
 
     def _ranked(self, value: Any) -> JsonObject:

@@ -54,16 +54,16 @@ def step(
     2..5 5..None None..5 5..None
     None..2 5..None 2..5 5..None
     """
-    told: list[Piece] = []
+    pieces: list[Piece] = []
     unresolved: list[Box] = []
     if old == new:
-        return told, unresolved
+        return pieces, unresolved
     if new is not None:
         aside = old[0] if old is not None and old[1] <= new[1] else None
         field = Field(tree, *new, limit, 0, aside)
         region, rest = field.clean(limit)
         if region:
-            told.append(Piece(field.boxes(region), new[1], ref))
+            pieces.append(Piece(field.boxes(region), new[1], ref))
         unresolved += field.boxes(rest)
     if old is not None:
         tree.remove(*old, ref)
@@ -75,9 +75,11 @@ def step(
         region, rest = field.clean(limit)
         parts = field.part(region, limit)
         for entry, cells in parts or ():
-            told.append(Piece(field.boxes(cells), *((None, None) if entry is None else (entry[0], entry[2]))))
+            pieces.append(
+                Piece(field.boxes(cells), *((None, None) if entry is None else (entry[0], entry[2])))
+            )
         unresolved += field.boxes(rest if parts is not None else rest + region)
-    return told, unresolved
+    return pieces, unresolved
 
 
 def answer(tree: MinKdTree, place: Sequence[Code]) -> tuple[Code, Ref] | None:
@@ -205,14 +207,14 @@ class Field:
 
     def boxes(self, cells: Iterable[Cell]) -> tuple[Box, ...]:
         """Cells as boxes of the space: `outer < lo <= inner` and `inner <= hi < outer` on every axis."""
-        told = []
+        boxes = []
         for inner, outer in cells:
             box = []
             for way, codes in enumerate(self._codes):
                 near, far = codes[inner[way]], codes[outer[way]]
                 box.append(Interval(near, far, False, True) if way & 1 else Interval(far, near, True, False))
-            told.append(tuple(box))
-        return tuple(told)
+            boxes.append(tuple(box))
+        return tuple(boxes)
 
 
 def _shrunk(cell: Cell, low: list[Reach]) -> tuple[Cell, list[Reach]] | None:

@@ -51,17 +51,17 @@ def pieces(tree: A2BTree, old: tuple[Code, Code] | None, new: tuple[Code, Code, 
         return [] if exposure is None else exposed(x, *exposure)
     peak = tree.peak(x)
     if peak is not None and peak[0] <= y:
-        return pieces(tree, None, new)  # it was nobody's minimum
+        return pieces(tree, None, new)  # it was the minimum of no subscription
     hull = tree.hull(x, None if peak is None else peak[0], y)
     left = exposed(x, peak, hull)
     if new is None or (mar := tree.mar(new[0], new[1])) is None:
         return left
     new_x, new_y, ref = new
     box = _box(mar[0], new_x, new_x, mar[1])
-    told = [Piece((box,), new_y, ref)]
+    made = [Piece((box,), new_y, ref)]
     if new_y == y:  # a minimum that only moves is no change where both points are in the range
-        told = without(told, _box(hull[1], x, x, hull[3]))
-    return told + without(left, box)
+        made = without(made, _box(hull[1], x, x, hull[3]))
+    return made + without(left, box)
 
 
 def step(
@@ -74,9 +74,9 @@ def step(
     if old is None:
         if new is None:
             return []
-        told = pieces(tree, None, (*new, ref))
+        made = pieces(tree, None, (*new, ref))
         tree.add(*new, ref)
-        return told
+        return made
     x, y = old
     if new is not None and new[0] == x:
         exposure = None if new[1] == y else tree.replace_seen(x, y, ref, new[1])
@@ -84,15 +84,15 @@ def step(
     tree.remove(x, y, ref)
     if new is None:
         return pieces(tree, old, None)
-    told = pieces(tree, old, (*new, ref))
+    made = pieces(tree, old, (*new, ref))
     tree.add(*new, ref)
-    return told
+    return made
 
 
-def without(told: list[Piece], hole: Box) -> list[Piece]:
+def without(some: list[Piece], hole: Box) -> list[Piece]:
     """The pieces less a box; most do not touch it."""
     rest = []
-    for piece in told:
+    for piece in some:
         (box,) = piece.region
         if _apart(box[0], hole[0]) or _apart(box[1], hole[1]):
             rest.append(piece)
@@ -117,18 +117,18 @@ def exposed(x: Code, peak: Peak | None, hull: Hull) -> list[Piece]:
         return [piece_of(left_end, x, x, right_end, y, ref)]
     left_xs = [*(point[0] for point in left), left_end]
     right_xs = [*(point[0] for point in right), right_end]
-    told = [piece_of(left_xs[0], x, x, right_xs[0], y, ref)]
+    found = [piece_of(left_xs[0], x, x, right_xs[0], y, ref)]
     ahead = 0
     for at, (place, y, ref) in enumerate(left, 1):
         while ahead < len(right) and not right[ahead][1] < y:
             ahead += 1
-        told.append(piece_of(left_xs[at], place, x, right_xs[ahead], y, ref))
+        found.append(piece_of(left_xs[at], place, x, right_xs[ahead], y, ref))
     ahead = 0
     for at, (place, y, ref) in enumerate(right, 1):
         while ahead < len(left) and not left[ahead][1] <= y:
             ahead += 1
-        told.append(piece_of(left_xs[ahead], x, place, right_xs[at], y, ref))
-    return told
+        found.append(piece_of(left_xs[ahead], x, place, right_xs[at], y, ref))
+    return found
 
 
 def piece_of(

@@ -174,20 +174,20 @@ class BoxesSpace(RowLookingSpace):
         return None if old == new else self._stepped(delta.key, old, new)
 
     def _stepped(self, key: Key, old: Any, new: Any) -> NewExtreme | None:
-        told = NewExtreme([], [])
+        found = NewExtreme([], [])
         if old is not None and new is not None and old[0] == new[0]:
-            self._step(old[0], old[1:], new[1:], key, told)
+            self._step(old[0], old[1:], new[1:], key, found)
         else:
             if old is not None:
-                self._step(old[0], old[1:], None, key, told)
+                self._step(old[0], old[1:], None, key, found)
             if new is not None:
-                self._step(new[0], None, new[1:], key, told)
-        return told if told.pieces or told.single else None
+                self._step(new[0], None, new[1:], key, found)
+        return found if found.pieces or found.single else None
 
-    def _step(self, topic: bytes, old: Place | None, new: Place | None, key: Key, told: NewExtreme) -> None:
+    def _step(self, topic: bytes, old: Place | None, new: Place | None, key: Key, found: NewExtreme) -> None:
         pieces, single = self._trees.step(topic, topic, old, new, key)
-        told.pieces.extend([(topic, piece) for piece in pieces])
-        told.single.extend([(topic, id, cast("Key | None", piece.ref)) for id, piece in single])
+        found.pieces.extend([(topic, piece) for piece in pieces])
+        found.single.extend([(topic, id, cast("Key | None", piece.ref)) for id, piece in single])
 
     def regions(self, description: NewExtreme) -> list[tuple[bytes, Region]]:
         return [(topic, piece.region) for topic, piece in description.pieces]

@@ -97,10 +97,10 @@ class TrackedForm(ExtremeForm):
                 after[message.topic] = held
         was, now = _best(state), _best(after)
         if was is None or now is None:
-            is_told = was is not now
+            is_changed = was is not now
         else:
-            is_told = was.height != now.height
-        return ((self._nothing if now is None else now.answer) if is_told else None), after
+            is_changed = was.height != now.height
+        return ((self._nothing if now is None else now.answer) if is_changed else None), after
 
     @cached_property
     def _nothing(self) -> bytes:

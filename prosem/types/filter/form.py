@@ -5,7 +5,7 @@ event, and the network finds the filters that hold one of them ([Beretta]'s norm
 filters of a table share one space, so an event is one message however many templates there are. Columns that no condition
 looks at are the message's content, which a network may carry once for many events.
 
-It loses where a result is large and changes with nearly every event: then every subscriber is told nearly every event.
+It loses where a result is large and changes with nearly every event: then every subscriber is notified of nearly all.
 """
 
 from __future__ import annotations
@@ -170,11 +170,11 @@ class FilterForm:
         return {"message": "state", "rows": [{"key": self._identity(row), "row": row} for row in rows]}
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
-        told = {} if change is None else rules.listed(change)
+        changed = {} if change is None else rules.listed(change)
         return [
             {"message": "row", "key": self._identity(row), "row": None if kind == "remove" else row}
             for kind in ("remove", "update", "add")
-            for row in told.get(kind, ())
+            for row in changed.get(kind, ())
         ]
 
     def place_in_words(self, bound: Bound) -> JsonObject:
@@ -254,7 +254,7 @@ class FilterType(SubscriptionType):
                 if len(names) == 1:
                     return None  # the shape of a value notification
                 raise LanguageError(
-                    f"the key column {', '.join(missing)} is not selected; rows are told apart by their key, "
+                    f"the key column {', '.join(missing)} is not selected; rows are identified by their key, "
                     "so select it too, or use SELECT *"
                 )
             aliased = next((item for item in selection.items if item.name != item.column.name), None)

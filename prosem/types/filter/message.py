@@ -5,7 +5,7 @@
 | a row came or changed | [columns, their values, columns that changed (null: it came)] | the values of the others |
 | a row went | [the values of its key] | |
 
-The payload has the key and the columns that somebody's condition looks at; the others are the content, unless they are
+The payload has the key and the columns that some condition looks at; the others are the content, unless they are
 short. An event that leaves them as they were has the digest of the event before it, so a network that remembers contents
 does not carry them again: a select with payload ([ProSem thesis] 5.6.1) without a join. The attribute vectors have no codes
 for columns without a condition. Old values do not travel: an edge only asks which of its columns changed.

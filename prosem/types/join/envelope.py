@@ -79,7 +79,7 @@ def _is_between(centre: Codes, other: Codes, one: Codes) -> bool:
 
 
 class EnvelopeMode(RowsInPython):
-    """Anchors for the ranges on every condition of a partner; `locate` tells where a subscription stands."""
+    """Anchors for the ranges on every condition of a partner; `locate` returns the place of a subscription."""
 
     def __init__(
         self,

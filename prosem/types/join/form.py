@@ -2,7 +2,7 @@
 
 The edge holds a semijoin of each table (the rows that its conditions admit and that have a partner in one neighbour) and
 joins them itself ([ProSem thesis] 5). So a message carries rows of one table, not of the join, and a row travels once
-however many joined rows it is in. Results are told as joined rows that came and that went, in one change an event.
+however many joined rows it is in. Results are sent as joined rows that came and that went, in one change per event.
 
 It loses where results are tiny and rows come into semijoins without ever coming into a result; the modes `join` (joined rows
 travel, the edge holds nothing) and `selection` (the edge holds whole selections) are there to compare.
@@ -25,7 +25,7 @@ from prosem.types.join.arrangement import arrange, routing_column
 from prosem.types.join.client_rules import RULES
 from prosem.types.join.message import Joined
 from prosem.types.join.parted import PartedJoinSpace
-from prosem.types.join.raw import JoinTelling
+from prosem.types.join.raw import RawJoinMessages
 from prosem.types.join.replay import JoinReplay
 from prosem.types.join.shape import JoinShape, mode_of
 from prosem.types.join.space import JoinSpace
@@ -169,13 +169,13 @@ class JoinForm:
             added, removed = self.fold.joined(messages, bound.place)
         else:
             added, removed = state.apply(self.fold.effects(messages, bound.place, state))
-        return self.told(added, removed), state
+        return self.encoded(added, removed), state
 
     def opening(self, snapshot: bytes, state: JoinState | None) -> JsonObject:
-        return self.telling.opening(snapshot, state)
+        return self.raw_messages.opening(snapshot, state)
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
-        return [] if bound.place is None else self.telling.raw(messages, bound.place, change)
+        return [] if bound.place is None else self.raw_messages.raw(messages, bound.place, change)
 
     @cached_property
     def replay(self) -> Replay:
@@ -190,8 +190,8 @@ class JoinForm:
         return {"equal": {}, "point": range_ends(ranged, bound.place or ())}
 
     @cached_property
-    def telling(self) -> JoinTelling:
-        return JoinTelling(self.fold)
+    def raw_messages(self) -> RawJoinMessages:
+        return RawJoinMessages(self.fold)
 
     def pack_state(self, state: JoinState) -> bytes:
         rows = [list(some.values()) for some in state.rows]
@@ -205,8 +205,8 @@ class JoinForm:
         pairs = zip(self.tables, held, strict=True)
         return JoinState(self.shape, [map(table.read, rows) for table, rows in pairs], sources)
 
-    def told(self, added: Sequence[Joined], removed: Sequence[Joined]) -> bytes | None:
-        """The change as it is told; None if there is none."""
+    def encoded(self, added: Sequence[Joined], removed: Sequence[Joined]) -> bytes | None:
+        """The change as JSON; None if there is none."""
         if not added and not removed:
             return None
         return encode({"add": list(map(self._object, added)), "remove": list(map(self._object, removed))})
@@ -225,7 +225,7 @@ class JoinType(SubscriptionType):
             )
         if not isinstance(query.selection, Star):
             raise LanguageError(
-                "a join tells the whole rows of its tables; write SELECT * FROM … JOIN … USING (…), "
+                "a join sends the whole rows of its tables; write SELECT * FROM … JOIN … USING (…), "
                 "and take the columns or aggregates you need from the rows"
             )
         if not query.where:

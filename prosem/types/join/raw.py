@@ -17,7 +17,7 @@ from prosem.types.shared.rules import fields, identity, listed, written
 from prosem.values.model import JsonObject, Row
 
 
-class JoinTelling:
+class RawJoinMessages:
     """Of one shape. A class of equal columns is called c0, c1, …; its values are texts."""
 
     def __init__(self, fold: JoinFold) -> None:
@@ -47,9 +47,9 @@ class JoinTelling:
                 return []
             gone = [one["key"] for one in self._joined(change, "remove")]
             return [{"message": "joined", "remove": gone, "add": self._joined(change, "add")}]
-        return [self._told(message, point) for message in messages if message.kind != "change"]
+        return [self._raw_message(message, point) for message in messages if message.kind != "change"]
 
-    def _told(self, message: Message, point: Point) -> JsonObject:
+    def _raw_message(self, message: Message, point: Point) -> JsonObject:
         content = self._fold.codec.read(message.kind, message.payload, message.contents)
         if isinstance(content, Upsert) and self._fold.holds(content.table, point, content.row):
             return {"message": "upsert", **self._row(content.table, content.row)}

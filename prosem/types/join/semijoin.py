@@ -70,9 +70,9 @@ class Described(NamedTuple):
 
 
 class SemijoinMode:
-    """The decomposition, and anchors for the ranges on every table that is somebody's partner.
+    """The decomposition, and anchors for the ranges on every table that is a partner.
 
-    `locate` tells where a subscription stands.
+    `locate` returns the place of a subscription.
     """
 
     def __init__(

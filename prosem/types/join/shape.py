@@ -205,7 +205,7 @@ class JoinShape:
         return place
 
     def holder(self, table: int) -> Callable[[Point, Codes], bool]:
-        """A function that tells whether a subscription's own conditions on the table admit a row with these codes."""
+        """A function that returns whether a subscription's own conditions on the table admit a row with these codes."""
         sides = [self.sides(table, at) for at in self.ranged[table]]
 
         def holds(point: Point, codes: Codes) -> bool:

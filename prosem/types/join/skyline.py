@@ -76,7 +76,7 @@ def cluster_skyline(rows: Sequence[Entry], clusters: StabbingSet) -> Skyline:
 def merged_skyline(
     rows: Sequence[Entry], clusters: StabbingSet, lives_between: Callable[[Code, Code], bool]
 ) -> Skyline:
-    """-Clu+: `lives_between(q, r)` tells whether a subscription that selects the row lies strictly between two codes.
+    """-Clu+: `lives_between(q, r)` returns whether a subscription that selects the row lies strictly between two codes.
 
     Where none does the triangle between (q, q) and (r, r) is disposable, and a run of such points becomes one.
     """

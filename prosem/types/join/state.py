@@ -180,7 +180,7 @@ class JoinFold:
             effects.setdefault((table, key), None)
 
     def joined(self, messages: Sequence[Message], point: Point) -> tuple[list[Joined], list[Joined]]:
-        """The change that messages with joined rows tell, of which some may be for others' ranges."""
+        """The change that messages with joined rows make, of which some may be for others' ranges."""
         before: Answer = {}
         after: Answer = {}
         for message in messages:

@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Rows by the values of some classes, as `key_of` gives them. `name` tells which rows of which table in which order."""
+    """Rows by the values of some classes, as `key_of` gives them. `name` says which rows of which table in which order."""
 
     key_of: Callable[[Row], JoinKey]
     rows: JoinKeys
@@ -64,9 +64,9 @@ class JoinTable:
     without a NULL in its join columns and in the routing column, and nothing in it depends on the join: `shared` has it once
     for all joins that ask for it, however many conditions and further tables they have.
 
-    Rows are held here, not looked up: one event of a family of tables changes two of them, and while the first is being
-    told the second must still be as it was. Likewise an order that another space has brought forward already is brought
-    back before this one takes the same deltas (`rewind`).
+    Rows are held here, not looked up: one event of a family of tables changes two of them, and while messages of the
+    first are made the second must still be as it was. Likewise an order that another space has brought forward already
+    is brought back before this one takes the same deltas (`rewind`).
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class JoinTable:
         return Placed((code, self._key_of(row), row), codes)
 
     def same_place(self, old: Placed, new: Placed) -> bool:
-        """Whether no condition and no join tells two states of a row apart."""
+        """Whether no condition and no join distinguishes two states of a row."""
         return (
             old.codes == new.codes
             and old.takes_part == new.takes_part

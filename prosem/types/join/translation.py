@@ -1,4 +1,4 @@
-"""Messages of a join of two tables as those of a join that has both: what a subscription is told by the parts of its space.
+"""Messages of a join of two tables as those of a join that has both: what a subscription gets from the parts of its space.
 
 A semijoin of two tables is the same in every join that has them ([ProSem thesis] 5.4), so its messages are made and sent
 once, and each join reads them in its own words: numbers of tables and of classes are those of the whole. A subscription
@@ -16,7 +16,7 @@ from prosem.types.base import MOVED, Draft
 from prosem.types.join.message import Content, JoinCodec, Lose, Remove, Upsert
 from prosem.types.join.shape import JoinShape
 
-REMEMBERED = 256  # messages: all subscriptions of a form at an edge are told the same
+REMEMBERED = 256  # messages: all subscriptions of a form at an edge receive the same
 
 
 class Sources(NamedTuple):

@@ -1,4 +1,4 @@
-"""Notify on an aggregate: MIN, MAX, COUNT, SUM and AVG that are told when they have moved far enough."""
+"""Notify on an aggregate: MIN, MAX, COUNT, SUM and AVG that are notified when they have moved far enough."""
 
 from __future__ import annotations
 

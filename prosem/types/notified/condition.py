@@ -1,8 +1,8 @@
 """When a change of an aggregate is notified: how far its value is from the one notified last.
 
-A value is told from `told + r` or `told - r` on, where r is the radius (`change`), or `|told| * p / 100` (`percent`); with
-`factor` from `told * f` or `told / f` on; and never an equal one. NULL differs from every value. Ends are exact for integers
-and numerics, and those of IEEE arithmetic, operation by operation, for doubles.
+With `c` the last notified value, a value is notified from `c + r` or `c - r` on, where r is the radius (`change`), or
+`|c| * p / 100` (`percent`); with `factor` from `c * f` or `c / f` on; and never an equal one. NULL differs from
+every value. Ends are exact for integers and numerics, and those of IEEE arithmetic, operation by operation, for doubles.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Condition:
     values are moments and radii are durations.
 
     >>> condition = Condition("percent", 25)
-    >>> condition.is_told(Fraction(25), 7, 8), condition.is_told(Fraction(25), 7, 9)
+    >>> condition.is_far(Fraction(25), 7, 8), condition.is_far(Fraction(25), 7, 9)
     (False, True)
     """
 
@@ -65,18 +65,18 @@ class Condition:
             raise InputError(f"{self.form} of numbers is a number, not a duration", size.at) from None
         return float(min(exact, Fraction(GREATEST))) if self.is_double else exact
 
-    def ends(self, told: Number, radius: Number) -> tuple[Number, Number]:
-        """A value at or below the first, or at or above the second, is told if it differs."""
+    def ends(self, last_notified: Number, radius: Number) -> tuple[Number, Number]:
+        """A value at or below the first, or at or above the second, is notified if it differs."""
         if self.form == "factor":
-            return told / radius, told * radius
-        reach = radius if self.form == "change" else abs(told) * radius / 100
-        return told - reach, told + reach
+            return last_notified / radius, last_notified * radius
+        reach = radius if self.form == "change" else abs(last_notified) * radius / 100
+        return last_notified - reach, last_notified + reach
 
-    def is_told(self, radius: Number, told: Number | None, now: Number | None) -> bool:
-        """Whether a subscription that was told one value is told another."""
-        if told is None or now is None or told == now:
-            return told is not now and told != now
-        left, right = self.ends(told, radius)
+    def is_far(self, radius: Number, last_notified: Number | None, now: Number | None) -> bool:
+        """Whether a value is so far from the last notified one that the subscription is notified of it."""
+        if last_notified is None or now is None or last_notified == now:
+            return last_notified is not now and last_notified != now
+        left, right = self.ends(last_notified, radius)
         return bool(now >= right or now <= left)
 
 
@@ -93,17 +93,17 @@ def condition_of(notify: Mapping[str, Any], is_double: bool, unit: timedelta | N
     return condition
 
 
-def room(condition: Condition, radius: Number, told: Number | None, now: Number | None) -> float:
-    """How much the exact value behind `now` may change at least before one that was told `told` can be told another.
+def room(condition: Condition, radius: Number, last_notified: Number | None, now: Number | None) -> float:
+    """How much the exact value behind `now` may change at least before a subscription can be notified of another.
 
     Never too much: rounded down, and for doubles by the rounding of the answered value too. 0: it must be looked at.
 
     >>> room(Condition("change", 5), Fraction(5), 10, 12)
     2.9999999999999996
     """
-    if told is None or now is None:
+    if last_notified is None or now is None:
         return 0.0
-    left, right = condition.ends(told, radius)
+    left, right = condition.ends(last_notified, radius)
     if condition.is_double:
         above, below = math.nextafter(now, math.inf), math.nextafter(now, -math.inf)
         room_right = math.nextafter(right, -math.inf) - above

@@ -1,4 +1,4 @@
-"""Notify on an aggregate: `SELECT SUM(y) FROM t WHERE …` with `notify`, told when the value has moved far enough.
+"""Notify on an aggregate: `SELECT SUM(y) FROM t WHERE …` with `notify`, notified when the value has moved far enough.
 
 The server knows what each subscription was notified of last. An event's regions give the subscriptions whose value it
 changes; those that are far enough from what they were notified of are addressed, with the whole change. So the edge holds
@@ -27,7 +27,7 @@ from prosem.values.model import JsonObject, Table
 
 @dataclass(frozen=True)
 class NotifiedForm:
-    """The form of an aggregate, with the condition under which its values are told."""
+    """The form of an aggregate, with the condition under which its values are notified."""
 
     type: str
     values: NotifiedValues
@@ -76,7 +76,7 @@ class NotifiedForm:
         if bound.constants:
             return self.values.result(notified.present(bound))
         assert bound.place is not None
-        return self.values.result(notified.told(bound.place[0]))
+        return self.values.result(notified.last_notified(bound.place[0]))
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
         return self.values.difference(before, after)

@@ -81,18 +81,18 @@ class Slack:
             return math.inf if units > 0 else -math.inf
 
     def renew(
-        self, slot: int, radius: Number, told: Number | None, now: Number | None, state: SumState
+        self, slot: int, radius: Number, last_notified: Number | None, now: Number | None, state: SumState
     ) -> None:
-        """The value is `now`, by this state; a subscription that was told `told` was looked at."""
+        """The value is `now`, by this state; a subscription with this last notified value was looked at."""
         self._slack[slot] = 0.0
-        if now is None or told is None:
+        if now is None or last_notified is None:
             return
         if self._kind is not None:
             self._count[slot] = state.number
         if not self._is_average:
-            self._slack[slot] = room(self._condition, radius, told, now)
+            self._slack[slot] = room(self._condition, radius, last_notified, now)
             return
-        left, right = self._condition.ends(told, radius)
+        left, right = self._condition.ends(last_notified, radius)
         if max(abs(left), abs(right)) > _HUGE:
             return
         left, right = Fraction(left), Fraction(right)

@@ -1,4 +1,4 @@
-"""The server's side of notify on an aggregate: what each subscription was notified of last.
+"""The server's side of notify on an aggregate: the last notified value of each subscription.
 
 Deltas of one seq are taken together: subscriptions are compared once, with the aggregate after the last of them. A
 subscription that was given smaller radii may be *due*: its value lies beyond an end already, and it is notified by the next
@@ -27,9 +27,9 @@ from prosem.types.base import (
     SteppedSpace,
     placements,
 )
+from prosem.types.notified.columns import NotifiedColumns
 from prosem.types.notified.condition import Number
-from prosem.types.notified.told import ToldColumns
-from prosem.types.notified.values import NotifiedValues, Told
+from prosem.types.notified.values import LastNotified, NotifiedValues
 from prosem.types.notified.watched import Answer, found
 from prosem.types.shared.ranges import around
 from prosem.types.shared.rewound import RewoundRows
@@ -59,7 +59,7 @@ class NotifiedSpace(SteppedSpace):
         self.network = NetworkSpace(space_id, 1, True)
         self.undo: UndoLog = NO_UNDO
         self._values, self._rows = values, context.rows[0]
-        self._columns = ToldColumns()
+        self._columns = NotifiedColumns()
         located = context._replace(locate=lambda slot: self._columns.bounds[slot])
         self._watched = values.watched(space_id, located)
         shape = values.aggregate.shape
@@ -76,11 +76,11 @@ class NotifiedSpace(SteppedSpace):
 
     # -- subscriptions -------------------------------------------------------------------------------------------
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
-        """They are told the present value."""
+        """They are notified of the present value."""
         self.undo.add(self._take_out, sids)
         for slot in self._put(sids, bounds):
             answer = self._watched.answer(self._columns.bounds[slot], self._rows)
-            self._columns.told[slot] = Told(answer.value, answer.row)
+            self._columns.last_notified[slot] = LastNotified(answer.value, answer.row)
             self._renew(slot, answer)
 
     def _put(self, sids: Sequence[int], bounds: Sequence[Bound]) -> list[int]:
@@ -98,8 +98,8 @@ class NotifiedSpace(SteppedSpace):
         is_due = self._is_far(slot, answer)
         if is_due != (slot in self._is_due):
             self._turn(slot, is_due)
-        told, now = number(columns.told[slot].value), number(answer.value)
-        self._watched.renew(slot, columns.radii[slot], told, now, answer)
+        last, now = number(columns.last_notified[slot].value), number(answer.value)
+        self._watched.renew(slot, columns.radii[slot], last, now, answer)
 
     def _turn(self, slot: int, is_due: bool) -> None:
         bound = self._columns.bounds[slot]
@@ -110,7 +110,9 @@ class NotifiedSpace(SteppedSpace):
 
     def remove(self, sid: int, bound: Bound) -> None:
         columns, slot = self._columns, self._columns.slot(sid)
-        self.undo.add(self._put_back, sid, columns.bounds[slot], columns.radii[slot], columns.told[slot])
+        self.undo.add(
+            self._put_back, sid, columns.bounds[slot], columns.radii[slot], columns.last_notified[slot]
+        )
         if slot in self._is_due:
             self._turn(slot, False)
         self._watched.remove(slot, self._columns.bounds[slot])
@@ -134,18 +136,20 @@ class NotifiedSpace(SteppedSpace):
         for sid in sids:
             self.remove(sid, self._columns.bounds[self._columns.slot(sid)])
 
-    def _put_back(self, sid: int, bound: Bound, radius: Number, told: Told) -> None:
+    def _put_back(self, sid: int, bound: Bound, radius: Number, last: LastNotified) -> None:
         (slot,) = self._put([sid], [bound._replace(constants=(radius,))])
-        self._columns.told[slot] = told
+        self._columns.last_notified[slot] = last
         self._look_again(slot)
 
-    def _take_back(self, deltas: Sequence[Delta], told: Sequence[tuple[int, Told]], sids: set[int]) -> None:
-        """Undo a request. `told`: what subscriptions were told before, in the order of the changes."""
+    def _take_back(
+        self, deltas: Sequence[Delta], before: Sequence[tuple[int, LastNotified]], sids: set[int]
+    ) -> None:
+        """Undo a request. `before`: the last notified values before it, in the order of the changes."""
         for delta in opposite(deltas):
             self._watched.rehearse(delta)
         columns = self._columns
-        for sid, before in reversed(told):
-            columns.told[columns.slot(sid)] = before
+        for sid, last in reversed(before):
+            columns.last_notified[columns.slot(sid)] = last
         for sid in sids:
             self._look_again(columns.slot(sid))
 
@@ -154,27 +158,27 @@ class NotifiedSpace(SteppedSpace):
         """The present answer at a place."""
         return self._watched.answer(bound, self._rows)
 
-    def told(self, sid: int) -> Told:
-        return self._columns.told[self._columns.slot(sid)]
+    def last_notified(self, sid: int) -> LastNotified:
+        return self._columns.last_notified[self._columns.slot(sid)]
 
     def locate(self, sid: int) -> Bound:
         return Bound(b"", (sid,))
 
     def mark(self, sid: int) -> PlaceMark:
-        return PlaceMark(b"", (sid,), msgspec.Raw(encode(self._values.result(self.told(sid)))))
+        return PlaceMark(b"", (sid,), msgspec.Raw(encode(self._values.result(self.last_notified(sid)))))
 
     def relabelled(self) -> list[int]:
         return []
 
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
         for slot, mark in zip(self._put(sids, bounds), marks, strict=True):
-            self._columns.told[slot] = self._values.read(bytes(mark.told))
+            self._columns.last_notified[slot] = self._values.read(bytes(mark.last_notified))
             self._look_again(slot)
 
     # -- events --------------------------------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         rows = self._rows if len(deltas) == 1 else RewoundRows(self._rows, deltas)
-        before: list[tuple[int, Told]] = []
+        before: list[tuple[int, LastNotified]] = []
         looked_at: set[int] = set()
         self.undo.add(self._take_back, deltas, before, looked_at)
         for at, delta in enumerate(deltas):
@@ -203,10 +207,10 @@ class NotifiedSpace(SteppedSpace):
         places = [self._place(row) for row in (delta.old, delta.new) if row is not None]
         return found(self._due, [(place[0], (around(place[1]),)) for place in places if place is not None])
 
-    def _notify(self, rows: Rows, told: list[tuple[int, Told]], looked_at: set[int]) -> Description:
-        """Look at what the deltas of a seq have left; those that are far from what they were told are told now.
+    def _notify(self, rows: Rows, before: list[tuple[int, LastNotified]], looked_at: set[int]) -> Description:
+        """Look at what the deltas of a seq have left; those that are far from their last notified value are notified.
 
-        What they were told before is added to `told`, and what was looked at to `looked_at`.
+        What they were notified of before is added to `before`, and what was looked at to `looked_at`.
         """
         slots, self._looked_at = self._looked_at, set()
         changes, sids = [], self._columns.sids
@@ -214,18 +218,18 @@ class NotifiedSpace(SteppedSpace):
         for slot in slots:
             answer = self._watched.answer(self._columns.bounds[slot], rows)
             if self._is_far(slot, answer):
-                now = Told(answer.value, answer.row)
-                told.append((sids[slot], self._columns.told[slot]))
-                changes.append((slot, self._columns.told[slot], now))
-                self._columns.told[slot] = now
+                now = LastNotified(answer.value, answer.row)
+                before.append((sids[slot], self._columns.last_notified[slot]))
+                changes.append((slot, self._columns.last_notified[slot], now))
+                self._columns.last_notified[slot] = now
             self._renew(slot, answer)
         return self._described(changes)
 
     def _is_far(self, slot: int, answer: Answer) -> bool:
-        return self._values.is_told(self._columns.radii[slot], self._columns.told[slot], answer)
+        return self._values.is_far(self._columns.radii[slot], self._columns.last_notified[slot], answer)
 
-    def _described(self, changes: Iterable[tuple[int, Told, Told]]) -> Description:
-        """The changes as they travel; subscriptions that are told the same share one."""
+    def _described(self, changes: Iterable[tuple[int, LastNotified, LastNotified]]) -> Description:
+        """The changes as they travel; subscriptions that are notified of the same share one."""
         sids: dict[bytes, list[int]] = {}
         values = self._values
         for slot, before, now in changes:
@@ -235,13 +239,13 @@ class NotifiedSpace(SteppedSpace):
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Description | None]:
-        """What an event would notify; it is taken back, and nothing was told."""
+        """What an event would notify; it is taken back, and no subscription is notified."""
         slots = self._watched.rehearse(delta) | self._touched(delta)
         try:
             answers = [(slot, self._watched.answer(self._columns.bounds[slot], self._rows)) for slot in slots]
             yield (
                 self._described(
-                    (slot, self._columns.told[slot], Told(answer.value, answer.row))
+                    (slot, self._columns.last_notified[slot], LastNotified(answer.value, answer.row))
                     for slot, answer in answers
                     if self._is_far(slot, answer)
                 )

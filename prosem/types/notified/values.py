@@ -18,8 +18,8 @@ from prosem.values.model import JsonObject, Row
 from prosem.values.wire import decode
 
 
-class Told(NamedTuple):
-    """A value that was notified; of MIN and MAX with a row that attained it then."""
+class LastNotified(NamedTuple):
+    """The last notified value of a subscription; of MIN and MAX with a row that attained it then."""
 
     value: Any
     row: Row | None = None
@@ -38,9 +38,9 @@ class NotifiedValues:
             return WatchedExtreme(self.aggregate, space_id, context)
         return WatchedSum(self.aggregate, self.condition, space_id, context)
 
-    def is_told(self, radius: Number, told: Told, now: Answer) -> bool:
-        """Whether a subscription that was told one value is told another."""
-        return self.condition.is_told(radius, self.number(told.value), self.number(now.value))
+    def is_far(self, radius: Number, last: LastNotified, now: Answer) -> bool:
+        """Whether a value is so far from the last notified one that the subscription is notified of it."""
+        return self.condition.is_far(radius, self.number(last.value), self.number(now.value))
 
     def number(self, value: Any) -> Number | None:
         """A value as the number that is compared."""
@@ -51,20 +51,20 @@ class NotifiedValues:
         assert self.aggregate.y is not None
         return self.aggregate.shape.table.columns[self.aggregate.y].type.code(value)
 
-    def read(self, told: bytes) -> Told:
+    def read(self, notified: bytes) -> LastNotified:
         """What was notified, from JSON: a result or a change."""
-        plain = fields(told)
+        plain = fields(notified)
         value = decode(plain["value"])
         if value is None or isinstance(self.aggregate, SumForm):
-            return Told(Decimal(value) if isinstance(value, str) else value)
+            return LastNotified(Decimal(value) if isinstance(value, str) else value)
         table, row = self.aggregate.shape.table, fields(plain["row"])
         read = table.read([decode(row[name]) for name in table.names])
-        return Told(read[self.aggregate.y], read)
+        return LastNotified(read[self.aggregate.y], read)
 
-    def result(self, told: Told | Answer) -> JsonObject:
+    def result(self, answer: LastNotified | Answer) -> JsonObject:
         if isinstance(self.aggregate, ExtremeForm):
-            return self.aggregate.result(told.row)
-        return {"value": written(told.value)}
+            return self.aggregate.result(answer.row)
+        return {"value": written(answer.value)}
 
     def change(self, before: JsonObject, after: JsonObject) -> JsonObject:
         """The change from one result to the other."""

@@ -45,7 +45,7 @@ class Watched(Protocol):
         """The present value at a place."""
 
     def renew(
-        self, slot: int, radius: Number, told: Number | None, now: Number | None, answer: Answer
+        self, slot: int, radius: Number, last_notified: Number | None, now: Number | None, answer: Answer
     ) -> None:
         """A slot was looked at, and is not to be notified of the present value."""
 
@@ -80,7 +80,7 @@ class WatchedExtreme:
         return Answer(best[y], best)
 
     def renew(
-        self, slot: int, radius: Number, told: Number | None, now: Number | None, answer: Answer
+        self, slot: int, radius: Number, last_notified: Number | None, now: Number | None, answer: Answer
     ) -> None:
         pass
 
@@ -122,9 +122,9 @@ class WatchedSum:
         return Answer(self._form.value(state), None, state)
 
     def renew(
-        self, slot: int, radius: Number, told: Number | None, now: Number | None, answer: Answer
+        self, slot: int, radius: Number, last_notified: Number | None, now: Number | None, answer: Answer
     ) -> None:
-        self._slack.renew(slot, radius, told, now, answer.state)
+        self._slack.renew(slot, radius, last_notified, now, answer.state)
 
     def step(self, delta: Delta) -> set[int]:
         slots: set[int] = set()

@@ -1,7 +1,7 @@
 """Exact sums: every value of a column as an integer number of units, so that no order of events can matter.
 
 Integers count ones, numeric(p,s) counts 10⁻ˢ, doubles count 2⁻¹⁰⁷⁴ (the smallest double), so a sum is a Python integer and
-becomes a double, correctly rounded, only when it is told.
+becomes a double, correctly rounded, only when it is sent.
 
 The decimals that PostgreSQL shows in a SUM, and to which it rounds an AVG, are those of the values with most of them. Values
 of one numeric(p,s) all have s. Those of `numeric` differ: pass the greatest `display_scale` of the values where it is known.

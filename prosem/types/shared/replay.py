@@ -94,7 +94,7 @@ class Marked(Stateless):
                 body, state = form.change(step.messages, step.bound, state)
                 found.append((step.seq, body))
             elif step.mark is not None:
-                state = form.marked_state(bytes(step.mark.told))
+                state = form.marked_state(bytes(step.mark.last_notified))
         return found
 
 

@@ -2,10 +2,10 @@
 
 A message carries what the event adds to the state (count, total) of the subscriptions in its region: those that only the
 old row concerned, only the new row, or both (docs/explanation.md). At most three messages per event. The edge holds the
-state of the subscriptions it hosts, and tells a change only when the answer differs.
+state of the subscriptions it hosts, and sends a change only when the answer differs.
 
-It loses where hardly any event leaves the answers as they are: every subscriber in the region is told every event, and no
-plan can avoid that.
+It loses where hardly any event leaves the answers as they are: every subscriber in the region is notified of every event,
+and no plan can avoid that.
 """
 
 from __future__ import annotations

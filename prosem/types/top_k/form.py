@@ -1,7 +1,7 @@
 """Top-k: `SELECT cols FROM t [WHERE …] ORDER BY y [ASC|DESC] [NULLS FIRST|LAST] LIMIT k`, at most one range, `=` and IN.
 
 Rows are ranked by y and then by their key, so that the order is total. The edge holds the first k rows of a subscription
-and is told which row comes in or goes out; a change is the difference of the ordered lists before and after.
+and is notified which row comes in or goes out; a change is the difference of the ordered lists before and after.
 """
 
 from __future__ import annotations
@@ -94,9 +94,11 @@ class TopKForm(RangeForm):
         return {"message": "state", "rows": list(map(self._ranked, decode(snapshot)["rows"]))}
 
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
-        told = {} if change is None else decode(change)
-        gone = [{"message": "row", "key": self._identity(key), "row": None} for key in told.get("remove", ())]
-        rows = [*told.get("update", ()), *told.get("add", ())]
+        changed = {} if change is None else decode(change)
+        gone = [
+            {"message": "row", "key": self._identity(key), "row": None} for key in changed.get("remove", ())
+        ]
+        rows = [*changed.get("update", ()), *changed.get("add", ())]
         return gone + [{"message": "row", **self._ranked(row)} for row in rows]
 
     def _ranked(self, row: JsonObject) -> JsonObject:
@@ -162,14 +164,14 @@ class TopKType(SubscriptionType):
 
 
 def _check_selected(selected: Sequence[str], names: Sequence[str], table: Table, y: str) -> None:
-    """The key tells rows apart and y orders them, so an answer has both; each column once."""
+    """The key identifies rows and y orders them, so an answer has both; each column once."""
     for what in (selected, names):
         if twice := [name for at, name in enumerate(what) if name in what[:at]]:
             raise LanguageError(f"{twice[0]} is selected twice; name each column once")
     missing = [name for name in table.primary_key if name not in selected]
     if missing:
         raise LanguageError(
-            f"the key column {', '.join(missing)} is not selected; rows are told apart and ties are ordered by the key, "
+            f"the key column {', '.join(missing)} is not selected; the key identifies rows and orders ties, "
             "so select it too"
         )
     if y not in selected:

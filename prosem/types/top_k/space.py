@@ -213,7 +213,7 @@ class TopKSpace(RowLookingSpace):
         return drafts
 
     def drafts(self, description: Reranked) -> list[Draft]:
-        """`take` stands before `put`: a row that is told of both was taken from its old place first."""
+        """`take` stands before `put`: a row that is in both was taken from its old place first."""
         drafts = []
         if description.take is not None:
             drafts = self._take(description, description.take)

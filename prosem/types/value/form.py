@@ -1,8 +1,8 @@
-"""Value notification: `SELECT y FROM t WHERE key = …`, told when y has moved far enough since it was told last.
+"""Value notification: `SELECT y FROM t WHERE key = …`, notified when y has moved far enough from the last notified value.
 
-`notify` says how far: `change` (absolute), `percent` of the told value, `factor`, `may`/`must`; without it every change is
-told. The affected subscriptions are a few ranges of radii and arcs of labels ([ProSem thesis] 4), and the message carries
-the new value only: what a subscriber was told before is known at its edge.
+`notify` says how far: `change` (absolute), `percent` of the last notified value, `factor`, `may`/`must`; without it every
+change is notified. The affected subscriptions are a few ranges of radii and arcs of labels ([ProSem thesis] 4), and the
+message carries the new value only: the last notified value of a subscriber is known at its edge.
 
 It loses where every subscription has an item of its own: then a tree holds one point, and an address would do.
 """
@@ -83,22 +83,22 @@ class ValueForm(ItemForm):
         return kind(self.items, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
-        return {"value": cast(ValueSpace, space).told(bound)}
+        return {"value": cast(ValueSpace, space).last_notified(bound)}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
         if before == after:
             return None
         return {"value": after["value"], "previous": before["value"]}
 
-    # -- the state at the edge: the value told last, as JSON -----------------------------------------------------
+    # -- the state at the edge: the last notified value, as JSON ------------------------------------------------
     def state(self, space: Space, bound: Bound) -> bytes:
-        return encode(cast(ValueSpace, space).told(bound))
+        return encode(cast(ValueSpace, space).last_notified(bound))
 
     def change(self, messages: Sequence[Message], bound: Bound, state: bytes) -> tuple[bytes | None, bytes]:
         message = messages[-1]
         if message.kind == "change":  # a move of the point: the state came with it
             return message.payload, state
-        if message.kind == RELAXED and not self._is_told(bound, state, message.payload):
+        if message.kind == RELAXED and not self._is_far(bound, state, message.payload):
             return None, state
         return b'{"value":%b,"previous":%b}' % (message.payload, state), message.payload
 
@@ -108,8 +108,8 @@ class ValueForm(ItemForm):
     def raw(self, messages: Sequence[Message], bound: Bound, change: bytes | None) -> list[JsonObject]:
         return [] if change is None else [{"message": "value", "value": rules.fields(change)["value"]}]
 
-    def _is_told(self, bound: Bound, before: bytes, now: bytes) -> bool:
-        """Whether a relaxed message concerns a subscription that was told this."""
+    def _is_far(self, bound: Bound, before: bytes, now: bytes) -> bool:
+        """Whether a relaxed message concerns a subscription with this last notified value."""
         assert bound.place is not None
         items = self.items
         return items.is_told(items.radius(bound.place[0]), items.read(before), items.read(now))

@@ -3,7 +3,7 @@
 Integers and decimals are whole numbers of units (10⁻ˢ of a numeric), dates are days, timestamps microseconds; doubles are
 themselves. A radius is a number of the same kind, rounded up to whole units (which no value notices); a percentage or a
 factor of an exact column is a number of millionths, and a whole one unless it has more decimals (a *fine* form). What has
-no distances (text, boolean, jsonb, bytea) has no measure: every change of it is told.
+no distances (text, boolean, jsonb, bytea) has no measure: every change of it is notified.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Radii:
     """How subscriptions of a statement are to be notified: `form` is change (an absolute radius), may (a pair of them),
     percent or factor.
 
-    Without `notify` every change is told: a radius of zero. A radius is a constant or a parameter. A relative one of an
+    Without `notify` every change is notified: a radius of zero. A radius is a constant or a parameter. A relative one of an
     exact column that is a parameter may have any number of decimals: its form is a fine one.
     """
 
@@ -218,7 +218,7 @@ def radii_of(measure: Measure | None, notify: Mapping[str, Any] | None, column: 
         return Radii(measure, None, "change")
     if measure is None:
         raise InputError(
-            f"notify needs a column of numbers, dates or timestamps; leave it out, and every change of {column} is told",
+            f"notify needs a column of numbers, dates or timestamps; leave it out, and every change of {column} is notified",
             "/notify",
         )
     form = "may" if "may" in notify else next(iter(notify))

@@ -1,10 +1,10 @@
 """The server's side of value notification: a B²-tree for each item with subscriptions.
 
 A subscription is the point (radius, label) under the item's key; the tree gives the label, and may move others to make
-room for it. What was told is known by the tree alone, for whole ranges of radii and arcs of labels at once: an event that
-fires no subscription costs O(1), and one that fires a million subscriptions as many steps as it has ranges.
+room for it. The last notified values are in the tree alone, for whole ranges of radii and arcs of labels at once: an event
+that fires no subscription costs O(1), and one that fires a million subscriptions as many steps as it has ranges.
 
-A subscription that was given another radius keeps the value it was told, which the tree may have no place for. It stands
+A subscription that was given another radius keeps its last notified value, which the tree may have no place for. It stands
 beside the tree then (`single`), under a topic of its own, and its messages are addressed.
 """
 
@@ -53,9 +53,9 @@ class NotifiedClass(NamedTuple):
 class ValueSpace(BesideItems, PointSpace):
     """The places of all subscriptions are kept here: the constants alone do not say the label.
 
-    Relaxation sends the value to all radii up to the largest affected one, and the edge, which knows what was told, applies
-    the condition: one range instead of many (the first of [ProSem thesis] 4.2.3's existing solutions). It wins where centres
-    are fragmented, and loses where it wakes many for nothing. What the tree decided is logged all the same.
+    Relaxation sends the value to all radii up to the largest affected one, and the edge, which has the last notified value,
+    applies the condition: one range instead of many (the first of [ProSem thesis] 4.2.3's existing solutions). It wins where
+    centres are fragmented, and loses where it wakes many for nothing. What the tree decided is logged all the same.
     """
 
     plans: tuple[str, ...] = ("reformulate", "enumerate", "relax")
@@ -79,8 +79,8 @@ class ValueSpace(BesideItems, PointSpace):
     def locate(self, sid: int) -> Bound:
         return self._places[sid]
 
-    def told(self, bound: Bound) -> Any:
-        """What the subscriptions at a place were told; of a place without a label the present value."""
+    def last_notified(self, bound: Bound) -> Any:
+        """The last notified value of the subscriptions at a place; of a place without a label the present value."""
         if bound.place is None:
             return None
         if len(bound.place) == 1:
@@ -94,7 +94,7 @@ class ValueSpace(BesideItems, PointSpace):
 
     def mark(self, sid: int) -> PlaceMark:
         bound = self._places[sid]
-        return PlaceMark(bound.topic, bound.place, msgspec.Raw(encode(self.told(bound))))
+        return PlaceMark(bound.topic, bound.place, msgspec.Raw(encode(self.last_notified(bound))))
 
     def relabelled(self) -> list[int]:
         moved, self._relabelled = list(self._relabelled), {}
@@ -154,10 +154,10 @@ class ValueSpace(BesideItems, PointSpace):
                 self._relabel(topic, back)
                 self._relabelled.clear()
 
-    def _put_back(self, sid: int, bound: Bound, told: Any) -> None:
+    def _put_back(self, sid: int, bound: Bound, last_notified: Any) -> None:
         """Undo a `remove`."""
         code, label = cast("tuple[Any, Label]", bound.place)
-        self._items[bound.topic].put_back(self._kind.radius(code), label, told)
+        self._items[bound.topic].put_back(self._kind.radius(code), label, last_notified)
         self._places[sid] = bound
         self._insert([sid])
 
@@ -182,37 +182,37 @@ class ValueSpace(BesideItems, PointSpace):
         self.points.remove(sid, topic, place)
 
     def retune(self, sid: int, bound: Bound) -> None:
-        """Another radius: it stays in the tree if it was told the present value, and stands beside it otherwise."""
+        """Another radius: it stays in the tree if its last notified value is the present one, else it stands beside it."""
         place = self._places[sid]
         if place.place is None or bound.place is None or place.place[0] == bound.place[0]:
             return
-        told, present = self.told(place), self._present(bound.topic)
+        last_notified, present = self.last_notified(place), self._present(bound.topic)
         self.remove(sid, place)
-        if is_same(told, self._kind.value(present)):
+        if is_same(last_notified, self._kind.value(present)):
             self.add([sid], [bound])
         else:
-            self._add_single(sid, bound, self._kind.number_of(told))
+            self._add_single(sid, bound, self._kind.number_of(last_notified))
 
-    def _add_single(self, sid: int, bound: Bound, told: Any) -> None:
+    def _add_single(self, sid: int, bound: Bound, last_notified: Any) -> None:
         assert bound.place is not None
-        self._single.add(bound.topic, sid, self._kind.radius(bound.place[0]), told)
+        self._single.add(bound.topic, sid, self._kind.radius(bound.place[0]), last_notified)
         self._undo.keep(self._places, sid)
         self._places[sid] = Bound(SINGLE + b"%d" % sid, (bound.place[0], ORIGIN))
 
     def restore(self, sids: Sequence[int], bounds: Sequence[Bound], marks: Sequence[PlaceMark]) -> None:
-        told: dict[bytes, dict[Radius, dict[Label, tuple[Any, int]]]] = {}
+        items: dict[bytes, dict[Radius, dict[Label, tuple[Any, int]]]] = {}
         for sid, bound, mark in zip(sids, bounds, marks, strict=True):
             self._places[sid] = Bound(mark.topic, mark.place)
             if mark.place is None:
                 continue
             if mark.topic.startswith(SINGLE):
-                self._add_single(sid, bound, self._kind.read(bytes(mark.told)))
+                self._add_single(sid, bound, self._kind.read(bytes(mark.last_notified)))
                 continue
             code, label = cast("tuple[Any, Label]", mark.place)
-            labels = told.setdefault(mark.topic, {}).setdefault(self._kind.radius(code), {})
+            labels = items.setdefault(mark.topic, {}).setdefault(self._kind.radius(code), {})
             value, times = labels.get(label, (None, 0))
-            labels[label] = (value if times else self._kind.read(bytes(mark.told)), times + 1)
-        for topic, radii in told.items():
+            labels[label] = (value if times else self._kind.read(bytes(mark.last_notified)), times + 1)
+        for topic, radii in items.items():
             states = [(radius, classes(labels)) for radius, labels in radii.items()]
             item = self._items[topic] = self._kind.tree(self._present(topic), states, self._undo)
             if isinstance(item, Plain):
@@ -306,6 +306,6 @@ class ValueSpace(BesideItems, PointSpace):
 
 
 class FreeSpace(ValueSpace):
-    """Of may and must: the tree's choice is told, which no edge could repeat."""
+    """Of may and must: the tree's choice is sent, which no edge could repeat."""
 
     plans: tuple[str, ...] = ("reformulate", "enumerate")

@@ -1,16 +1,16 @@
-"""What is known of each subscription: its place, its radius, and the value it was notified of last, in lists by slot."""
+"""What is known of each subscription: its place, its radius and its last notified value, in lists by slot."""
 
 from __future__ import annotations
 
 from prosem.types.base import Bound
 from prosem.types.notified.condition import Number
-from prosem.types.notified.values import Told
+from prosem.types.notified.values import LastNotified
 
 
-class ToldColumns:
+class NotifiedColumns:
     """Slots are used again. `bounds` are places of the aggregate, without a radius.
 
-    >>> columns = ToldColumns()
+    >>> columns = NotifiedColumns()
     >>> columns.add(7, Bound(b"", (1, 2)), 5), columns.add(9, Bound(b"", None), 5), columns.remove(7)
     (0, 1, 0)
     >>> columns.add(8, Bound(b"", None), 3), columns.slot(9), columns.sids[0]
@@ -21,7 +21,7 @@ class ToldColumns:
         self.sids: list[int] = []
         self.bounds: list[Bound] = []
         self.radii: list[Number] = []
-        self.told: list[Told] = []
+        self.last_notified: list[LastNotified] = []
         self._slots: dict[int, int] = {}
         self._free: list[int] = []
 
@@ -41,7 +41,7 @@ class ToldColumns:
             self.sids.append(sid)
             self.bounds.append(bound)
             self.radii.append(radius)
-            self.told.append(Told(None))
+            self.last_notified.append(LastNotified(None))
         self._slots[sid] = slot
         return slot
 
@@ -49,7 +49,7 @@ class ToldColumns:
         """One less; the slot it had."""
         slot = self._slots.pop(sid)
         self._free.append(slot)
-        self.told[slot] = Told(None)
+        self.last_notified[slot] = LastNotified(None)
         return slot
 
     def items(self) -> list[tuple[int, int]]:
