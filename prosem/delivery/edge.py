@@ -58,7 +58,7 @@ class Stream:
         self._aside: list[tuple[int, bytes]] | None = None
         self._aside_bytes = 0
         self.is_closed = False
-        self.is_raw = False  # it is told messages instead of changes; the sink says so when it accepts it
+        self.is_raw = False  # it receives messages instead of changes; the sink says so when it accepts it
 
     def replay(self) -> None:
         """From now on what comes live waits until `catch_up`."""
@@ -115,15 +115,15 @@ class Host:
         self.is_raw = False  # some stream is, or was
         self.placed: tuple[int, ...] = ()  # the ids by which the network knows it, one per topic or part
 
-    def tell_raw(self, seq: int, messages: Sequence[Message], change: bytes | None) -> None:
-        """Each stream is told what it wants to hear: the messages, or the change they amount to."""
-        told = self.form.raw(messages, self.bound or NOWHERE, change)
+    def send_raw(self, seq: int, messages: Sequence[Message], change: bytes | None) -> None:
+        """Each stream receives what it asked for: the messages, or the change they amount to."""
+        raw = self.form.raw(messages, self.bound or NOWHERE, change)
         for stream in self.streams:
             if not stream.is_raw:
                 if change is not None:
                     stream.live(seq, change)
-            elif told:
-                stream.give("raw", seq, encode(told))
+            elif raw:
+                stream.give("raw", seq, encode(raw))
 
 
 class Edge:
@@ -257,7 +257,7 @@ class Edge:
             self.network.remove(id)
 
     def _displace(self, host: Host) -> None:
-        for id in reversed(host.placed):  # the sid itself last: a broker then tells the server
+        for id in reversed(host.placed):  # the sid itself last: a broker then notifies the server
             self.network.remove(id)
         host.placed = ()
 
@@ -353,7 +353,7 @@ class Edge:
                 return
         body, host.state = host.form.change(messages, host.bound or NOWHERE, host.state)
         if host.is_raw:
-            host.tell_raw(seq, messages, body)
+            host.send_raw(seq, messages, body)
             self._metrics.changes += body is not None
         elif body is not None:
             self._metrics.changes += 1

@@ -185,7 +185,7 @@ class RolledBack:
         self.rows[number].update((key_of(row), row) for row in rows)
 
     def roll_back(self, events: Iterable[Logged]) -> None:
-        """The log in its order: the first event of a key tells what was before."""
+        """The log in its order: the first event of a key says what was before."""
         for event in events:
             for number, delta in self.deltas(event):
                 if (number, delta.key) not in self._rolled:

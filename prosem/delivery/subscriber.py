@@ -53,11 +53,11 @@ class Subscriber:
         self._bytes = 0  # of the bodies in the queue
         self._queue: deque[Item] = deque()
         self._streams: dict[str, Stream] = {}
-        self._raw: set[str] = set()  # ids whose streams are told messages
+        self._raw: set[str] = set()  # ids whose streams receive messages
         self._waiting: dict[str, int] = {}  # id → token of the attach under way
         self._tokens = 0
         self._held_pongs = 0
-        self._progress = self._told = 0
+        self._progress = self._reported = 0
         self._timeline = edge.timeline  # that `_progress` is of
         self._lag_floor: tuple[int, str] | None = None
         self._is_closed = False
@@ -74,7 +74,7 @@ class Subscriber:
         raw: bool = False,
         follows: bool = False,
     ) -> None:
-        """Start a stream; the outcome comes as frames. A raw one is told messages, and always begins with its state.
+        """Start a stream; the outcome comes as frames. A raw one receives messages, and always begins with its state.
 
         `timeline`: that `after` is of (None: the present one). `follows`: the outcome may be a redirect, to the address
         where the client is to attach instead; a stream that has begun is never redirected.
@@ -227,8 +227,8 @@ class Subscriber:
     def progress(self, seq: int) -> None:
         if (
             self._timeline != self._edge.timeline
-        ):  # it begins at a seq that may have been told of the one before
-            self._timeline, self._told = self._edge.timeline, 0
+        ):  # it begins at a seq that may have been reported of the one before
+            self._timeline, self._reported = self._edge.timeline, 0
         self._progress = seq
         if not self._wake.is_set() and not self._waiting:
             self._wake.set()
@@ -252,9 +252,9 @@ class Subscriber:
         self._bytes = 0
         if self.is_lagging:
             self._catch_up()
-        elif not self._waiting and self._progress > self._told:
-            self._told = self._progress
-            items.append(Item("progress", None, self._told, b"", self._timeline))
+        elif not self._waiting and self._progress > self._reported:
+            self._reported = self._progress
+            items.append(Item("progress", None, self._reported, b"", self._timeline))
         return items
 
     def _catch_up(self) -> None:
