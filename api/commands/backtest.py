@@ -109,13 +109,13 @@ def _show_counts(console: Console, outcome: Outcome) -> None:
     for share, per_day in counts.distribution:
         spread.add_row(f"{share:.0%}", f"{per_day:.2f}")
     console.print(spread)
-    console.print(_bars("day", [(f"{day:%Y-%m-%d}", told) for day, told in counts.per_day.items()]))
-    console.print(_bars("hour (UTC)", [(f"{hour:02}", told) for hour, told in counts.per_hour.items()]))
+    console.print(_bars("day", [(f"{day:%Y-%m-%d}", count) for day, count in counts.per_day.items()]))
+    console.print(_bars("hour (UTC)", [(f"{hour:02}", count) for hour, count in counts.per_hour.items()]))
     table = Table("most notified", box=None, padding=(0, 2, 0, 0))
     table.add_column("notifications", justify="right")
     table.add_column("per day", justify="right")
-    for params, told, per_day in outcome.most_notified():
-        table.add_row(_shown(params), f"{told:,}", f"{per_day:.2f}")
+    for params, count, per_day in outcome.most_notified():
+        table.add_row(_shown(params), f"{count:,}", f"{per_day:.2f}")
     console.print(table)
 
 
@@ -123,9 +123,9 @@ def _bars(name: str, rows: Sequence[tuple[str, int]]) -> Table:
     table = Table(name, box=None, padding=(0, 2, 0, 0))
     table.add_column("notifications", justify="right")
     table.add_column("")
-    longest = max((told for _, told in rows), default=1)
-    for label, told in rows:
-        table.add_row(label, f"{told:,}", "▇" * max(1, round(WIDTH * told / longest)))
+    longest = max((count for _, count in rows), default=1)
+    for label, count in rows:
+        table.add_row(label, f"{count:,}", "▇" * max(1, round(WIDTH * count / longest)))
     return table
 
 

@@ -52,7 +52,7 @@ class NewKey(RequestModel, frozen=True):
     name: Annotated[
         str,
         expected(
-            "expected a name of 1 to 200 characters that tells what the key is for",
+            "expected a name of 1 to 200 characters that says what the key is for",
             min_length=1,
             max_length=200,
             description="what it is for",

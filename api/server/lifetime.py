@@ -40,7 +40,7 @@ class ServerLifetime:
         self._is_closing = False
 
     def start(self) -> None:
-        """Begin to start; `is_ready` tells when it is done."""
+        """Begin to start; `is_ready` says when it is done."""
         self._starting = asyncio.get_running_loop().create_task(self._start())
 
     async def _start(self) -> None:

@@ -48,7 +48,7 @@ def read_groups(
 
 
 def is_alike(one: ColumnName, other: ColumnName) -> bool:
-    """Whether two names may mean the same column, as far as the text tells."""
+    """Whether two names may mean the same column, as far as the text says."""
     return one.name == other.name and (one.table == other.table or None in (one.table, other.table))
 
 

@@ -1,4 +1,4 @@
-"""When a change of a value is worth telling: the shape of `notify`.
+"""When a change of a value is notified: the shape of `notify`.
 
 `{"change": r}`, `{"percent": p}`, `{"factor": f}` or `{"may": r1, "must": r2}`. Each radius is a constant, or `":name"`: a
 parameter that each subscription gives. Whether a radius fits its column (a duration for dates and timestamps, a number

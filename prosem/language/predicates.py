@@ -95,7 +95,7 @@ def restricted(
     """The query as a key with these predicates may ask it, and the constants that belong to it.
 
     `tables` are those of FROM. `heirs` are the tables that extend those of the query, or the tables of its views: a
-    predicate of theirs alone cannot be told from above.
+    predicate of theirs alone cannot be evaluated from above.
     """
     for name in query.parameters:
         if name.startswith(RESERVED):
@@ -116,7 +116,7 @@ def restricted(
         conditions = _conditions(table, predicates)
         if conditions and source.join == "left":
             raise LanguageError(
-                f"this key sees only some rows of {table.name}, which cannot be told on the right of a LEFT JOIN; "
+                f"this key sees only some rows of {table.name}, which cannot be decided on the right of a LEFT JOIN; "
                 "use an inner join"
             )
         for column, values in conditions:

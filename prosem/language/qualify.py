@@ -89,7 +89,7 @@ def _grouped(query: Query, chosen: Grouped, names: _Names) -> Grouped:
 
 
 def _check_among(query: Query, some: Sequence[ColumnName], others: Sequence[ColumnName], what: str) -> None:
-    """What the parser could not tell: whether `x` and `a.x` are the same column."""
+    """What the parser could not decide: whether `x` and `a.x` are the same column."""
     for name in some:
         if name not in others:
             raise located(f"the column {name.table}.{name.name} of {what}", query.sql, name.start)

@@ -122,7 +122,7 @@ class ViewQuery:
     """SELECT items FROM sources [WHERE where] [GROUP BY by [HAVING having]]
 
     Items have different names. With `by`, every item is an AggregateCall or a ColumnRef that is named in `by`, and every
-    name of `by` is an item, as far as the text alone can tell: `x` and `t.x` are taken for the same column. `having` is
+    name of `by` is an item, as far as the text alone says: `x` and `t.x` are taken for the same column. `having` is
     joined by AND.
     """
 

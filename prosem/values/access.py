@@ -1,7 +1,7 @@
 """Callers: the tenant, the roles and the limits of a key, and what a command may reach.
 
 A tenant sees its own tables and subscriptions alone; what is another's does not exist for it. A key with row predicates
-also sees only the subscriptions that it made itself, since those of others may tell rows that it must not see.
+also sees only the subscriptions that it made itself, since those of others may show rows that it must not see.
 """
 
 from __future__ import annotations
@@ -139,16 +139,16 @@ class Caller:
                 )
 
     def check_sees_all(self) -> None:
-        """ForbiddenError for a key with row predicates: the answer would tell of rows that it must not see."""
+        """ForbiddenError for a key with row predicates: the answer would show rows that it must not see."""
         if self.rows:
-            raise ForbiddenError("a key with row predicates cannot ask this; it tells of all rows")
+            raise ForbiddenError("a key with row predicates cannot ask this; it shows all rows")
 
 
 KEYLESS = Caller()  # of a server without keys
 
 
 def tenant_name(name: object, at: str = "/tenant") -> str:
-    """A tenant's name: it becomes a part of a schema's name, and is told apart without regard to case."""
+    """A tenant's name: it becomes a part of a schema's name, and is compared without regard to case."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(TENANT_EXPECTED, at)
     return name

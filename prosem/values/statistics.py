@@ -59,7 +59,7 @@ class ColumnStatistics(NamedTuple):
 
     @property
     def effective_distinct(self) -> float:
-        """How many equally frequent values would tell as many rows apart: 1 / Σ share².
+        """How many equally frequent values would distinguish as many rows: 1 / Σ share².
 
         >>> even = ColumnStatistics(0, "x", "integer", 100, 0, 50.0, 0, list(range(65)), 0.0)
         >>> even.effective_distinct, round(even._replace(bounds=[*[7] * 58, *range(8, 15)]).effective_distinct, 2)

@@ -1,4 +1,4 @@
-"""The primary key of a view: which of its columns tell its rows apart.
+"""The primary key of a view: which of its columns identify its rows.
 
 Without GROUP BY these are the key columns of all sources in order, each of which must be selected as it is. Of columns
 merged by USING one suffices where it has the value of all of them: the leftmost, or one of an inner join. A source without

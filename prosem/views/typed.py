@@ -41,7 +41,7 @@ class Fixed:
 
     type: ColumnType
     value: Value = field(compare=False)
-    written: str = ""  # tells constants apart
+    written: str = ""  # distinguishes constants
 
     @property
     def nullable(self) -> bool:

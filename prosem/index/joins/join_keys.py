@@ -14,7 +14,7 @@ from cn.model.geometry import Code
 from prosem.index.order import HIGHEST
 
 LONG_LIST = 1024  # from here on shifting a plain list costs more than a sorted list of lists
-Entry = tuple[Any, ...]  # (code, primary key, …): the two order the rows of one key and tell them apart
+Entry = tuple[Any, ...]  # (code, primary key, …): the two order and identify the rows of one key
 NOTHING: Sequence[Entry] = ()
 
 

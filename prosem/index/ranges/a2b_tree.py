@@ -80,7 +80,7 @@ class A2BTree(UpperTier):
         self._replace(self._path(x), x, y, ref, new_y)
 
     def replace_seen(self, x: Code, y: Code, ref: Ref, new_y: Code) -> Exposure | None:
-        """Change y of a tuple in place and tell its `exposure`, in one descent."""
+        """Change y of a tuple in place and return its `exposure`, in one descent."""
         path = self._path(x)
         return self._exposure(path, self._replace(path, x, y, ref, new_y), y, ref, new_y)
 
