@@ -61,7 +61,7 @@ function shown({ notifications, days, until, per_day: perDay, per_hour: perHour 
 
 function bars(title, rows) {
   if (!rows.length) return null;
-  const most = Math.max(...rows.map(([, told]) => told));
+  const most = Math.max(...rows.map(([, notified]) => notified));
   return h(
     "details",
     null,
@@ -69,9 +69,9 @@ function bars(title, rows) {
     h(
       "dl",
       { class: "bars" },
-      rows.map(([label, told]) => [
+      rows.map(([label, notified]) => [
         h("dt", null, label),
-        h("dd", null, h("meter", { min: 0, max: most, value: told, "aria-label": label }), ` ${count(told)}`),
+        h("dd", null, h("meter", { min: 0, max: most, value: notified, "aria-label": label }), ` ${count(notified)}`),
       ]),
     ),
   );

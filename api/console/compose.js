@@ -51,7 +51,7 @@ export function composer() {
     NOTIFY.map(([value, label]) => h("option", { value }, label)),
   );
   notify.value = draft.notify;
-  const notice = h("div", { class: "notify", hidden: true }, field("Tell me", notify), size);
+  const notice = h("div", { class: "notify", hidden: true }, field("Notify me", notify), size);
   const durable = h("input", { type: "checkbox" });
   const isPerTransaction = draft.per === "transaction";
   const perTransaction = h("input", { type: "checkbox", checked: isPerTransaction, onchange: () => changed() });
@@ -227,7 +227,7 @@ export function filter({ place, missing, messages }) {
   if (missing.length) {
     return h("span", { class: "faint" }, `give ${missing.map((name) => `:${name}`).join(" and ")} to see it`);
   }
-  if (place?.nowhere) return "no row can ever satisfy it: it is never told anything";
+  if (place?.nowhere) return "no row can ever satisfy it: it is never notified";
   if (place?.any) return conjunctions(place.any);
   const region = messages[0]?.region ?? "";
   const equal = Object.entries(place?.equal ?? {}).map(([name, value]) => `${name} = ${text(value)}`);

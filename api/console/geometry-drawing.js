@@ -36,7 +36,7 @@ function frame(title, description, ...children) {
   );
 }
 
-/** The rows, the event's way, its maximum affected range, and the rows that become somebody's extreme. */
+/** The rows, the event's way, its maximum affected range, and the rows that become the extreme of some subscription. */
 export function drawRows(picture, panel, { move }) {
   const { x, y } = picture;
   const place = ([atX, atY]) => [position(atX, x.type), position(atY, y.type)];
@@ -161,7 +161,7 @@ export function drawSpace(picture, panel) {
     s(
       "circle",
       {
-        class: piece === null ? "" : `told c${piece % 8}`,
+        class: piece === null ? "" : `affected c${piece % 8}`,
         cx: at(lo, xs, LEFT),
         cy: at(hi, ys, TOP),
         r: piece === null ? 2.2 : 3.4,

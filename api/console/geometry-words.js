@@ -26,7 +26,7 @@ export function explain(picture, panel) {
       ` ${verb}. `,
       mar
         ? `No other row ${where} is as ${best}: that is its maximum affected range. So it is the ${extreme} of exactly the ranges that hold it and stay within. `
-        : `A row at the same ${name} is as ${best}, so it is nobody's ${extreme}, before or after. `,
+        : `A row at the same ${name} is as ${best}, so it is the ${extreme} of no subscription, before or after. `,
       panel.pieces.length
         ? `The event makes ${panel.pieces.length === 1 ? "one region, and so one message" : `${panel.pieces.length} regions, and so ${panel.pieces.length} messages`}, for ${count(affected)} of ${count(panel.points_in_all)} subscriptions.`
         : "The event changes no answer, so no message is sent.",

@@ -72,7 +72,7 @@ export function show(main) {
     await start(known.group);
   }
 
-  /** Begin with a row that is somebody's minimum, made worse: the case with several regions. */
+  /** Begin with a row that is the minimum of some subscription, made worse: the case with several regions. */
   async function start(name) {
     chosenGroup = name;
     for (const { id } of await client.subscriptions({ group: name, limit: 20 })) {

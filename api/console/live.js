@@ -78,7 +78,7 @@ export function show(main) {
   welcome();
   const ends = [
     on("watched", arrange),
-    on("told", (item) => made.get(item)?.update()),
+    on("updated", (item) => made.get(item)?.update()),
     on("sample", () => made.forEach((card) => card.tick())),
     on("tables", welcome),
     on("market", relabel),

@@ -8,7 +8,7 @@ import { explainer } from "./explain.js";
 
 const WEIGHTS = [
   ["server_time", "Server time", "work of the server for an event"],
-  ["response_time", "Response time", "from the event until its subscribers are told"],
+  ["response_time", "Response time", "from the event until its subscribers are notified"],
   ["server_stress", "Server stress", "what leaves the server"],
   ["bandwidth", "Bandwidth", "what the links of the network carry"],
 ];
@@ -26,7 +26,7 @@ export function show(main) {
     h(
       "p",
       { class: "lead" },
-      "Each event can be told in several ways. The optimizer estimates what each would cost, weighs the four costs as you say here, and takes the cheapest. A change is in force at once.",
+      "There are several ways to notify the subscribers of an event. The optimizer estimates what each would cost, weighs the four costs as you say here, and takes the cheapest. A change is in force at once.",
     ),
     knobs,
     charts,

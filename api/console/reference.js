@@ -68,8 +68,8 @@ function attempt(path, method, about) {
     fill(answer, h("p", { class: "faint" }, "asking …"));
     try {
       const given = body ? JSON.parse(body.value) : undefined;
-      const told = await client.request(method.toUpperCase(), address(path, inputs), given);
-      fill(answer, h("pre", { tabindex: "0" }, shown(told ?? "")));
+      const response = await client.request(method.toUpperCase(), address(path, inputs), given);
+      fill(answer, h("pre", { tabindex: "0" }, shown(response ?? "")));
     } catch (error) {
       fill(answer, problem(error));
     }

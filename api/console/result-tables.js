@@ -96,7 +96,7 @@ function joinedMarks(change) {
   return { kind, removed: change?.remove ?? [], isNew: () => false };
 }
 
-/** Of a server that does not say the key: the first columns that tell all rows apart. */
+/** Of a server that does not say the key: the first columns that identify all rows. */
 function guessKey(rows) {
   const names = Object.keys(rows[0] ?? {});
   for (let size = 1; size <= names.length; size += 1) {

@@ -80,22 +80,22 @@ function renderColumns({ result, previous, change }) {
 }
 
 function renderItems({ result, change }) {
-  const told = new Map(
+  const changed = new Map(
     (change?.items ?? (change ? [change] : []))
       .filter((item) => "key" in item)
       .map((item) => [identity(item.key), item]),
   );
   const line = (item) => {
-    const news = told.get(identity(item.key));
+    const update = changed.get(identity(item.key));
     return h(
       "tr",
-      { class: news ? "updated" : "" },
-      h("td", { class: "mark" }, news ? "~" : ""),
+      { class: update ? "updated" : "" },
+      h("td", { class: "mark" }, update ? "~" : ""),
       h("td", null, Object.values(item.key).map(text).join(", ")),
-      cell(item.value, news ? "changed" : ""),
+      cell(item.value, update ? "changed" : ""),
     );
   };
-  const sorted = [...result.items].sort((a, b) => told.has(identity(b.key)) - told.has(identity(a.key)));
+  const sorted = [...result.items].sort((a, b) => changed.has(identity(b.key)) - changed.has(identity(a.key)));
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "group", "aria-label": "items" },

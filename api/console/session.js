@@ -5,7 +5,7 @@ import { remember } from "./answer-chart.js";
 
 const listeners = new Map();
 
-/** Hear of something: "state", "watched", "told", "tables", "sample", "reachable", "refused", "market", "theme". Returns a function that ends it. */
+/** Listen to an event: "state", "watched", "updated", "tables", "sample", "reachable", "refused", "market", "theme". Returns a function that ends it. */
 export function on(name, action) {
   if (!listeners.has(name)) listeners.set(name, new Set());
   listeners.get(name).add(action);
@@ -95,22 +95,22 @@ function show(subscription, about) {
 
 async function follow(item) {
   try {
-    for await (const told of item.subscription) {
+    for await (const update of item.subscription) {
       item.previous = item.result;
-      item.result = told.result;
-      item.change = told.change;
-      item.changes += told.snapshot ? 0 : 1;
-      item.log.unshift({ seq: told.seq, change: told.change, at: new Date() });
+      item.result = update.result;
+      item.change = update.change;
+      item.changes += update.snapshot ? 0 : 1;
+      item.log.unshift({ seq: update.seq, change: update.change, at: new Date() });
       item.log.length = Math.min(item.log.length, LOG);
       remember(item);
       const now = performance.now();
-      if (sent.has(told.seq)) latencies.push(now - sent.get(told.seq));
-      else keep(seen, told.seq, now);
-      emit("told", item);
+      if (sent.has(update.seq)) latencies.push(now - sent.get(update.seq));
+      else keep(seen, update.seq, now);
+      emit("updated", item);
     }
   } catch (error) {
     item.error = error;
-    emit("told", item);
+    emit("updated", item);
   }
 }
 

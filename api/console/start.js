@@ -168,7 +168,7 @@ function tour(body) {
     card.timer = setTimeout(say, item.change ? WHY_MS : 0);
   }
 
-  function told(item) {
+  function updated(item) {
     const card = made.get(item);
     card?.update();
     if (card) explain(item, card);
@@ -188,7 +188,7 @@ function tour(body) {
       : "Each card is a SQL query. An answer is sent only if it changed.";
   }
 
-  const ends = [on("watched", arrange), on("told", told), on("sample", sampled), on("market", sampled)];
+  const ends = [on("watched", arrange), on("updated", updated), on("sample", sampled), on("market", sampled)];
   isOpening ??= openTour();
   isOpening.then(arrange, (error) => {
     isOpening = null;

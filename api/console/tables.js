@@ -101,7 +101,7 @@ export function show(main) {
 
 function tableDetail(table, refresh) {
   const outcome = h("div", { role: "status" });
-  const told = (text) => fill(outcome, h("p", { class: "done" }, text));
+  const report = (text) => fill(outcome, h("p", { class: "done" }, text));
   const failed = (error) => fill(outcome, problem(error));
   return [
     h("h2", null, table.name),
@@ -135,14 +135,14 @@ function tableDetail(table, refresh) {
         "Drop it",
       ),
     ),
-    eventForm(table, told, failed),
-    drop(table, told, failed),
+    eventForm(table, report, failed),
+    drop(table, report, failed),
     outcome,
   ];
 }
 
-/** One event, a field a column. An empty field is NULL; for an update, it is left as it is. */
-function eventForm(table, told, failed) {
+/** One event, one field per column. An empty field is NULL; for an update, it is left as it is. */
+function eventForm(table, report, failed) {
   const op = h(
     "select",
     { "aria-label": "operation" },
@@ -172,7 +172,7 @@ function eventForm(table, told, failed) {
         submitted.preventDefault();
         try {
           const { last_seq: seq } = await publish(table.name, [event()]);
-          told(`Committed as seq ${count(seq)}.`);
+          report(`Committed as seq ${count(seq)}.`);
         } catch (error) {
           failed(error);
         }
@@ -190,7 +190,7 @@ function eventForm(table, told, failed) {
 }
 
 /** A CSV file, dropped or chosen. */
-function drop(table, told, failed) {
+function drop(table, report, failed) {
   const chooser = h("input", {
     type: "file",
     accept: ".csv,text/csv",
@@ -202,13 +202,13 @@ function drop(table, told, failed) {
     try {
       const events = eventsOf(await file.text(), table);
       if (!events.length) throw new Error("the file has no record below its first line");
-      told(`Publishing ${count(events.length)} rows of ${file.name} …`);
+      report(`Publishing ${count(events.length)} rows of ${file.name} …`);
       const answer = await client.publishMany(table.name, events);
       if (answer.errors)
         throw Object.assign(new Error(`${count(answer.count)} rows were committed, then: ${answer.errors[0].detail}`), {
           errors: answer.errors,
         });
-      told(`Committed ${count(answer.count)} rows of ${file.name}, up to seq ${count(answer.last_seq)}.`);
+      report(`Committed ${count(answer.count)} rows of ${file.name}, up to seq ${count(answer.last_seq)}.`);
     } catch (error) {
       failed(error);
     }
@@ -274,7 +274,7 @@ function creation(refresh) {
       "form",
       { onsubmit: create },
       field("Name", name),
-      field("Columns, one a line", columns, TYPES.join(", ")),
+      field("Columns, one per line", columns, TYPES.join(", ")),
       field("Primary key", key),
       h("button", { class: "primary" }, "Create"),
       outcome,

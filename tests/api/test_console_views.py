@@ -175,7 +175,7 @@ def test_a_card_of_a_top_k_is_in_order(page: Page, shop: Shop) -> None:
     assert [cells[1] for cells in _cells(lines)] == ["4", "1", "6"]
 
 
-def test_several_aggregates_are_named_columns_told_once_a_transaction(page: Page, shop: Shop) -> None:
+def test_several_aggregates_are_named_columns_notified_once_per_transaction(page: Page, shop: Shop) -> None:
     visit(page, shop.api)
     page.get_by_label("one change per transaction").check()
     card = _start(page, f"SELECT COUNT(*), MIN(price) AS low, SUM(price) FROM {shop.orders}")
