@@ -26,7 +26,7 @@ Nearest = tuple[NDArray[np.intp], NDArray[np.float64]]
 
 
 class Neighbours:
-    """An immutable index of measurements, one row a cell. Entries of another length than the first are left out.
+    """An immutable index of measurements, one row per cell. Entries of another length than the first are left out.
 
     >>> near, far = Estimate(10, 10, 100, 0, 1), Estimate(50, 50, 900, 0, 9)
     >>> index = Neighbours([((1, 2), near), ((1, 2), near), ((1, 12), far)])

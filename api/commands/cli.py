@@ -258,7 +258,7 @@ def _value(text: str) -> object:
 def publish(
     table: Annotated[str, typer.Argument(help="the table")],
     source: Annotated[
-        str, typer.Argument(help="an NDJSON file with one event a line, or - for standard input")
+        str, typer.Argument(help="an NDJSON file with one event per line, or - for standard input")
     ],
     url: Url = "http://127.0.0.1:8080",
     api_key: ApiKey = "",

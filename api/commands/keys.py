@@ -1,4 +1,4 @@
-"""`prosem keys`: make, list and revoke keys in the database itself. A running server hears of it at once."""
+"""`prosem keys`: make, list and revoke keys in the database itself. A running server is notified at once."""
 
 from __future__ import annotations
 

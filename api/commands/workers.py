@@ -134,7 +134,7 @@ class Workers:
             env=os.environ | {"PROSEM_API_KEY": self.key},
             pass_fds=(self._listener.fileno(), self._lifeline),
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is the server's to hear
+            start_new_session=True,  # Ctrl-C is for the server
         )
 
 

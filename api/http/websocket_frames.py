@@ -1,6 +1,6 @@
 """Many WebSocket frames in one write.
 
-The usual way costs a task switch, a validation and a system call a frame. A batch of changes is a list of ready JSON texts,
+The usual way costs a task switch, a validation and a system call per frame. A batch of changes is a list of JSON texts,
 so the protocol is given an ASGI extension: `{"type": "websocket.send", "frames": [bytes, …]}` writes all of them, each as a
 text frame of its own (RFC 6455 §5: unmasked, not fragmented), in one call to the transport. Elsewhere, and with
 compression on, frames go one by one.

@@ -16,7 +16,7 @@ from cn.model.geometry import INT64_MAX, INT64_MIN, Code
 
 Column = Any  # array("q") of 64-bit integers, or a list of any codes; both insert, delete and bisect alike
 Ids = NDArray[np.int64]
-Entry = tuple[Any, ...]  # a point as one value a column
+Entry = tuple[Any, ...]  # a point as one value per column
 Fence = tuple[Any, ...]  # (topic, c0, c1, ..., id): a place in the lexicographic order
 
 ID, TOPIC, FIRST = 0, 1, 2  # columns: ids, topic numbers, then one for each dimension

@@ -354,7 +354,7 @@ def _points(extent: Extent) -> list[Piece] | None:
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:
-    """One piece a node: intervals that share a node share a slot."""
+    """One piece per node: intervals that share a node share a slot."""
     merged: dict[Node, Extent] = {}
     for node, extent in pieces:
         known = merged.get(node)

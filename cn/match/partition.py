@@ -1,4 +1,4 @@
-"""A partition: conjunctions that stand at the same place, with an SV tree an attribute once they are many."""
+"""A partition: conjunctions that stand at the same place, with one SV tree per attribute once they are many."""
 
 from __future__ import annotations
 

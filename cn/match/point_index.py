@@ -19,7 +19,7 @@ from cn.match.topics import Topics
 from cn.model.geometry import Box, Point, Region
 
 BLOCK_SIZE = 2048
-BULK = 64  # from so many new points a block on, a batch is merged at once instead of one by one
+BULK = 64  # from so many new points per block on, a batch is merged at once instead of one by one
 NOT_ASKED: Span = (None, None, None)  # in the place of the ids
 NO_IDS: Ids = np.empty(0, np.int64)
 NO_IDS.flags.writeable = False
@@ -78,7 +78,7 @@ class PointIndex:
     ) -> None:
         """Add many points that are not there yet, under one topic or one each; a large batch at once.
 
-        `points` is an array of n rows and one column a dimension, or n tuples.
+        `points` is an array of n rows and one column per dimension, or n tuples.
         """
         length = len(ids)
         if len(points) != length or not (isinstance(topics, bytes) or len(topics) == length):
@@ -240,7 +240,7 @@ class PointIndex:
         array("q", (id, *point) if self.int64 else (id,))
 
     def _codes(self, points: Sequence[Point] | NDArray[Any]) -> list[Column]:
-        """The points as one column a dimension."""
+        """The points as one column per dimension."""
         if not self.int64:
             for point in points:
                 self._check(0, point)

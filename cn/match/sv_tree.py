@@ -1,7 +1,7 @@
 """The SV tree of one attribute: for each cell of codes the members that admit it, a bit vector and its count.
 
 After FASTINT's SV trees ([Beretta] 5.3), which keep ⟨S, C, V⟩ at each of 2N leaves: O(N²) bits. Here the
-leaves are a few dozen cells between quantiles of the members' ends, 4 bytes a member altogether; a vector
+leaves are a few dozen cells between quantiles of the members' ends, 4 bytes per member altogether; a vector
 is then a superset at the two cells in which a member's ends lie, and candidates are verified. Members
 are positions. V lies in chunks of positions, so that one member's bits are near each other and growing moves
 nothing.

@@ -68,7 +68,7 @@ class Tiles:
         self.blocks: list[Block] = []
         self._leaves: list[Leaf] = []  # of each block
         self._root: Node | None = None
-        # the bounds: a row for the topic and one a dimension, a column a block; or lists of rows if codes are objects
+        # the bounds: a row for the topic and one per dimension, one column per block; or lists of rows if codes are objects
         self._lows: Any = np.empty((1 + dimensions, 4), np.int64) if int64 else []
         self._highs: Any = np.empty((1 + dimensions, 4), np.int64) if int64 else []
 

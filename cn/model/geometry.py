@@ -84,7 +84,7 @@ def contains(region: Region, point: Point) -> bool:
 
 
 def difference(box: Box, hole: Box) -> Iterator[Box]:
-    """`box` without `hole` as disjoint boxes, at most two a dimension.
+    """`box` without `hole` as disjoint boxes, at most two per dimension.
 
     >>> for (side,) in difference((Interval(0, 9),), (Interval(3, 4),)):
     ...     print(side)

@@ -18,7 +18,7 @@ from cn.networks.node import Options, Out, Scheme, TreeNode, TreeRoot, balanced
 from cn.networks.place_table import PlaceTable
 
 PARTS = 2  # independent filters; two sets may meet only if they do in both
-WIDEST = 16  # a filter has at most 2 ** WIDEST bits a part
+WIDEST = 16  # a filter has at most 2 ** WIDEST bits per part
 SPARE = 3  # 2 ** SPARE bits for each id
 
 

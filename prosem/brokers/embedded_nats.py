@@ -6,7 +6,7 @@
     <folder>/lock        held while a server uses the folder; let go by the kernel if the server dies
     <folder>/nats.pid, nats.log
 
-The child runs in a session of its own. If a server was killed, its NATS lives on and is adopted.
+The child runs in a session of its own. If a server was killed, its NATS keeps running and is adopted.
 """
 
 from __future__ import annotations

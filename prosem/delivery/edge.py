@@ -1,6 +1,6 @@
 """The edge: the streams of attached subscriptions, and the folding of messages into changes.
 
-Lives on the loop's thread. It hosts only subscriptions with a stream; each hosted one has a place in the
+Runs on the loop's thread. It hosts only subscriptions with a stream; each hosted one has a place in the
 network. Messages of one `seq` are gathered and folded by the subscription's form into at most one change, which goes to
 every stream attached. A stream that starts in the past is fed by the replayer first, while what comes live is put aside.
 

@@ -20,7 +20,7 @@ from prosem.values.undo import NO_UNDO, UndoLog
 from prosem.values.wire import encode
 
 MARK_SEQS = 500_000  # a recovery looks back so far; with many marks, until there are four seqs to each
-MARKS_A_BATCH = 200
+MARKS_PER_BATCH = 200
 Unmarked = tuple[Space, list[int], list[Bound]]
 
 
@@ -86,7 +86,7 @@ class Marks:
     def renew(self, batch: Batch, seq: int, space_of: Callable[[int], Space]) -> None:
         """Write the oldest marks anew, so that no replay looks back far for the last notification."""
         latest = seq - max(self.seqs, 4 * len(self._marked))
-        for _ in range(MARKS_A_BATCH):
+        for _ in range(MARKS_PER_BATCH):
             sid, marked = next(iter(self._marked.items()), (0, seq))
             if marked >= latest:
                 return

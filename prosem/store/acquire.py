@@ -64,7 +64,7 @@ def try_lock(connection: Connection) -> tuple[bool, int, int, int, float]:
 
 
 def terminate_owner(connection: Connection, seen: Seen, process: int | None = None) -> None:
-    """End the session that holds the lock, unless its owner has been heard of since; only of this process, if given."""
+    """End the session that holds the lock, unless its owner has renewed its lease since; only of this process, if given."""
     try:
         connection.execute(
             f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {_HOLDER} AND EXISTS (SELECT FROM"

@@ -100,7 +100,7 @@ def drop(table: Table) -> sql.Composed:
 
 @dataclass(frozen=True)
 class RowStatements:
-    """How the rows of one table are written: `upsert` takes an array a column, `delete` one a key column."""
+    """How the rows of one table are written: `upsert` takes one array per column, `delete` one per key column."""
 
     table: Table
     upsert: bytes
@@ -139,7 +139,7 @@ def row_statements(table: Table) -> RowStatements:
 
 @dataclass(frozen=True)
 class ReadStatement:
-    """How some columns of rows are read by key: `text` takes an array a key column, and gives the key first."""
+    """How some columns of rows are read by key: `text` takes one array per key column, and gives the key first."""
 
     table: Table
     text: bytes

@@ -6,9 +6,9 @@
     <data_dir>/postgres.log   what PostgreSQL says
     <data_dir>/lock           held while a server uses the folder; let go by the kernel if the server dies
 
-Invariants: one living server a data folder; a new cluster appears under its name only when it is
+Invariants: one running server per data folder; a new cluster appears under its name only when it is
 complete; the child runs in a session of its own, so that Ctrl-C reaches only us. If a server was
-killed, its PostgreSQL lives on and is adopted.
+killed, its PostgreSQL keeps running and is adopted.
 """
 
 from __future__ import annotations

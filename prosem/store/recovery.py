@@ -38,8 +38,8 @@ _UNUSED = (
     "DELETE FROM prosem.statistics_point p WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = p.group_id)",
     "DELETE FROM prosem.statistics_training r WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = r.group_id)",
 )
-ITEMS_A_CHUNK = 10_000
-SUBSCRIPTIONS_A_CHUNK = 50_000
+ITEMS_PER_CHUNK = 10_000
+SUBSCRIPTIONS_PER_CHUNK = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Loaded:
                 made[-1].execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
         return made
 
-    def subscriptions(self, chunk: int = SUBSCRIPTIONS_A_CHUNK) -> Iterator[list[StoredSubscription]]:
+    def subscriptions(self, chunk: int = SUBSCRIPTIONS_PER_CHUNK) -> Iterator[list[StoredSubscription]]:
         """All subscriptions in the order of their sids."""
         text = sql.SQL(
             "SELECT sid, id, statement_id, group_id, params, active, durable, created_seq, frozen,"
@@ -160,7 +160,7 @@ class Loaded:
     def items(self) -> dict[int, list[bytes]]:
         """What was kept of items, by space."""
         found: dict[int, list[bytes]] = {}
-        for rows in self._chunks(sql.SQL("SELECT space, told FROM prosem.item_told"), ITEMS_A_CHUNK):
+        for rows in self._chunks(sql.SQL("SELECT space, told FROM prosem.item_told"), ITEMS_PER_CHUNK):
             for space, kept in rows:
                 found.setdefault(space, []).append(kept)
         return found

@@ -1,6 +1,6 @@
 """What the optimizer keeps in PostgreSQL: its weights, what plans were measured to cost, and runs of the statistics job.
 
-A run that becomes active is announced on the channel `prosem_statistics`. `Listener` hears of it on a connection of its own;
+A run that becomes active is announced on the channel `prosem_statistics`. `Listener` receives it on a connection of its own;
 it also looks after every reconnect, so that a missed announcement is not lost.
 """
 

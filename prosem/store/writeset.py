@@ -1,6 +1,6 @@
 """What a batch changes, and the statements that write it.
 
-Every list becomes one statement with one array a column; the lists of a large batch become several, of about
+Every list becomes one statement with one array per column; the lists of a large batch become several, of about
 `PIECE_BYTES` each.
 """
 
@@ -81,7 +81,7 @@ class WriteSet:
     size_bytes: int = 0
     """about how much it is; 0: not known"""
 
-    def rows_in_a_piece(self, count: int) -> int:
+    def rows_per_piece(self, count: int) -> int:
         """Into how long pieces a list of so many rows is cut."""
         if self.size_bytes <= PIECE_BYTES:
             return max(1, count)
@@ -101,7 +101,7 @@ Command = tuple[bytes, list[Any]]
 
 
 class _Insertion:
-    """Rows of one of our own tables, from one array a column."""
+    """Rows of one of our own tables, from one array per column."""
 
     def __init__(self, table: str, columns: dict[str, str], conflict: str = "") -> None:
         self.kinds = list(columns.values())
@@ -276,7 +276,7 @@ def _schema_commands(batch: WriteSet, known: dict[int, catalog.RowStatements]) -
 
 
 def _inserted(batch: WriteSet, insertion: _Insertion, rows: Sequence[tuple[Any, ...]]) -> Iterator[Command]:
-    length = batch.rows_in_a_piece(len(rows))
+    length = batch.rows_per_piece(len(rows))
     for start in range(0, len(rows), length):
         yield insertion(rows[start : start + length])
 
@@ -289,7 +289,7 @@ def _row_commands(
         statements = known[table.id] = catalog.row_statements(table)
     kept = [row for row in rows.values() if row is not None]
     gone = [key for key, row in rows.items() if row is None]
-    length = batch.rows_in_a_piece(len(rows))
+    length = batch.rows_per_piece(len(rows))
     for start in range(0, len(gone), length):
         yield statements.delete, list(statements.pack_keys(gone[start : start + length]))
     for start in range(0, len(kept), length):

@@ -11,7 +11,7 @@ import msgspec
 
 from prosem.values.columns import ColumnType, Value
 
-Row = tuple[Value, ...]  # one value a column, in the table's order
+Row = tuple[Value, ...]  # one value per column, in the table's order
 Key = tuple[Value, ...]  # the values of the primary key, in its order
 JsonObject = dict[str, Any]
 DEFAULT_TENANT = "default"

@@ -287,7 +287,7 @@ class KdTree(ABC, Generic[LeafType]):
                 assert len(node.points) <= self.bucket, "no bucket is overfull"
                 assert len(set(node.points)) == len(node.points), "the points of a bucket are distinct"
                 for point in node.points:
-                    assert len(point) == self.dimensions, "a point has a code a dimension"
+                    assert len(point) == self.dimensions, "a point has one code per dimension"
                     for code, end in zip(point, ends, strict=True):
                         assert end is not None
                         assert end[0] <= code < end[1], "a point is on its side of every cut"

@@ -141,7 +141,7 @@ class RunNodes:
         self.root[1] = min(self._top.ends[1], default=math.inf)
 
     def _check_node(self, node: Node, level: int) -> None:
-        assert len({len(held) for held in node.lists()[: 4 if level else 5]}) == 1, "one entry a list"
+        assert len({len(held) for held in node.lists()[: 4 if level else 5]}) == 1, "one entry per list"
         assert len(node.lows) <= FAN_OUT, "no node is too wide"
         for at, child in enumerate(node.items if level else ()):
             assert len(child.lows) > 0, "no node is empty"

@@ -212,7 +212,7 @@ class A2BTree(UpperTier):
     ) -> tuple[list[Entry], Code | None]:
         """Walk away from x: the points, and the x of the first that is at or below `floor`.
 
-        A subtree is entered only if its minimum is low enough, so a point costs at most two nodes a level.
+        A subtree is entered only if its minimum is low enough, so a point costs at most two nodes per level.
         """
         nodes, places, found = path
         points: list[Entry] = []

@@ -71,7 +71,7 @@ def draft_with(
 
 
 def codes(table: Table, row: Row | None, conditions: Collection[int]) -> Vector | None:
-    """The attribute vector of a row: a code a column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
+    """The attribute vector of a row: one code per column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
     if row is None:
         return None
     return tuple(

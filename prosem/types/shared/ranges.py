@@ -135,7 +135,7 @@ class Ranges:
     def placer(self) -> Callable[[Row], tuple[bytes, Codes] | None]:
         """A function that gives topic and coordinates of a row; a NULL in one of the columns means that it is no point.
 
-        It is asked twice an event, so what it needs is looked up once, here.
+        It is called twice per event, so what it needs is looked up once, here.
         """
         encoders = [(at, _encoder(self.table, at)) for at in self.ranged]
         equals = [(at, _encoder(self.table, at)) for at in self.equal]
@@ -183,7 +183,7 @@ class Ranges:
         return [None if value is None else encode(value) for value in column]
 
     def data_box(self, place: Codes) -> tuple[Interval, ...]:
-        """The rows a subscription's ranges select, as one interval a range column."""
+        """The rows a subscription's ranges select, as one interval per range column."""
         lows, highs = place[::2], place[1::2]
         return tuple(
             Interval(None if low is BOTTOM else low, None if high is TOP else high)
@@ -192,7 +192,7 @@ class Ranges:
 
 
 class RangeForm:
-    """What the forms of all range aggregates share: one space a group, placed by the shape of the conditions."""
+    """What the forms of all range aggregates share: one space per group, placed by the shape of the conditions."""
 
     shape: Ranges
     query: Query
