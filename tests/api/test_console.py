@@ -384,7 +384,9 @@ def test_the_geometry_of_an_event_is_drawn(page: Page, stocks: Api, picture: Pic
     affected = sum(piece["affected"] for piece in panel["pieces"])
     expect(page.locator(".points .affected")).to_have_count(affected)
     expect(page.locator(".mar.was rect")).to_be_visible()
-    expect(page.locator(".words")).to_contain_text(f"for {affected} of {panel['points_in_all']} subscriptions")
+    expect(page.locator(".words")).to_contain_text(
+        f"for {affected} of {panel['points_in_all']} subscriptions"
+    )
     picture(page, "geometry")
     page.get_by_role("button", name="Make it best").click()
     expect(page.locator(".mar.becomes rect")).to_be_visible()

@@ -74,7 +74,7 @@ class Watched:
         return seq
 
     def assert_whole(self) -> None:
-        """New attaches are answered, and everybody was told everything, once."""
+        """New attaches are answered, and every socket received everything, once."""
         for _ in range(3):
             seq = self._publish()
         for broker in self.deployed.brokers:
@@ -181,7 +181,7 @@ def join(api: Api, name: str, **spoken: object) -> httpx.Response:
     return api.http.post("/v1/network/brokers", json=body)
 
 
-def test_a_broker_of_another_protocol_is_told_what_to_do(api: Api) -> None:
+def test_a_broker_of_another_protocol_gets_an_error_that_says_what_to_do(api: Api) -> None:
     newer = PROTOCOL + 5
     for spoken, elder in (
         ({"protocol": None}, "broker"),

@@ -1,4 +1,4 @@
-"""Keys at a broker: it lets in whom the server lets in, and tells each tenant its own."""
+"""Keys at a broker: it accepts the keys that the server accepts, and sends each tenant its own."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def test_tenants_and_rows_hold_at_a_broker(broker: tuple[Keyed, Keyed]) -> None:
         assert refusal.value.response.status_code == 401
     assert blue.status("GET", "/v1/subscriptions/red-only/stream") == 404
     with red.listen() as mine, blue.listen() as other, tech.listen() as desk:
-        (told,) = frames(mine, {"op": "attach", "id": "mine"})
-        assert {row["symbol"] for row in told["snapshot"]["rows"]} == {"R1", "R2"}
-        (told,) = frames(other, {"op": "attach", "id": "mine"})
-        assert {row["symbol"] for row in told["snapshot"]["rows"]} == {"B1"}
+        (frame,) = frames(mine, {"op": "attach", "id": "mine"})
+        assert {row["symbol"] for row in frame["snapshot"]["rows"]} == {"R1", "R2"}
+        (frame,) = frames(other, {"op": "attach", "id": "mine"})
+        assert {row["symbol"] for row in frame["snapshot"]["rows"]} == {"B1"}
         for socket in (other, desk):
-            (told,) = frames(socket, {"op": "attach", "id": "red-only"})
-            assert told["error"]["status"] == 404
-        (told,) = frames(desk, {"op": "attach", "id": "of-tech"})
-        assert {row["symbol"] for row in told["snapshot"]["rows"]} == {"R1"}
+            (frame,) = frames(socket, {"op": "attach", "id": "red-only"})
+            assert frame["error"]["status"] == 404
+        (frame,) = frames(desk, {"op": "attach", "id": "of-tech"})
+        assert {row["symbol"] for row in frame["snapshot"]["rows"]} == {"R1"}
         red.publish("stocks", [stock("R3", "bio", 1, 1), stock("R4", "tech", 1, 1)])
         added: dict[int, list[str]] = {}
         for number, (socket, expected) in enumerate(((mine, 2), (desk, 1))):

@@ -188,8 +188,8 @@ def test_a_broker_forwards(deployed: Deployed, api: Api, table: str) -> None:
         uri = "ws" + deployed.urls[0].removeprefix("http") + "/v1/publish"
         with connect(uri, proxy=None, compression=None) as publisher:
             publisher.send(json.dumps({"table": table, "events": [delete(0)], "tag": 7}))
-            told = json.loads(publisher.recv(10))
-            assert told["tag"] == 7
+            reply = json.loads(publisher.recv(10))
+            assert reply["tag"] == 7
             with httpx.stream(
                 "GET", f"{deployed.urls[1]}/v1/subscriptions/{id}/stream", trust_env=False
             ) as events:

@@ -28,7 +28,7 @@ SPACE = Space(1, 1, True)
 
 
 class Order:
-    """In the place of the engine: takes commands, and answers them when it is told to."""
+    """In the place of the engine: takes commands, and answers them on request."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []

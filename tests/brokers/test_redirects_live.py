@@ -191,15 +191,15 @@ def test_the_javascript_client_follows_too(deployed: Deployed, api: Api, table: 
         try:
             until(lambda: host_of(deployed, 2) == "broker-1")
             sent = written(api, table, 5)
-            told = [next(lines) for _ in sent]
-            assert told[-1]["at"] == [first.url]
+            got = [next(lines) for _ in sent]
+            assert got[-1]["at"] == [first.url]
             first.kill()
             sent += written(api, table, 6)
-            told += [next(lines) for _ in range(6)]
-            assert [one["seq"] for one in told] == sent, "each once, in order"
-            assert told[-1]["at"] == []
+            got += [next(lines) for _ in range(6)]
+            assert [one["seq"] for one in got] == sent, "each once, in order"
+            assert got[-1]["at"] == []
             wanted = in_any_order({"rows": stored(deployed, table, PART)})
-            assert in_any_order(told[-1]["result"]) == wanted
+            assert in_any_order(got[-1]["result"]) == wanted
         finally:
             process.kill()
     first.start(wait=False)

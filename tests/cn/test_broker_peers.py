@@ -30,7 +30,7 @@ class Peers:
     ) -> None:
         self.dice = random.Random(seed)
         self.memory = Memory(faults=faults, codec=True)
-        self.told: list[tuple[int, str]] = []
+        self.delivered: list[tuple[int, str]] = []
         self.acks: list[Ack] = []
         self.names = [f"b{number}" for number in range(brokers)]
         self.filters: dict[str, dict[int, Extent]] = {}  # of each client
@@ -55,7 +55,7 @@ class Peers:
     def take(self, frame: Frame) -> None:
         if isinstance(frame, ClientDelivery):
             assert len(set(frame.clients)) == len(frame.clients)
-            self.told += [(frame.message.seq, client) for client in frame.clients]
+            self.delivered += [(frame.message.seq, client) for client in frame.clients]
         elif isinstance(frame, Ack):
             self.acks.append(frame)
 
@@ -104,19 +104,19 @@ class Peers:
 @pytest.mark.parametrize("case", OPTIONS)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("faults", [False, True])
-def test_at_rest_exactly_those_who_ask_are_told(case: str, seed: int, faults: bool) -> None:
+def test_at_rest_exactly_those_that_ask_are_notified(case: str, seed: int, faults: bool) -> None:
     peers = Peers(seed, OPTIONS[case], Faults(seed, 0.1, 0.1, 4.0) if faults else None)
     for _ in range(15):
         for _ in range(8):
             peers.change()
-            peers.publish()  # in flight: it may be told or not
+            peers.publish()  # in flight: it may be delivered or not
         peers.memory.run()
         assert sorted(ack.number for ack in peers.acks) == list(range(1, peers.sent + 1))
         assert all(ack.complete for ack in peers.acks)
-        peers.told.clear()
-        expected = [told for _ in range(6) for told in peers.publish()]
+        peers.delivered.clear()
+        expected = [each for _ in range(6) for each in peers.publish()]
         peers.memory.run()
-        assert sorted(peers.told) == sorted(expected)
+        assert sorted(peers.delivered) == sorted(expected)
         for name in peers.names:
             peers.node(name).check()
 
@@ -162,10 +162,10 @@ def test_a_broker_that_does_not_answer_makes_the_acknowledgement_incomplete() ->
 
 def test_a_busy_broker_works_off_one_frame_at_a_time() -> None:
     memory = Memory(service=lambda name, frame, seconds: 2.0)
-    told: list[float] = []
-    memory.add(PeerNode("b0"), lambda frame: told.append(memory.now))
+    arrived: list[float] = []
+    memory.add(PeerNode("b0"), lambda frame: arrived.append(memory.now))
     for number in range(3):
         memory.post("c1", [("b0", Subscribe(number, 1, number, {}))])
     memory.run()
-    assert told == [3.0, 5.0, 7.0], "a link of 1, and 2 for each before"
+    assert arrived == [3.0, 5.0, 7.0], "a link of 1, and 2 for each before"
     assert memory.busy == {"b0": 6.0}

@@ -98,10 +98,10 @@ def test_a_point_as_a_filter_is_found_by_the_regions_that_hold_it(
 
 def test_a_link_forgets_what_nobody_below_asks_for() -> None:
     space = Space(1, 1, True)
-    told: list[Any] = []
+    delivered: list[Any] = []
     network = make_simulated(
         "cbn",
-        lambda message, ids: told.append([*map(int, ids)]),
+        lambda message, ids: delivered.append([*map(int, ids)]),
         lambda seq: None,
         brokers=["a", "b", "c", "d"],
         host_of=lambda id: "d",
@@ -135,4 +135,4 @@ def test_a_link_forgets_what_nobody_below_asks_for() -> None:
     server = network.root
     assert isinstance(server, SummaryNode)
     assert server.summary(1) == ()
-    assert told == [[1]]
+    assert delivered == [[1]]

@@ -25,14 +25,14 @@ def test_events_reformulated_along_the_diagonal_cost_little_where_nothing_lower_
     (space,) = state.spaces.values()
     assert isinstance(space, ExtremeSpace)
     moves = [*islice(updates(xs, ys, random), 150), (7, 0), (7, 9_000)]  # the lowest of all, and back
-    told, _ = range_min.Walk(state, space, xs, ys).take(moves, "reformulate")
-    costs = diagonal.measure(space.points, BROKERS, (xs, ys), moves, told)
+    drafts, _ = range_min.Walk(state, space, xs, ys).take(moves, "reformulate")
+    costs = diagonal.measure(space.points, BROKERS, (xs, ys), moves, drafts)
     assert len(costs) == len(moves)
     hops = [cost.overlay_hops for cost in costs]
     assert 0 in hops
     assert max(hops[-2:]) >= len(BROKERS) - 1, "a search for a row lower than all asks every broker"
     assert all(sum(cost.stress.values()) == cost.overlay_hops <= cost.bytes for cost in costs)
-    wrong = [[Draft("minimum", b"", ())], *told[1:]]
+    wrong = [[Draft("minimum", b"", ())], *drafts[1:]]
     with pytest.raises(SystemExit):
         diagonal.measure(space.points, BROKERS, (xs, ys), moves, wrong)
 
@@ -50,8 +50,8 @@ def test_what_they_see_suffices_for_the_rule(data: st.DataObject) -> None:
     range_min._subscribe(state, 5, random)
     (space,) = state.spaces.values()
     assert isinstance(space, ExtremeSpace)
-    told, _ = range_min.Walk(state, space, *table).take(moves, "reformulate")
-    diagonal.measure(space.points, BROKERS, table, moves, told)
+    drafts, _ = range_min.Walk(state, space, *table).take(moves, "reformulate")
+    diagonal.measure(space.points, BROKERS, table, moves, drafts)
 
 
 def test_a_cut_off_saves_most_of_what_relaxing_sends() -> None:

@@ -30,16 +30,16 @@ Delivered = list[tuple[Message, list[int]] | int]
 
 
 class Record:
-    """What a network has told its edge, in order: deliveries with sorted ids, and released seqs."""
+    """What a network has delivered to its edge, in order: deliveries with sorted ids, and released seqs."""
 
     def __init__(self) -> None:
-        self.told: Delivered = []
+        self.delivered: Delivered = []
 
     def deliver(self, message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
-        self.told.append((message, sorted(int(id) for id in ids)))
+        self.delivered.append((message, sorted(int(id) for id in ids)))
 
     def release(self, seq: int) -> None:
-        self.told.append(seq)
+        self.delivered.append(seq)
 
 
 NAMES = st.fixed_dictionaries({"targets": st.lists(ids, max_size=4).map(tuple)})
@@ -50,7 +50,7 @@ Step = tuple[Any, ...]
 
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[list[Step], Delivered]:
-    """Calls of a network in a row, and what it is to tell."""
+    """Calls of a network in a row, and what it is to deliver."""
     steps, hosted, expected = list[Step](), Hosted(), Delivered()
     seq, part = 1, 0
     spaces = st.sampled_from(draw(st.lists(st.sampled_from([*SPACES.values()]), min_size=1, max_size=2)))
@@ -95,7 +95,7 @@ def test_exactly_the_matching_places_each_once_in_order(script: tuple[list[Step]
             getattr(network, call)(*arguments)
             if call == "watermark":
                 getattr(network, "check", lambda: None)()
-        assert record.told == expected, name
+        assert record.delivered == expected, name
 
 
 @pytest.fixture(params=sorted(NETWORKS))
@@ -117,7 +117,7 @@ def test_a_space_may_empty_and_fill_again(network: Network, record: Record) -> N
         network.remove(1)
         network.inject(message)
     network.watermark(1)
-    assert record.told == [(message, [1]), (message, [1]), 1]
+    assert record.delivered == [(message, [1]), (message, [1]), 1]
 
 
 def test_an_id_nowhere_is_reached_by_name_only(network: Network, record: Record) -> None:
@@ -133,7 +133,7 @@ def test_an_id_nowhere_is_reached_by_name_only(network: Network, record: Record)
     network.remove(1)
     network.inject(by_name)
     network.watermark(1)
-    assert record.told == [(by_name, [1]), (everywhere, [1]), 1]
+    assert record.delivered == [(by_name, [1]), (everywhere, [1]), 1]
 
 
 def test_a_thousand_points_hear_of_one_message_together(network: Network, record: Record) -> None:
@@ -142,7 +142,7 @@ def test_a_thousand_points_hear_of_one_message_together(network: Network, record
     message = Message(1, 0, 2, "some", b"tech", ((Interval(None, 700), Interval(690, None)),))
     network.inject(message)
     network.watermark(1)
-    assert record.told == [(message, list(range(680, 701))), 1]
+    assert record.delivered == [(message, list(range(680, 701))), 1]
 
 
 def test_a_bad_place_is_refused_and_the_old_one_kept(network: Network, record: Record) -> None:
@@ -153,7 +153,7 @@ def test_a_bad_place_is_refused_and_the_old_one_kept(network: Network, record: R
     message = Message(1, 0, 2, "some", region=((Interval(3, 3), Interval(4, 4)),))
     network.inject(message)
     network.watermark(1)
-    assert record.told == [(message, [1]), 1]
+    assert record.delivered == [(message, [1]), 1]
 
 
 def test_links_count_what_they_carry(network: Network) -> None:

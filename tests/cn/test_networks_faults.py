@@ -54,7 +54,7 @@ def test_messages_in_flight(case: str, seed: int) -> None:
     driver = make(case, seed)
     driver.steps(250)
     driver.finish()
-    assert any(not isinstance(one, int) for one in driver.told)
+    assert any(not isinstance(one, int) for one in driver.delivered)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,4 +1,4 @@
-"""Value notification over networks, in miniature: everybody who is to be told is, whatever identifies a subscription."""
+"""Value notification over networks, in miniature: everyone that is to be notified is, whatever identifies a subscription."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_one_radius_moves_centres_or_keeps_labels() -> None:
 
 
 def one_gap(count: int) -> Workload:
-    """Two are there, told 0 and 1000; the value creeps down from there, and everybody who comes stands between them."""
+    """Two are there, last notified of 0 and 1000; the value creeps down from there, and all that come stand between them."""
     workload = _early(np.full(count, RADIUS), 0, [1_000 - at for at in range(count)])
-    told = np.zeros(count, np.int64)
-    told[1] = 1_000
-    return workload._replace(first=told, arrival=np.maximum(np.arange(count) - 1, 0))
+    first = np.zeros(count, np.int64)
+    first[1] = 1_000
+    return workload._replace(first=first, arrival=np.maximum(np.arange(count) - 1, 0))
 
 
 def test_labels_that_have_to_make_room_are_shifted_by_one_message() -> None:
@@ -63,9 +63,9 @@ def test_labels_that_have_to_make_room_are_shifted_by_one_message() -> None:
     assert shifted
     assert all(low <= high for low, high in (one.span for one in shifted))
     row = value_carried.measure("4.10", value_carried.TREE, Labels(), trace, Near())
-    told = sum(len(step.arrivals) for step in trace.steps)
-    assert row["overlay_hops"] * trace.operations > told, (
-        "each is told to its keeper, and the shifts come on top"
+    arrivals = sum(len(step.arrivals) for step in trace.steps)
+    assert row["overlay_hops"] * trace.operations > arrivals, (
+        "each is sent to its owner, and the shifts come on top"
     )
 
 

@@ -1,4 +1,4 @@
-"""Networks without reformulation tell everybody the same as those with it, and cost more: by how much is counted."""
+"""Networks without reformulation deliver the same as those with it, and cost more: by how much is counted."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_cut_off_spares_zones_and_relaxation_wakes_those_it_does_not_concern(
             (Interval(-x, reach - x, high_open=True), Interval(x, x + reach, high_open=True)),
         )  # ranges that hold x, and no more than `reach` beyond
         messages.append(Message(seq, 0, 1, "minimum", region=region))
-    told, hops = {}, {}
+    delivered, hops = {}, {}
     for name in ("can", "cut-off", "relaxed"):
         heard: list[tuple[int, list[int]]] = []
         network = make_simulated(
@@ -76,9 +76,9 @@ def test_a_cut_off_spares_zones_and_relaxation_wakes_those_it_does_not_concern(
             network.inject(message)
             network.watermark(message.seq)
         network.check()
-        told[name] = heard
+        delivered[name] = heard
         hops[name] = sum(link["messages"] for link in network.links())
-    assert told["can"] == told["cut-off"] == told["relaxed"]
+    assert delivered["can"] == delivered["cut-off"] == delivered["relaxed"]
     assert hops["can"] < hops["cut-off"] < hops["relaxed"]
     woken = sum(contains((quadrant(one.region[0]),), point) for one in messages for point in points.values())
-    assert spurious == woken - sum(len(ids) for _, ids in told["can"]) > 0
+    assert spurious == woken - sum(len(ids) for _, ids in delivered["can"]) > 0

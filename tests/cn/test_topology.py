@@ -79,10 +79,10 @@ def test_a_thousand_brokers_on_twenty_thousand_nodes(name: str) -> None:
     net = Topology(nodes=20_000, brokers=1000, seed=1)
     names = [f"b{at}" for at in range(1000)]
     parents = cluster_tree("server", names, net.coordinates())
-    told: list[int] = []
+    delivered: list[int] = []
     network = make_simulated(
         name,
-        lambda message, ids: told.extend(map(int, ids)),
+        lambda message, ids: delivered.extend(map(int, ids)),
         lambda seq: None,
         brokers=names,
         options={"parents": parents},
@@ -92,4 +92,4 @@ def test_a_thousand_brokers_on_twenty_thousand_nodes(name: str) -> None:
     network.watermark(1)
     network.inject(Message(2, 0, 1, "some", region=((Interval(900, 1000), Interval(1000, 1050)),)))
     network.watermark(2)
-    assert sorted(told) == list(range(900, 951))
+    assert sorted(delivered) == list(range(900, 951))

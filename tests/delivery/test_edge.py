@@ -1,6 +1,6 @@
 """Streams of lazy listeners in any order of events: the real edge, network and queues, the steps chosen by Hypothesis.
 
-The model's engine gives every change a seq, and its replayer tells the past piece by piece, so that a queue may be full,
+The model's engine gives every change a seq, and its replayer sends the past piece by piece, so that a queue may be full,
 a stream attached again or detached between any two of them. Whatever the order, a stream holds every change once.
 """
 
@@ -109,10 +109,10 @@ class LazyListeners(RuleBasedStateMachine):
             assert self.progress[which] == self.seq
             for id, seqs in self.got[which].items():
                 if id in self.listeners[which]._streams:
-                    assert seqs == self._told(id, seqs[0]), f"stream {id} of listener {which}"
+                    assert seqs == self._expected(id, seqs[0]), f"stream {id} of listener {which}"
         assert len(self.got[0]) == SUBSCRIPTIONS
 
-    def _told(self, id: str, snapshot: int) -> list[int]:
+    def _expected(self, id: str, snapshot: int) -> list[int]:
         return [snapshot] + [seq for seq, sid in self.log if sid == int(id) and seq > snapshot]
 
     # -- the engine ----------------------------------------------------------------------------------------------
@@ -159,11 +159,11 @@ class LazyListeners(RuleBasedStateMachine):
         if not self.replays:
             return
         stream, after, upto = self.replays[0]
-        told = [seq for seq, sid in self.log if sid == int(stream.id) and after < seq <= upto][:some]
-        for seq in told:
+        sent = [seq for seq, sid in self.log if sid == int(stream.id) and after < seq <= upto][:some]
+        for seq in sent:
             stream.give("change", seq, b"{}")
-        if len(told) == some:
-            self.replays[0][1] = told[-1]
+        if len(sent) == some:
+            self.replays[0][1] = sent[-1]
             return
         del self.replays[0]
         if not stream.sink.is_lagging:
@@ -198,7 +198,7 @@ class LazyListeners(RuleBasedStateMachine):
         """Everything up to a progress mark has come."""
         for id, seqs in self.got[which].items():
             if id in self.listeners[which]._streams:
-                due = [seq for seq in self._told(id, seqs[0]) if seq <= self.progress[which]]
+                due = [seq for seq in self._expected(id, seqs[0]) if seq <= self.progress[which]]
                 assert [seq for seq in seqs if seq <= self.progress[which]] == due
 
     @rule(id=st.integers(0, SUBSCRIPTIONS - 1))

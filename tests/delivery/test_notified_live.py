@@ -1,4 +1,4 @@
-"""Notify on an aggregate on a running server: told values over resumes, moves, retention, kills and restarts."""
+"""Notify on an aggregate on a running server: last notified values over resumes, moves, retention, kills and restarts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUM = "SELECT SUM(y) FROM {} WHERE x BETWEEN :lo AND :hi"
 RADIUS = {"change": ":r"}
 
 
-def test_a_sum_told_and_resumed_from_every_point(api: Api) -> None:
+def test_a_sum_notified_and_resumed_from_every_point(api: Api) -> None:
     table = api.table(COLUMNS, ["k"])
     start = api.publish(table, [insert(k=1, x=1, y=10), insert(k=2, x=9, y=50)])["last_seq"]
     made = api.subscribe(SUM.format(table), {"lo": 0, "hi": 5, "r": 3}, notify=RADIUS)
@@ -30,11 +30,11 @@ def test_a_sum_told_and_resumed_from_every_point(api: Api) -> None:
     after_move = api.publish(table, [update(2, y=2), update(2, y=-3)])["last_seq"]
     api.publish(table, [update(2, y=-2)])
     tuned = api.patch(id, params={"r": 1})
-    assert (tuned["seq"], tuned["result"]) == (after_move + 1, {"value": -3}), "nothing is told by itself"
+    assert (tuned["seq"], tuned["result"]) == (after_move + 1, {"value": -3}), "nothing is notified by itself"
     touched = api.publish(table, [insert(k=3, x=0, y=7), update(2, z=5)])["last_seq"]
     suspended = api.patch(id, active=False)
     last = api.publish(table, [update(2, y=100)])["last_seq"]
-    assert api.result(id)["result"] == {"value": -2}, "told last"
+    assert api.result(id)["result"] == {"value": -2}, "last notified"
     resumed = api.patch(id, active=True)
     assert (suspended["seq"], resumed["seq"]) == (touched, last + 1)
     changes = [
@@ -50,7 +50,7 @@ def test_a_sum_told_and_resumed_from_every_point(api: Api) -> None:
         assert heard(api, id, after, resumed["seq"]) == [change for change in changes if change[0] > after]
 
 
-def test_an_extreme_is_told_with_a_row(api: Api) -> None:
+def test_an_extreme_is_notified_with_a_row(api: Api) -> None:
     table = api.table(COLUMNS, ["k"])
     api.publish(table, [insert(k=1, x=1, y=10), insert(k=2, x=2, y=12)])
     made = api.subscribe(f"SELECT MIN(y) FROM {table} WHERE x < :hi", {"hi": 9}, notify={"percent": 50})
@@ -58,7 +58,7 @@ def test_an_extreme_is_told_with_a_row(api: Api) -> None:
     assert made["result"] == {"value": 10, "row": first_row}
     start = api.publish(table, [update(1, y=11), update(1, y=14)])["last_seq"]
     assert api.result(made["id"])["result"] == {"value": 10, "row": first_row}, (
-        "told last, with its row of then"
+        "last notified, with its row of then"
     )
     last = api.publish(table, [update(2, y=5), update(1, y=6), delete(2)])["last_seq"]
     row = {"k": 2, "x": 2, "y": 5, "z": None}
@@ -79,8 +79,8 @@ def test_templates_and_batches(api: Api) -> None:
     assert one["group"] == batch["group"]
     assert api.subscribe(SUM.format(table), {"lo": 2, "hi": 3})["group"] != one["group"]
     last = api.publish(table, [update(1, y=11), update(1, y=13), update(1, y=14)])["last_seq"]
-    told = [[change["value"] for _, change in heard(api, id, start, last)] for id in batch["ids"]]
-    assert told == [[11, 13, 14], [13], [14]]
+    received = [[change["value"] for _, change in heard(api, id, start, last)] for id in batch["ids"]]
+    assert received == [[11, 13, 14], [13], [14]]
     explained = api.call(
         "POST", "/v1/explain", json={"table": table, "event": update(1, y=99), "analyze": True}
     )
@@ -93,8 +93,8 @@ def test_templates_and_batches(api: Api) -> None:
     assert caught.value.problem["errors"][0]["at"] == "/notify"
 
 
-class Told:
-    """Random subscriptions and events, and the value each subscription should have been told."""
+class Walk:
+    """Random subscriptions and events, and the value each subscription should have been notified of."""
 
     def __init__(self, api: Api, seed: int) -> None:
         self.chance, self.api = random.Random(seed), api
@@ -154,13 +154,13 @@ def without_rows(changes: list[tuple[int, Json]]) -> list[tuple[int, Any]]:
 
 
 @pytest.mark.slow
-def test_told_values_survive_retention_and_a_kill() -> None:
-    """The messages that told them are gone, and so is the memory; the marks know."""
+def test_last_notified_values_survive_retention_and_a_kill() -> None:
+    """The messages that carried them are gone, and so is the memory; the marks have them."""
     made = ServerProcess("--retention-events", "200", "--partition-events", "100")
     made.start()
     try:
         with Api(made.url) as api:
-            world = Told(api, 7)
+            world = Walk(api, 7)
             world.publish(6)
             world.subscribe(10)
             world.publish(20)
@@ -168,7 +168,7 @@ def test_told_values_survive_retention_and_a_kill() -> None:
             params = {"lo": 90, "hi": 90, "r": 4}
             sql = SUM.format(world.table).replace("SUM", "MAX")
             quiet = api.subscribe(sql, params, notify=RADIUS)["id"]
-            api.publish(world.table, [update(90, y=50), update(90, y=53)])  # told once, and never again
+            api.publish(world.table, [update(90, y=50), update(90, y=53)])  # notified once, and never again
             for _ in range(6):
                 world.publish(100)
                 world.subscribe(1)

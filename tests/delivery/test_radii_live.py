@@ -22,8 +22,8 @@ def test_subscriptions_with_different_radii_are_one_template(api: Api) -> None:
     one = api.subscribe(VALUE.format(table), {"k": 1, "r": 7}, notify=NAMED)
     assert one["group"] == batch["group"]
     last = api.publish(table, [update(1, y=11), update(1, y=13), update(1, y=14)])["last_seq"]
-    told = [[change["value"] for _, change in heard(api, id, start, last)] for id in batch["ids"]]
-    assert told == [[11, 13, 14], [13], [14]]
+    received = [[change["value"] for _, change in heard(api, id, start, last)] for id in batch["ids"]]
+    assert received == [[11, 13, 14], [13], [14]]
     described = api.call("POST", "/v1/describe", json=body | {"params": {"k": 1}})
     assert described["parameters"] == ["k", "r"]
     assert described["missing"] == ["r"]
@@ -57,7 +57,7 @@ def test_a_bad_radius_is_refused_where_it_stands(api: Api, params: Any, at: str)
         assert (caught.value.status, caught.value.problem["errors"][0]["at"]) == (422, at)
 
 
-def test_moves_of_radii_alone_are_not_told_and_survive_a_kill(own_server: ServerProcess) -> None:
+def test_moves_of_radii_alone_are_not_notified_and_survive_a_kill(own_server: ServerProcess) -> None:
     own_server.start()
     with Api(own_server.url) as api:
         table = api.table(COLUMNS | {"z": "integer"}, ["k"])
@@ -66,7 +66,7 @@ def test_moves_of_radii_alone_are_not_told_and_survive_a_kill(own_server: Server
         many = api.subscribe(f"SELECT y FROM {table}", {"r": 9}, notify=NAMED)["id"]
         seq = api.publish(table, [update(1, y=14)])["last_seq"]
         for one in (id, many):
-            assert api.patch(one, params={"r": 3})["seq"] == seq, "nothing is told by itself"
+            assert api.patch(one, params={"r": 3})["seq"] == seq, "nothing is notified by itself"
         assert api.result(id)["result"] == {"value": 10}
     own_server.kill()
     own_server.start()

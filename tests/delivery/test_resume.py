@@ -40,22 +40,22 @@ def test_resume_from_every_point_of_a_life(api: Api, table: str) -> None:
             return seq
 
         event()
-        told = api.patch(id, params={"lo": 40, "hi": 60})["seq"]
+        moved = api.patch(id, params={"lo": 40, "hi": 60})["seq"]
         event()
         unmoved = api.patch(id, params={"lo": 41, "hi": 60})
         suspended = api.patch(id, active=False)
         assert suspended["active"] is False
-        assert suspended["seq"] == unmoved["seq"], "nothing is told, so no seq is taken"
+        assert suspended["seq"] == unmoved["seq"], "nothing is notified, so no seq is taken"
         frozen = api.result(id)["seq"]
         event()
         resumed = api.patch(id, active=True)
         last = event()
         listener.progress(last)
     seqs = listener.seqs(id)
-    assert told in seqs
+    assert moved in seqs
     assert resumed["seq"] in seqs
     assert not [seq for seq in seqs if frozen < seq < resumed["seq"]], (
-        "a suspended subscription is told nothing"
+        "a suspended subscription is not notified"
     )
     assert len(seqs) == 5
     changes = {frame["seq"]: frame["change"] for frame in listener.of(id)}
@@ -93,7 +93,7 @@ def test_a_move_while_suspended_replays_as_suspended(api: Api, table: str) -> No
         assert listener.seqs(id) == []
 
 
-def test_a_suspended_subscription_is_told_nothing(api: Api, table: str) -> None:
+def test_a_suspended_subscription_is_not_notified(api: Api, table: str) -> None:
     api.publish(table, [insert(k=1, x=1, y=10)])
     id = lowest(api, table)
     with api.socket() as listener:
@@ -103,7 +103,7 @@ def test_a_suspended_subscription_is_told_nothing(api: Api, table: str) -> None:
         last = api.publish(table, [update(1, y=5)])["last_seq"]
         listener.progress(last)
         assert listener.seqs(id) == []
-        with api.socket() as other:  # it sees the answer that was told last
+        with api.socket() as other:  # it sees the answer that was last notified
             other.attach(id)
             other.pong()
             assert [frame["snapshot"]["value"] for frame in other.of(id, "snapshot")] == [10]

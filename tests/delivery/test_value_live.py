@@ -1,4 +1,4 @@
-"""Value notification on a running server: told values over resumes, retention, kills and restarts."""
+"""Value notification on a running server: last notified values over resumes, retention, kills and restarts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def heard(api: Api, id: str, after: int, upto: int) -> list[tuple[int, Json]]:
         return [(frame["seq"], frame["change"]) for frame in listener.of(id)]
 
 
-def test_a_life_told_and_resumed_from_every_point(api: Api) -> None:
+def test_a_subscription_notified_and_resumed_from_every_point(api: Api) -> None:
     table = api.table(COLUMNS, ["k"])
     start = api.publish(table, [insert(k=1, y=10), insert(k=2, y=50)])["last_seq"]
     id = value(api, table, 1, notify={"change": 3})
@@ -55,7 +55,7 @@ def test_a_life_told_and_resumed_from_every_point(api: Api) -> None:
         assert heard(api, id, after, resumed["seq"]) == [change for change in changes if change[0] > after]
 
 
-def test_an_active_subscription_that_is_resumed_stays_as_it_was_told(api: Api) -> None:
+def test_an_active_subscription_that_is_resumed_keeps_its_last_notified_value(api: Api) -> None:
     table = api.table(COLUMNS, ["k"])
     api.publish(table, [insert(k=1, y=10)])
     id = value(api, table, 1, notify={"change": 5})
@@ -102,8 +102,8 @@ def test_groups_are_made_by_column_and_form(api: Api) -> None:
     assert len({one, group("z", {"change": 3}), *(group("y", form) for form in forms)}) == 6
 
 
-class Told:
-    """Random subscriptions and events, and the value each subscription should have been told."""
+class Walk:
+    """Random subscriptions and events, and the value each subscription should have been notified of."""
 
     def __init__(self, api: Api, seed: int) -> None:
         self.chance, self.api = random.Random(seed), api
@@ -129,15 +129,15 @@ class Told:
         for seq, event in enumerate(events, first):
             k, y = event["row"]["k"], event["row"]["y"]
             self.rows[k] = y
-            for id, (item, r, told) in self.subs.items():
-                if item == k and (told is None or abs(y - told) >= r):
+            for id, (item, r, last) in self.subs.items():
+                if item == k and (last is None or abs(y - last) >= r):
                     self.subs[id] = item, r, y
                     self.lives[id].append((seq, y))
         self.seq = first + count - 1
 
     def check(self, api: Api, *, resume_after: int) -> None:
-        for id, (_, _, told) in self.subs.items():
-            assert api.result(id)["result"] == {"value": told}
+        for id, (_, _, last) in self.subs.items():
+            assert api.result(id)["result"] == {"value": last}
             life = self.lives[id]
             wanted = [
                 (seq, {"value": now, "previous": before})
@@ -153,7 +153,7 @@ def test_every_plan_replays_the_same(own_server: ServerProcess) -> None:
     own_server.options = ("--plan", "random:3")
     own_server.start()
     with Api(own_server.url) as api:
-        world = Told(api, 11)
+        world = Walk(api, 11)
         world.subscribe(5)
         for _ in range(4):
             world.publish(15)
@@ -162,18 +162,18 @@ def test_every_plan_replays_the_same(own_server: ServerProcess) -> None:
             world.check(api, resume_after=after)
 
 
-def test_told_values_survive_retention_and_a_kill() -> None:
-    """The messages that told them are gone, and so is the memory; the marks know."""
+def test_last_notified_values_survive_retention_and_a_kill() -> None:
+    """The messages that carried them are gone, and so is the memory; the marks have them."""
     made = ServerProcess("--retention-events", "200", "--partition-events", "100")
     made.start()
     try:
         with Api(made.url) as api:
-            world = Told(api, 7)
+            world = Walk(api, 7)
             world.subscribe(6)
             world.publish(20)
             api.publish(world.table, [insert(k=8, y=5)])
             quiet = value(api, world.table, 8, notify={"change": 1})
-            api.publish(world.table, [update(8, y=50)])  # told once, and never again
+            api.publish(world.table, [update(8, y=50)])  # notified once, and never again
             for _ in range(6):
                 world.publish(100)
                 world.subscribe(1)

@@ -34,7 +34,7 @@ def test_totals_are_constant(bank: ServerProcess) -> None:
                 done = api.call("POST", "/v1/events", json={"events": transfers.request()})
             socket.progress(done["last_seq"])
             totals.take(socket)
-            after = done["first_seq"]  # inside a request: its end is told again
+            after = done["first_seq"]  # inside a request: its end is sent again
         if life < 2:
             bank.kill()
             bank.start()

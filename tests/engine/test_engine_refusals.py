@@ -133,8 +133,8 @@ async def test_other_publishers_and_readers_notice_no_refusal(
         done = await made.call(publish(upsert(k=3, x=3, y=33)))
         await listener.progress(done["last_seq"])
         for id in ids:
-            told = {name: one for name, one in listener.answers[id].items() if name != "previous"}
-            assert plain(told) == plain(encode((await made.call(c.Result(id)))["result"]))
+            answer = {name: one for name, one in listener.answers[id].items() if name != "previous"}
+            assert plain(answer) == plain(encode((await made.call(c.Result(id)))["result"]))
         assert made.metrics.rebuilds == 0
         assert made.metrics.undone
         assert stored_seqs(url) == list(range(1, done["last_seq"] + 1))

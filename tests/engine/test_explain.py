@@ -93,7 +93,7 @@ class World:
         self.run(c.Publish("s", [{"op": "upsert", "row": row}]))
 
     def fingerprint(self) -> Any:
-        """All that anybody could ever notice: answers, rows, and what was told to whom."""
+        """All that could ever be noticed: answers, rows, and every notification."""
         state = self.state
         marks = [
             space.mark(sid)
@@ -136,8 +136,8 @@ def test_explaining_leaves_no_trace(seed: int) -> None:
     for _ in range(60):
         before = by_answer(asked.fingerprint())
         for analyze in (False, True):
-            told = asked.run(c.Explain("t", asked.some_event(chance), analyze))
-            touched |= {group["type"] for group in told["groups"]}
+            explained = asked.run(c.Explain("t", asked.some_event(chance), analyze))
+            touched |= {group["type"] for group in explained["groups"]}
             row = {name: chance.randrange(16) for name in ("s", "z", "w")}
             asked.run(c.Explain("s", {"op": "upsert", "row": row}, analyze))
         assert by_answer(asked.fingerprint()) == before
@@ -159,13 +159,13 @@ def test_explaining_leaves_no_trace(seed: int) -> None:
 
 def test_every_plan_of_every_group_that_is_touched() -> None:
     world = World(1, "auto")
-    told = world.run(c.Explain("t", {"op": "upsert", "row": {"k": 3, "x": 5, "z": 5, "y": -1.0}}, True))
-    assert told["weights"].keys() == set(METRICS)
-    names = {group["group"] for group in told["groups"]}
+    explained = world.run(c.Explain("t", {"op": "upsert", "row": {"k": 3, "x": 5, "z": 5, "y": -1.0}}, True))
+    assert explained["weights"].keys() == set(METRICS)
+    names = {group["group"] for group in explained["groups"]}
     known = {group.name for group in world.state.groups.values()}
     assert names <= known
-    assert {group["type"] for group in told["groups"]} >= {"range-min", "range-count", "filter", "value"}
-    for group in told["groups"]:
+    assert {group["type"] for group in explained["groups"]} >= {"range-min", "range-count", "filter", "value"}
+    for group in explained["groups"]:
         assert [row["plan"] for row in group["plans"] if row["chosen"]] == [group["chosen"]]
         for row in group["plans"]:
             assert {*METRICS, "affected", "cost"} <= row.keys()
@@ -177,8 +177,8 @@ def test_every_plan_of_every_group_that_is_touched() -> None:
             )
             assert len({row["measured"]["affected"] for row in group["plans"]}) == 1
     ((some, *_), *_) = world.state.rows[1]
-    told = world.run(c.Explain("t", {"op": "update", "key": {"k": some}, "set": {}}))
-    assert told["groups"] == [], "nothing changes, so nobody is touched"
+    explained = world.run(c.Explain("t", {"op": "update", "key": {"k": some}, "set": {}}))
+    assert explained["groups"] == [], "nothing changes, so no group is touched"
 
 
 @pytest.mark.parametrize("plan", ["auto", "enumerate", "random:4"])
@@ -189,12 +189,12 @@ def test_what_is_explained_is_what_happens(plan: str) -> None:
     seen = 0
     for _ in range(80):
         event = world.some_event(world.chance)
-        told = world.run(c.Explain("t", event, True))
+        explained = world.run(c.Explain("t", event, True))
         world.state.chooser._pick = chooser("enumerate")._pick
         world.messages.clear()
         world.run(c.Publish("t", [event]))
         world.state.chooser._pick = None
-        for group in told["groups"]:
+        for group in explained["groups"]:
             if group["type"] in ("range-min", "range-count"):
                 sent = [message for message in world.messages if message.space == group["space"]]
                 assert sum(len(m.targets or ()) for m in sent) == group["plans"][0]["measured"]["affected"]

@@ -36,7 +36,7 @@ def test_a_description_is_what_the_subscription_becomes(api: Api) -> None:
         assert before["missing"] == []
 
 
-def test_the_place_is_told_in_the_columns_values(api: Api) -> None:
+def test_the_place_is_shown_in_the_columns_values(api: Api) -> None:
     table = api.table({"k": "integer", "x": "double precision", "d": "date", "s": "text"}, ["k"])
     sql = f"SELECT MIN(k) FROM {table} WHERE x BETWEEN :lo AND :hi AND s = 'é'"
     found = described(api, sql, {"lo": -0.5, "hi": 2})
@@ -116,7 +116,7 @@ def test_no_constant_is_too_extreme_to_be_described(api: Api, kind: str) -> None
 
 @pytest.mark.parametrize("function", ["MIN", "MAX"])
 def test_the_picture_of_an_event_is_what_it_does(api: Api, function: str) -> None:
-    """The coloured points of the picture are those who are told when the event is published, with that value."""
+    """The coloured points of the picture are those that are notified when the event is published, with that value."""
     chance = random.Random(function)
     table = api.table({"k": "integer", "x": "integer", "y": "integer", "s": "text"}, ["k"])
     api.publish(table, [{"op": "upsert", "row": row_of(k, chance)} for k in range(40)])
@@ -126,7 +126,7 @@ def test_the_picture_of_an_event_is_what_it_does(api: Api, function: str) -> Non
         "rows": [{"params": {"lo": lo, "hi": hi, "s": chance.choice("ab")}} for lo, hi in ranges],
     }
     made = api.call("POST", "/v1/subscriptions/batch", json=batch)
-    told = pictured = 0
+    notified = pictured = 0
     with api.socket() as socket:
         for id in made["ids"]:
             socket.attach(id)
@@ -159,9 +159,9 @@ def test_the_picture_of_an_event_is_what_it_does(api: Api, function: str) -> Non
                 if "change" in frame and frame["seq"] == seq
             }
             assert happened == expected, wanted
-            told += len(happened)
+            notified += len(happened)
             pictured += len(picture["panels"])
-    assert told > 20
+    assert notified > 20
     assert pictured > 40
 
 

@@ -124,7 +124,7 @@ def test_deleted_subscriptions_cost_nothing() -> None:
     assert used < 500_000
 
 
-def test_ids_of_the_server_are_told_from_chosen_ones() -> None:
+def test_ids_of_the_server_are_distinguished_from_chosen_ones() -> None:
     reserved = [
         id
         for id in ("sub-1", "sub-10", "sub-0", "sub-01", "sub-", "sub-1x", "xsub-1")

@@ -1,4 +1,4 @@
-"""Row predicates of keys: whatever a restricted key asks, it is told of its rows alone; and keys share groups."""
+"""Row predicates of keys: whatever a restricted key asks, it sees its rows alone; and keys share groups."""
 
 from __future__ import annotations
 
@@ -181,9 +181,9 @@ def test_keys_of_one_shape_share_a_group(desk: Desk) -> None:
     plain = desk.all.subscribe(LOWEST + " AND sector = 'bio'", {"lo": 0, "hi": 100})
     assert len({one["group"] for one in (*made, plain)}) == 1
     assert [one["result"]["value"] for one in made] == [3, 1]
-    told = desk.tech.call("POST", "/v1/describe", json={"sql": LOWEST, "params": {"lo": 0, "hi": 9}})
-    assert told["group"] == plain["group"]
-    assert told["place"]["equal"] == {"sector": "tech"}
+    described = desk.tech.call("POST", "/v1/describe", json={"sql": LOWEST, "params": {"lo": 0, "hi": 9}})
+    assert described["group"] == plain["group"]
+    assert described["place"]["equal"] == {"sector": "tech"}
 
 
 def test_an_aggregate_covers_the_rows_of_a_key_with_several_values(desk: Desk) -> None:
@@ -222,12 +222,12 @@ def test_changes_and_replays_hold_the_rows_of_the_key_alone(desk: Desk) -> None:
     with desk.tech.listen() as socket:
         attaches = [{"op": "attach", "id": one["id"], "after": one["seq"]} for one in (made, lowest)]
         replayed = [frame for frame in frames(socket, *attaches) if "change" in frame]
-    for told in (live, replayed):
-        rows = [frame["change"] for frame in told if frame["id"] == made["id"]]
+    for received in (live, replayed):
+        rows = [frame["change"] for frame in received if frame["id"] == made["id"]]
         assert [[row["symbol"] for row in change["add"]] for change in rows] == [["T9"], [], ["B9"], []]
-        assert "-9" not in json.dumps(told)
-        assert "-5" not in json.dumps(told)
-        values = [frame["change"]["value"] for frame in told if frame["id"] == lowest["id"]]
+        assert "-9" not in json.dumps(received)
+        assert "-5" not in json.dumps(received)
+        values = [frame["change"]["value"] for frame in received if frame["id"] == lowest["id"]]
         assert values == [-1, 3, -7, 3]
 
 
@@ -261,8 +261,8 @@ def test_a_restricted_key_reaches_nothing_else_that_tells_of_rows(desk: Desk) ->
         assert desk.tech.status("PATCH", f"/v1/subscriptions/{id}", json={"active": False}) == 404
         assert desk.tech.status("DELETE", f"/v1/subscriptions/{id}") == 404
         with desk.tech.listen() as socket:
-            (told,) = frames(socket, {"op": "attach", "id": id})
-            assert told["error"]["status"] == 404
+            (answered,) = frames(socket, {"op": "attach", "id": id})
+            assert answered["error"]["status"] == 404
     listed = desk.tech.call("GET", "/v1/subscriptions")["subscriptions"]
     assert not {"theirs", "of-bio"} & {one["id"] for one in listed}
     event = {"op": "delete", "key": {"symbol": "B1"}}

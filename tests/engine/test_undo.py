@@ -67,7 +67,7 @@ NOTIFIED = tuple(
 EVENTS_AND_SUBSCRIPTIONS = 36  # the kinds of commands below this are of these
 
 
-class Told(Heard):
+class Comparable(Heard):
     """Frames as they are compared: lists have no order, and the end of a stream is one."""
 
     def gone(self, stream: Stream) -> None:
@@ -85,7 +85,7 @@ class World:
         self.templates = templates
         self.state = EngineState(chooser(plan), Metrics(), clock=ManualClock())
         self.edge = Edge(Metrics(), LocalNetwork, lambda stream, frame: None, lambda sid: None)
-        self.sink = Told()
+        self.sink = Comparable()
         self.hosted: set[str] = set()
         self.state.marks.seqs = 10  # marks are renewed all the time
         self.builds: list[Any] = []
@@ -196,7 +196,7 @@ class World:
         return {id: plain(self.state.execute(c.Result(id))["result"]) for id in ids}
 
     def heard(self, batch: Batch) -> list[Any]:
-        """What the batch tells all subscriptions; those that are new are attached after it."""
+        """What the batch sends to all subscriptions; those that are new are attached after it."""
         registry = self.state.registry
         ids = {registry.id(sid) for sid in registry.sids()}
         complete(self.edge.release(batch.frames, batch.writes.last_seq))
@@ -271,7 +271,7 @@ def undo_here_and_there(plan: str, rounds: Rounds, templates: Templates = TEMPLA
         assert world.heard(batches[0]) == other.heard(batches[1])
         for batch, items in zip(batches, kept, strict=True):
             items |= batch.writes.items
-        present = [{at: told for at, told in items.items() if told is not None} for items in kept]
+        present = [{at: state for at, state in items.items() if state is not None} for items in kept]
         assert present[0] == present[1]
     compare(world, other)
 
@@ -313,7 +313,7 @@ class Piped(World):
     """A pipeline over a store, driven step by step."""
 
     def __init__(self, store: MemoryStore, limits: EngineLimits) -> None:
-        self.templates, self.builds, self.sink = TEMPLATES, [], Told()
+        self.templates, self.builds, self.sink = TEMPLATES, [], Comparable()
         self.store, self.metrics = store, Metrics()
         self.edge = Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
         self.posted: list[Work] = []

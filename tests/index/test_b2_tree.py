@@ -358,7 +358,7 @@ def test_what_is_not_there() -> None:
 
 @pytest.mark.parametrize("name", ["change", "percent", "factor of doubles"])
 def test_a_restored_tree_goes_on_alike(name: str) -> None:
-    """Through JSON, as a checkpoint goes; from then on both give the same labels and tell the same."""
+    """Through JSON, as a checkpoint goes; from then on both give the same labels and fire the same."""
     form = FORMS[name]
     rng = random.Random(name)
     tree = play(form, random_steps(4, 200, len(form.values)))

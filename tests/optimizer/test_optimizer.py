@@ -119,7 +119,7 @@ def test_the_histogram_knows_about_how_many_are_in_a_box(code: Any) -> None:
 
 @given(st.lists(st.tuples(*[st.integers(0, 60)] * 4), min_size=1, max_size=80), st.data())
 def test_ranges_that_reach_between_two_codes(ends: list[tuple[int, ...]], data: st.DataObject) -> None:
-    """Of the sample each range is told exactly; several are taken as independent."""
+    """Of the sample each range is estimated exactly; several are taken as independent."""
     points = [(min(a, b), max(a, b), min(c, d), max(c, d)) for a, b, c, d in ends]
     sketch = Sketch(points, 4)
     shares = []

@@ -315,9 +315,9 @@ def test_explain_weights_statistics_and_decisions_over_http(api: Api, server: st
     assert [(d["seq"], d["group"], d["actual"]["messages"]) for d in decisions] == [(seq, group, 1)]
     assert decisions[0]["estimates"].keys() == {"reformulate", "enumerate"}
     event = upsert(k=1, x=5, y=3)
-    told = api.call("POST", "/v1/explain", json={"table": table, "event": event, "analyze": True})
-    assert [entry["group"] for entry in told["groups"]] == [group]
-    assert all(row["measured"]["affected"] == 1 for row in told["groups"][0]["plans"])
+    plans = api.call("POST", "/v1/explain", json={"table": table, "event": event, "analyze": True})
+    assert [entry["group"] for entry in plans["groups"]] == [group]
+    assert all(row["measured"]["affected"] == 1 for row in plans["groups"][0]["plans"])
     before = api.call("GET", "/v1/optimizer/weights")
     changed = api.call("PUT", "/v1/optimizer/weights", json={"bandwidth": 2.5})
     assert changed == before | {"bandwidth": 2.5} == api.call("GET", "/v1/optimizer/weights")

@@ -138,7 +138,7 @@ DEFECTS = {
     "6 a server without its session answers": Defect(
         _no_heartbeat, _is_cut_for_long, ("was acknowledged before",)
     ),
-    "7 a lost answer is told as not committed": Defect(
+    "7 a lost answer is reported as not committed": Defect(
         _a_lost_answer_means_not_committed, _has("fail_commit"), ("are stored",)
     ),
     "8 consumers are lost for good": Defect(

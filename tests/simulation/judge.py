@@ -1,4 +1,4 @@
-"""The contract as the judge: what was acknowledged is stored, what was refused is not, and every subscriber was told
+"""The contract as the judge: what was acknowledged is stored, what was refused is not, and every subscriber was notified of
 exactly the changes of its answer.
 
 The oracle is brute force: the stored events one by one into SQLite, and after each of them every query from scratch.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prosem.values.wire import decode
-from tests.simulation.listener import Told
+from tests.simulation.listener import Attached
 from tests.simulation.plan import TABLES, VIEWS, Query
 from tests.simulation.postgres import Data
 
@@ -59,7 +59,7 @@ class Record:
     requests: list[Request] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     patches: list[Patched] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    attached: list[Attached] = field(default_factory=list)
     queries: dict[str, Query] = field(default_factory=dict)
     created: dict[str, tuple[int, Any]] = field(default_factory=dict)  # acknowledged: seq and result
     problems: list[str] = field(default_factory=list)
@@ -163,7 +163,7 @@ class Oracle:
             self._note_suspended(seq)
 
     def _note_suspended(self, seq: int) -> None:
-        """Who is told nothing at some time of this seq: several moves may share one, and each has another answer."""
+        """Those that are not notified at some time of this seq: several moves may share one, and each has another answer."""
         self.suspended |= {(id, seq) for id, active in self._active.items() if not active}
 
     def _answer(self, id: str, seq: int, before: Any) -> Any:
@@ -175,7 +175,7 @@ class Oracle:
 
     def _asked(self, id: str) -> Any:
         query = self._queries[id]
-        # ties of a top-k are in the order of the key, which SQLite must be told
+        # ties of a top-k are in the order of the key, which SQLite must be given
         cursor = self._database.execute(query.sql.replace("y DESC", "y DESC, k"), self._params[id])
         return _shaped(query, [column[0] for column in cursor.description], cursor.fetchall())
 
@@ -221,11 +221,11 @@ def plain(query: Query, answer: Any) -> Any:
     return answer["value"]
 
 
-def _notified(told: Any, value: Any, radius: int) -> Any:
-    """What has been told after this value: a change of at least the radius, or from or to nothing."""
-    if told is None or value is None:
+def _notified(last: Any, value: Any, radius: int) -> Any:
+    """What was last notified after this value: a change of at least the radius, or from or to nothing."""
+    if last is None or value is None:
         return value
-    return value if abs(value - told) >= radius else told
+    return value if abs(value - last) >= radius else last
 
 
 # -- verdicts ------------------------------------------------------------------------------------------------------
@@ -255,9 +255,9 @@ def judge(record: Record, data: Data) -> list[str]:
             found.append(
                 f"a result of {read.id} is as of {read.seq}, and {read.known} was acknowledged before"
             )
-    for told in record.told:
-        if told.id in known:
-            found += _judge_stream(told, record.queries[told.id], oracle)
+    for attached in record.attached:
+        if attached.id in known:
+            found += _judge_stream(attached, record.queries[attached.id], oracle)
     return found
 
 
@@ -282,11 +282,11 @@ def _judge_request(request: Request, oracle: Oracle) -> Iterator[str]:
         yield f"of the events {request.tags} of one request only {stored} are stored"
 
 
-def _judge_stream(told: Told, query: Query, oracle: Oracle) -> Iterator[str]:
-    answers = oracle.answers[told.id]
-    where = f"{told.id} ({query.sql})"
-    seq, is_attached = (0, False) if told.base is None else (told.base[0], True)
-    for kind, at, answer, body in told.items:
+def _judge_stream(attached: Attached, query: Query, oracle: Oracle) -> Iterator[str]:
+    answers = oracle.answers[attached.id]
+    where = f"{attached.id} ({query.sql})"
+    seq, is_attached = (0, False) if attached.base is None else (attached.base[0], True)
+    for kind, at, answer, body in attached.items:
         if kind == "stray":
             yield f"{where}: a change at {at} before a snapshot"
             return
@@ -297,8 +297,12 @@ def _judge_stream(told: Told, query: Query, oracle: Oracle) -> Iterator[str]:
             yield f"{where}: {kind} at {at}, and the log ends at {oracle.last_seq}"
             return
         if kind == "snapshot":
-            if told.base is not None and told.retained_after <= told.base[0] and query.per != "transaction":
-                yield f"{where}: a snapshot, although everything after {told.base[0]} was retained"
+            if (
+                attached.base is not None
+                and attached.retained_after <= attached.base[0]
+                and query.per != "transaction"
+            ):
+                yield f"{where}: a snapshot, although everything after {attached.base[0]} was retained"
         elif kind == "change":
             if at <= seq:
                 yield f"{where}: a change at {at} after one at {seq}"
@@ -310,7 +314,7 @@ def _judge_stream(told: Told, query: Query, oracle: Oracle) -> Iterator[str]:
             upto = at if kind == "change" else at + 1
             missed = [one for one in range(seq + 1, upto) if answers.get(one) != answers.get(one - 1)]
             if missed:
-                yield f"{where}: told {kind} {at} after {seq} without the changes at {missed}"
+                yield f"{where}: received {kind} {at} after {seq} without the changes at {missed}"
                 return
         if plain(query, answer) != answers.get(at):
             yield f"{where}: the folded answer at {at} is {answer}, not {answers.get(at)}"

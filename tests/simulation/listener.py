@@ -23,7 +23,7 @@ AGAIN_S = 0.5
 
 
 @dataclass
-class Told:
+class Attached:
     """What one attach of one subscription has brought: `base` is what the client held before it."""
 
     id: str
@@ -46,7 +46,7 @@ class _Held:
     answer: Any = None
     past: list[tuple[int, str, Any]] = field(default_factory=list)
     fold: Answer | None = None
-    told: Told | None = None
+    attached: Attached | None = None
     problem: str = ""
 
 
@@ -68,7 +68,7 @@ class Listener:
         self._own_chance.setstate(chance.getstate())
         self.redirected = 0
         self._held: dict[str, _Held] = {}
-        self.told: list[Told] = []
+        self.attached: list[Attached] = []
         self.progress = 0
         self.stalled_until = 0.0
         self._socket: _Socket | None = None
@@ -96,7 +96,7 @@ class Listener:
 
     def _is_current(self, held: _Held) -> bool:
         assert self._socket is not None
-        return held.told is not None and held.seq is not None and held.told.ping <= self._socket.pongs
+        return held.attached is not None and held.seq is not None and held.attached.ping <= self._socket.pongs
 
     @property
     def problems(self) -> list[str]:
@@ -115,7 +115,7 @@ class Listener:
                 self._socket.close()
                 self._socket = None
                 for held in self._held.values():
-                    held.told = None
+                    held.attached = None
             await asyncio.sleep(AGAIN_S * self._chance.uniform(0.2, 1.0))
 
     def _chosen(self, held: _Held) -> tuple[int, str, Any] | None:
@@ -129,8 +129,8 @@ class Listener:
     ) -> None:
         held = self._held[id]
         follows = self._own_chance.random() < 0.5 if follows is None else follows
-        held.told = Told(id, None if at is None else (at[0], at[2]))
-        self.told.append(held.told)
+        held.attached = Attached(id, None if at is None else (at[0], at[2]))
+        self.attached.append(held.attached)
         held.seq, held.timeline, held.answer = (None, None, None) if at is None else at
         held.fold = None if at is None else answer_of(at[2], _shape(held.query))
         socket.attach(id, held.seq, held.timeline, follows)
@@ -153,8 +153,8 @@ class Listener:
         self.progress = max(self.progress, item.seq)
         socket.pongs += item.kind == "pong"
         for held in self._held.values():
-            if held.told is not None and held.seq is not None and held.told.ping <= socket.pongs:
-                held.told.items.append(("progress", item.seq, held.answer, None))
+            if held.attached is not None and held.seq is not None and held.attached.ping <= socket.pongs:
+                held.attached.items.append(("progress", item.seq, held.answer, None))
                 if item.seq > held.seq:
                     held.seq, held.timeline = item.seq, item.timeline
                     held.past.append((item.seq, item.timeline, held.answer))
@@ -162,15 +162,15 @@ class Listener:
     def _redirected(self, socket: _Socket, item: Item) -> None:
         """Nothing has come for it: it is attached here, as by a client that cannot reach the broker, or at any broker."""
         held = self._held[str(item.id)]
-        if held.told is None or socket is not self._socket:
+        if held.attached is None or socket is not self._socket:
             return
         self.redirected += 1
-        base = held.told.base
+        base = held.attached.base
         at = None if base is None or held.timeline is None else (base[0], held.timeline, base[1])
         if self._own_chance.random() < 0.7:
             self._attach(socket, str(item.id), at, follows=False)
             socket.ping()
-            held.told.ping = socket.pings
+            held.attached.ping = socket.pings
         else:
             self.hang_up()
 
@@ -178,11 +178,11 @@ class Listener:
         """It may not be there yet, or the server may not serve: again, a little later."""
         if item.id in self._held and socket is self._socket:
             held = self._held[item.id]
-            held.told = None
+            held.attached = None
             held.problem = item.body.decode()
 
             def again() -> None:
-                if socket is self._socket and held.told is None:
+                if socket is self._socket and held.attached is None:
                     self._attach(socket, str(item.id), None)
 
             self._loop.call_later(AGAIN_S, again, context=Context())
@@ -190,23 +190,23 @@ class Listener:
     def _take(self, held: _Held, item: Item) -> None:
         body = decode(item.body)
         held.problem = ""
-        if held.told is None:
+        if held.attached is None:
             return
         if item.kind == "snapshot":
-            held.told.retained_after = self._retained_after()
+            held.attached.retained_after = self._retained_after()
             held.fold = answer_of(body, _shape(held.query))
         elif held.fold is None:
-            held.told.items.append(("stray", item.seq, None, body))
+            held.attached.items.append(("stray", item.seq, None, body))
             return
         else:
             try:
                 held.fold.apply(body)
             except Exception as error:
-                held.told.items.append(("unfoldable", item.seq, repr(error), body))
+                held.attached.items.append(("unfoldable", item.seq, repr(error), body))
                 return
         held.seq, held.timeline, held.answer = item.seq, item.timeline, held.fold.result()
         held.past.append((item.seq, item.timeline, held.answer))
-        held.told.items.append((item.kind, item.seq, held.answer, body))
+        held.attached.items.append((item.kind, item.seq, held.answer, body))
 
 
 class _Socket:

@@ -60,8 +60,8 @@ class Process:
     def kill(self) -> None:
         if self.is_alive:
             self.is_alive = False
-            for told in self.on_death:
-                told()
+            for report in self.on_death:
+                report()
 
     def stop(self, for_s: float) -> None:
         """SIGSTOP, and SIGCONT after a while."""

@@ -93,12 +93,12 @@ class Data:
         for event in batch.events:
             self.events[event[0]] = self.all_events[event[0]] = event
         self.outbox += batch.messages
-        for (space, topic), told in batch.items.items():
+        for (space, topic), state in batch.items.items():
             item = space, hashlib.blake2b(topic, digest_size=16).digest()
-            if told is None:
+            if state is None:
                 self.items.pop(item, None)
             else:
-                self.items[item] = told
+                self.items[item] = state
         self.last_seq = max(self.last_seq, batch.last_seq)
         self.counters = batch.counters or self.counters
         self.epoch, self.token = owner

@@ -32,7 +32,7 @@ def test_a_defect_is_found(defect: Defect) -> None:
 
 
 def test_a_failure_shrinks() -> None:
-    defect = DEFECTS["7 a lost answer is told as not committed"]
+    defect = DEFECTS["7 a lost answer is reported as not committed"]
     with defect.patch():
         plan = next(
             plan for plan in map(make_plan, range(SEEDS)) if defect.concerns(plan) and run(plan).problems

@@ -75,7 +75,7 @@ def refused_data_leaves_nothing(site: Site, writer: Writer) -> None:
     assert site.seqs() == [1]
 
 
-def a_full_disk_is_told_from_refused_data(site: Site, writer: Writer) -> None:
+def a_full_disk_is_distinguished_from_refused_data(site: Site, writer: Writer) -> None:
     with pytest.raises(ResourceError):
         writer.write(put(FULL, 1))
     assert site.seqs() == []
@@ -182,7 +182,7 @@ def an_event_is_stored_once(site: Site, writer: Writer) -> None:
 CASES: tuple[Callable[[Site, Writer], None], ...] = (
     a_batch_is_committed,
     refused_data_leaves_nothing,
-    a_full_disk_is_told_from_refused_data,
+    a_full_disk_is_distinguished_from_refused_data,
     a_trial_leaves_nothing,
     a_lost_answer_is_found_out,
     a_batch_that_was_lost_is_reported,

@@ -414,7 +414,7 @@ class World:
 
     def verdict(self) -> Verdict:
         for listener in self.listeners:
-            self.record.told += listener.told
+            self.record.attached += listener.attached
         problems = [*self.loop.unhandled, *judge(self.record, self.database.data)]
         return Verdict(problems, self.loop.steps, self.database.data.last_seq)
 

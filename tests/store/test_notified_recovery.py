@@ -1,4 +1,4 @@
-"""Told values of aggregates: many subscriptions, a kill in the middle of a batch, and what a recovery knows."""
+"""Last notified values of aggregates: many subscriptions, a kill in the middle of a batch, and what a recovery knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RADII = (3, 7, 20, 50, 200)
 
 
 class Population:
-    """Sums over ranges of a row of places, each with a radius, and what each was told."""
+    """Sums over ranges of a row of places, each with a radius, and the last notified value of each."""
 
     def __init__(self, api: Api, subscriptions: int, places: int) -> None:
         self.chance = random.Random(3)
@@ -41,7 +41,7 @@ class Population:
             body = {"sql": SQL.format(self.table), "notify": {"change": ":r"}, "rows": rows}
             self.ids += api.call("POST", "/v1/subscriptions/batch", json=body)["ids"]
         self.sums = np.zeros(subscriptions, np.int64)
-        self.told = np.zeros(subscriptions, np.int64)
+        self.last_notified = np.zeros(subscriptions, np.int64)
 
     def events(self, count: int) -> list[tuple[int, int]]:
         """Where values go next."""
@@ -56,8 +56,8 @@ class Population:
         for x, y in events:
             self.sums[(self.low <= x) & (x <= self.high)] += y - self.values[x]
             self.values[x] = y
-            told = np.abs(self.sums - self.told) >= self.radius
-            self.told[told] = self.sums[told]
+            due = np.abs(self.sums - self.last_notified) >= self.radius
+            self.last_notified[due] = self.sums[due]
 
     def body(self, events: list[tuple[int, int]]) -> Any:
         return {"events": [{"op": "update", "key": {"x": x}, "set": {"y": y}} for x, y in events]}
@@ -88,7 +88,7 @@ def recovered(subscriptions: int, places: int, batches: int, sample: int) -> dic
                 world.apply(last)  # its commit took place; all of it, then
             assert all(world.values[row["x"]] == row["y"] for row in rows), "a request is whole or not at all"
             for at in world.chance.sample(range(len(world.ids)), sample):
-                assert api.result(world.ids[at])["result"] == {"value": int(world.told[at])}
+                assert api.result(world.ids[at])["result"] == {"value": int(world.last_notified[at])}
         return {
             "subscriptions": len(world.ids),
             "published_s": round(published, 1),
@@ -99,10 +99,10 @@ def recovered(subscriptions: int, places: int, batches: int, sample: int) -> dic
 
 
 @pytest.mark.slow
-def test_told_sums_after_a_kill_in_the_middle_of_a_batch() -> None:
+def test_last_notified_sums_after_a_kill_in_the_middle_of_a_batch() -> None:
     recovered(1_000, 40, 3, 300)
 
 
 @pytest.mark.slow
-def test_told_sums_of_a_hundred_thousand() -> None:
+def test_last_notified_sums_of_a_hundred_thousand() -> None:
     print(recovered(100_000, 1000, int(os.environ.get("PROSEM_TEST_BATCHES", "20")), 5_000))

@@ -197,8 +197,8 @@ def test_publishing_goes_on(release: Release) -> None:
         admin.publish("users", [{"op": "upsert", "row": {"user_id": 77, "age": 30, "city": "Bern"}}])
         order = {"id": 501, "user_id": 77, "amount": 30, "note": ""}
         admin.publish("orders", [{"op": "upsert", "row": order}])
-        told = {frame["id"]: frame["change"]["add"] for frame in frames(socket)}
-    assert told["join"] == told["many-join-0"] != []
+        changes = {frame["id"]: frame["change"]["add"] for frame in frames(socket)}
+    assert changes["join"] == changes["many-join-0"] != []
     made = admin.subscribe("SELECT COUNT(*) FROM stocks WHERE risk BETWEEN 0 AND 100", id="made-today")
     assert made["result"]["value"] > 0
     acme = release.callers["acme publisher"].publish(

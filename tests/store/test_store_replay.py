@@ -86,7 +86,7 @@ async def test_chunks_are_bounded_in_bytes(url: str, writer: Writer) -> None:
         await replay.close()
 
 
-async def test_a_reader_that_retention_overtakes_is_told(
+async def test_a_reader_that_retention_overtakes_gets_an_error(
     url: str, writer: Writer, retention: Retention
 ) -> None:
     writer.write(events(*range(1, 150)))

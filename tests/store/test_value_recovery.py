@@ -1,4 +1,4 @@
-"""Told values at scale: many subscriptions, a long log, a kill in the middle of a batch, and what a recovery knows."""
+"""Last notified values at scale: many subscriptions, a long log, a kill in the middle of a batch, and a recovery."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RADII = (3, 7, 20, 50, 200)
 
 
 class Population:
-    """Subscriptions with one of a few radii to items that walk, and what each was told."""
+    """Subscriptions with one of a few radii to items that walk, and the last notified value of each."""
 
     def __init__(self, api: Api, subscriptions: int, items: int) -> None:
         self.chance = random.Random(3)
@@ -44,7 +44,7 @@ class Population:
             radius += [size] * share
         self.radius, order = np.array(radius), np.argsort(item, kind="stable")
         self.of_item = np.split(order, np.searchsorted(np.array(item)[order], np.arange(1, items)))
-        self.told = np.zeros(len(self.ids), np.int64)
+        self.last_notified = np.zeros(len(self.ids), np.int64)
 
     def events(self, count: int) -> list[tuple[int, int]]:
         """Where items go next."""
@@ -59,8 +59,8 @@ class Population:
         for k, y in events:
             self.values[k] = y
             mine = self.of_item[k]
-            told = mine[np.abs(self.told[mine] - y) >= self.radius[mine]]
-            self.told[told] = y
+            due = mine[np.abs(self.last_notified[mine] - y) >= self.radius[mine]]
+            self.last_notified[due] = y
 
     def body(self, events: list[tuple[int, int]]) -> Any:
         return {"events": [{"op": "update", "key": {"k": k}, "set": {"y": y}} for k, y in events]}
@@ -89,7 +89,7 @@ def recovered(subscriptions: int, items: int, batches: int, sample: int) -> dict
                 world.apply(last)  # its commit took place; all of it, then
             assert all(world.values[row["k"]] == row["y"] for row in rows), "a request is whole or not at all"
             for at in world.chance.sample(range(len(world.ids)), sample):
-                assert api.result(world.ids[at])["result"] == {"value": int(world.told[at])}
+                assert api.result(world.ids[at])["result"] == {"value": int(world.last_notified[at])}
         return {"subscriptions": len(world.ids), "events": 1000 * batches, "seconds": round(seconds, 1)}
     finally:
         made.remove()
@@ -116,11 +116,11 @@ def under_way(path: str, body: Any) -> Iterator[None]:
     sender.join()
 
 
-def test_told_values_after_a_kill_in_the_middle_of_a_batch() -> None:
+def test_last_notified_values_after_a_kill_in_the_middle_of_a_batch() -> None:
     recovered(2_000, 50, 5, 300)
 
 
 @pytest.mark.slow
-def test_told_values_of_a_hundred_thousand_after_a_million_events() -> None:
+def test_last_notified_values_of_a_hundred_thousand_after_a_million_events() -> None:
     thousands = int(os.environ.get("PROSEM_TEST_THOUSANDS", "1000"))
     print(recovered(100_000, 1000, thousands, 5_000))

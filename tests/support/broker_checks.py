@@ -41,7 +41,7 @@ def event(rng: random.Random) -> Json:
 
 
 def assert_exact(api: Api, ids: list[str], sockets: list[Socket]) -> None:
-    """Every socket was told the same, and it folds to the server's answer."""
+    """Every socket received the same, and it folds to the server's answer."""
     for id in ids:
         wanted = essence(api.result(id)["result"])
         for socket in sockets:

@@ -193,7 +193,7 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
     held = "groups" if "groups" in answer else "rows"
     if held not in answer:
         whole = "columns" if "columns" in answer else "value"
-        assert change[whole] != answer[whole], f"told although nothing changed: {change}"
+        assert change[whole] != answer[whole], f"notified although nothing changed: {change}"
         return change
     if "update" not in change:
         return _fold_joined(answer, change)
@@ -203,7 +203,7 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
         del rows[tuple(gone[name] for name in key)]
     for row in change["update"]:
         at = tuple(row[name] for name in key)
-        assert rows[at] != row, f"told although nothing changed: {row}"
+        assert rows[at] != row, f"notified although nothing changed: {row}"
         rows[at] = row
     for row in change["add"]:
         at = tuple(row[name] for name in key)
@@ -214,7 +214,7 @@ def fold(answer: Json, change: Json, key: tuple[str, ...]) -> Json:
 
 def _fold_joined(answer: Json, change: Json) -> Json:
     """Joined rows come and go as a whole."""
-    assert change["add"] or change["remove"], "told although nothing changed"
+    assert change["add"] or change["remove"], "notified although nothing changed"
     rows = {json.dumps(row, sort_keys=True): row for row in answer["rows"]}
     for row in change["remove"]:
         del rows[json.dumps(row, sort_keys=True)]

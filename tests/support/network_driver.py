@@ -22,11 +22,11 @@ SPACES = (Space(1, 1, True), Space(2, 2, True), Space(3, 2, False), Space(4, 0, 
 TOPICS = (b"tech", b"tech", b"")
 WIDTH = 30
 Hosted = dict[int, tuple[Space, bytes, Place | None]]
-Told = list[tuple[Message, list[int]] | int]
+Delivered = list[tuple[Message, list[int]] | int]
 
 
 def concerned(hosted: Hosted, message: Message) -> list[int]:
-    """The contract in one function: who is to be told."""
+    """The contract in one function: what is to be delivered."""
     found = []
     for id, (space, topic, place) in sorted(hosted.items()):
         if space.id != message.space:
@@ -48,7 +48,7 @@ def concerned(hosted: Hosted, message: Message) -> list[int]:
 
 
 class Driver:
-    """Random joins, moves, leaves and messages in flight; `told` against `expected` in the end."""
+    """Random joins, moves, leaves and messages in flight; `delivered` against `expected` in the end."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Driver:
         codec: bool = True,
     ) -> None:
         self.dice = random.Random(seed)
-        self.told: Told = []
-        self.expected: Told = []
+        self.delivered: Delivered = []
+        self.expected: Delivered = []
         self.hosted: Hosted = {}
         self.positions: dict[tuple[int, int], int] = {}  # of (seq, part)
         self.carried: set[tuple[str, int, int]] = set()  # by the link to a broker: the message
@@ -77,7 +77,7 @@ class Driver:
         self.network = make_simulated(
             name,
             self.deliver,
-            self.told.append,
+            self.delivered.append,
             brokers=names,
             faults=faults,
             codec=codec,
@@ -94,8 +94,8 @@ class Driver:
 
     def deliver(self, message: Message, ids: Sequence[int] | NDArray[np.int64]) -> None:
         found = sorted(int(id) for id in ids)
-        assert len(set(found)) == len(found), "an id is told once"
-        self.told.append((message, found))
+        assert len(set(found)) == len(found), "an id is delivered once"
+        self.delivered.append((message, found))
 
     def watch(self, sender: str, to: str, frame: Frame) -> None:
         if isinstance(frame, Carrier | Straight) and to != SERVER:
@@ -221,7 +221,7 @@ class Driver:
             self.network.memory.tick()
             self.network.settle()
         self.network.check()
-        assert self.told == [*self._heard()]
+        assert self.delivered == [*self._heard()]
         if self.exact:
             assert not self._spurious(), "a link with no match below it carries no message"
 
@@ -235,7 +235,7 @@ class Driver:
         return [(to, *key) for to, *key in self.carried if not hosts.get((*key,), set()) & self.below[to]]
 
     def _heard(self) -> Iterator[tuple[Message, list[int]] | int]:
-        """What was to be told, without what ids missed because their hosts had died."""
+        """What was to be delivered, without what ids missed because their hosts had died."""
         for one in self.expected:
             if isinstance(one, int):
                 yield one

@@ -49,7 +49,7 @@ def json_of(value: Any) -> Any:
 
 @dataclass
 class Question:
-    """`sql` with `:pN` for constants. `shape` names the kind of answer, `key` the columns that tell its rows apart."""
+    """`sql` with `:pN` for constants. `shape` names the kind of answer, `key` the columns that identify its rows."""
 
     sql: str
     shape: str
@@ -113,7 +113,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads what the server tells of a question. `names` and `kinds` are those of PostgreSQL's columns."""
+    """Reads what the server returns for a question. `names` and `kinds` are those of PostgreSQL's columns."""
 
     question: Question
     names: tuple[str, ...]
@@ -131,10 +131,10 @@ class Reader:
         if shape == "joined":
             return frozenset(map(self._joined, result["rows"]))
         if shape == "items":
-            told = {
+            values = {
                 self._key(item["key"]): compared(self.kinds[-1], item["value"]) for item in result["items"]
             }
-            return {key: value for key, value in told.items() if value is not None}
+            return {key: value for key, value in values.items() if value is not None}
         return {self._key(row): self._row(row) for row in result[shape]}
 
     def folded(self, answer: Answer, change: Json) -> Answer:

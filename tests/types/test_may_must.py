@@ -55,7 +55,7 @@ class Rule(Oracle):
             pairs = list(some)
             if kind == "whole" and any(must for _, must, _, _ in pairs):
                 fired.append((pairs[0][2][0][0], pairs[-1][2][0][0], None))
-                self.tell([s for _, _, here, _ in pairs for s in here], d)
+                self.notify([s for _, _, here, _ in pairs for s in here], d)
             elif kind == "part":
                 for _, _, here, may in pairs:
                     runs = [
@@ -65,11 +65,11 @@ class Rule(Oracle):
                     ]
                     arcs = tuple((run[0][1][1], run[-1][1][1]) for run in runs)
                     fired.append((here[0][0], here[0][0], arcs))
-                    self.tell([s for hit, s in zip(may, here, strict=True) if hit], d)
+                    self.notify([s for hit, s in zip(may, here, strict=True) if hit], d)
         self.compare_with_the_contract(d)
         return fired
 
-    def tell(self, some: list[Any], d: Any) -> None:
+    def notify(self, some: list[Any], d: Any) -> None:
         for subscription in some:
             assert self.fires(subscription[2], d, subscription[0][0]), "never below may"
             subscription[2] = d
@@ -113,7 +113,7 @@ def random_values(form: Form, seed: int, count: int) -> Any:
 
 
 def test_fewer_messages_than_at_must_alone() -> None:
-    """What the choice is for: the same walk, once with it and once telling as late as possible."""
+    """What the choice is for: the same walk, once with it and once notifying as late as possible."""
     for seed in range(3):
         radii, values = random_values(EXACT, seed, 300)
         free, strict = B2Tree(MayMust(), 0), B2Tree(Change(), 0)

@@ -149,18 +149,18 @@ class World:
         now = None if value is None else self.type.read(value)
         self.run(c.Publish("t", [{"op": "upsert", "row": {"k": key, "y": value, "z": False}}]))
         if key not in self.rows or not is_same(self.rows[key], now) or key in self.touched:
-            self._tell(key, now)
+            self._expect_event(key, now)
         else:  # no event for anybody
             self.expect({})
         self.touched.discard(key)
 
     def drop(self, key: int) -> None:
         self.run(c.Publish("t", [{"op": "delete", "key": {"k": key}}]))
-        self._tell(key, None)
+        self._expect_event(key, None)
         del self.rows[key]
         self.touched.discard(key)
 
-    def _tell(self, key: int, now: Any) -> None:
+    def _expect_event(self, key: int, now: Any) -> None:
         self.rows[key] = now
         heard, wanted = self.changes(), {}
         for id, (item, notify, before) in self.subs.items():
@@ -196,7 +196,7 @@ class World:
         self.subs[id] = key, notify, now
 
     def retune(self, id: str, notify: Any) -> None:
-        """Other radii tell nothing by themselves."""
+        """Other radii notify of nothing by themselves."""
         item, _, before = self.subs[id]
         answer = self.run(c.Patch(id, by_name(notify)[1]))
         assert self.plain(answer["result"]) == {"value": self.plain(before)}
@@ -216,7 +216,7 @@ class World:
         """An event of the row that leaves the value as it is."""
         self.run(c.Publish("t", [{"op": "update", "key": {"k": key}, "set": {"z": key not in self.touched}}]))
         self.touched ^= {key}
-        self._tell(key, self.rows[key])
+        self._expect_event(key, self.rows[key])
 
     def suspend_and_resume(self, id: str, key: int, value: Any) -> None:
         item, notify, before = self.subs.pop(id)

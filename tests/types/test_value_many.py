@@ -47,7 +47,7 @@ class ManyWorld(World):
         items = [{"key": {"k": key}, "value": self.plain(value)} for key, value in sorted(values.items())]
         return {"items": items}
 
-    def _tell(self, key: int, now: Any) -> None:
+    def _expect_event(self, key: int, now: Any) -> None:
         self.rows[key] = now
         heard, wanted = self.changes(), {}
         for id, (keys, notify, known) in self.many.items():

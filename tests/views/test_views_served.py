@@ -87,16 +87,16 @@ class Watched:
                 assert folded == now, context
             elif self.question.shape == "items":
                 for key in {*self.answer, *now, *folded}:
-                    self._check_told(self.answer.get(key), now.get(key), folded.get(key), context)
+                    self._check_notified(self.answer.get(key), now.get(key), folded.get(key), context)
                 assert change is None or folded != self.answer, context
             else:
-                self._check_told(self.answer, now, folded, context)
+                self._check_notified(self.answer, now, folded, context)
                 assert change is None or folded != self.answer, context
             self.answer = folded
         assert not changes, f"{self.question.asked()}: changes of other events: {changes}"
         self.answers = []
 
-    def _check_told(self, before: Answer, now: Answer, after: Answer, context: str) -> None:
+    def _check_notified(self, before: Answer, now: Answer, after: Answer, context: str) -> None:
         """One value with a radius."""
         may, must = self._condition(before, now)
         assert after == now if must else after in ((before, now) if may else (before,)), context
