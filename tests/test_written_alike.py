@@ -1,4 +1,4 @@
-"""Values that Python finds equal and JSON does not: true and 1, 0.0 and -0.0. They are stored and told."""
+"""Values that Python finds equal and JSON does not: true and 1, 0.0 and -0.0. They are stored and notified."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_a_change_that_python_does_not_see(server: str, before: object, after: o
             "GET", f"/v1/subscriptions/{made['id']}/stream", headers={"Last-Event-ID": str(seq - 1)}
         ) as stream:
             lines = (line for line in stream.iter_lines() if line.startswith("data:"))
-            told = httpx.Response(200, text=next(lines).removeprefix("data:")).json()
-        assert repr(told["update"]) == repr([{"k": 1, "j": after}])
+            change = httpx.Response(200, text=next(lines).removeprefix("data:")).json()
+        assert repr(change["update"]) == repr([{"k": 1, "j": after}])
         http.delete(f"/v1/subscriptions/{made['id']}").raise_for_status()

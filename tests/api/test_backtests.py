@@ -132,8 +132,8 @@ def test_a_backtest_counts_what_a_server_would_have_notified(world: World) -> No
     assert (done["state"], done["error"]) == ("done", None)
     assert done["steps"] == ["starting Spark", "looking for the period", "taking the log"]
     result = done["result"]
-    told = {one["params"]["k"]: one["notifications"] for one in result["most_notified"]}
-    assert told == {0: 5, 1: 10, 7: 0}, (
+    notifications = {one["params"]["k"]: one["notifications"] for one in result["most_notified"]}
+    assert notifications == {0: 5, 1: 10, 7: 0}, (
         "each fourth move of k = 0 and each second of k = 1, and the first of both"
     )
     assert result["notifications"] == 15 == sum(one["notifications"] for one in result["per_day"])

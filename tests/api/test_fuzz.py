@@ -272,6 +272,6 @@ def test_a_publishers_stream_outlives_every_frame(admin: Keyed, sent: list[Any])
                 {"table": "stocks", "events": [{"op": "delete", "key": {"symbol": "?"}}], "tag": "last"}
             )
         )
-        while (told := json.loads(socket.recv(timeout=20)))["tag"] != "last":
-            assert "first_seq" in told or told["error"]["status"] < 500, told
-        assert told["error"]["status"] == 409
+        while (reply := json.loads(socket.recv(timeout=20)))["tag"] != "last":
+            assert "first_seq" in reply or reply["error"]["status"] < 500, reply
+        assert reply["error"]["status"] == 409

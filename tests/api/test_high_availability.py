@@ -29,7 +29,7 @@ FOLLOW = """
 import { Client } from "./src/index.js";
 const client = new Client(process.argv[1], { timeoutMs: 2000, aliveMs: 1000, reconnectMs: 60000 });
 const followed = await client.subscribe("SELECT * FROM t WHERE k > :k", { k: 0 }, { snapshot: true });
-for await (const told of followed) console.log(JSON.stringify(told.change ?? { rows: told.result.rows.length }));
+for await (const update of followed) console.log(JSON.stringify(update.change ?? { rows: update.result.rows.length }));
 """
 
 
@@ -58,11 +58,11 @@ class Script:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told = json.loads(line)
-            if "rows" in told:
-                self.first = told["rows"]
+            update = json.loads(line)
+            if "rows" in update:
+                self.first = update["rows"]
             else:
-                self.keys += [row["k"] for row in told["add"]]
+                self.keys += [row["k"] for row in update["add"]]
 
     def close(self) -> None:
         self.process.kill()

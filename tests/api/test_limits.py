@@ -25,7 +25,7 @@ from tests.support.secured import ADMIN_KEY, Keyed, frames, refused, start_secur
 
 
 @given(st.integers(1, 50), st.lists(st.tuples(st.floats(0, 3), st.integers(1, 120)), max_size=60))
-def test_a_rate_is_kept_and_what_is_refused_may_come_when_it_is_told(
+def test_a_rate_is_kept_and_what_is_refused_may_come_after_retry_after(
     rate: int, requests: list[tuple[float, int]]
 ) -> None:
     now = 0.0
@@ -76,8 +76,8 @@ def test_events_a_second(admin: Keyed) -> None:
     assert (error.status, int(error.headers["retry-after"]) >= 5) == (429, True)
     with caller.listen("/v1/publish") as socket:
         socket.send(json.dumps({"table": "stocks", "events": [stock("A", "tech", 1, 1)], "tag": 7}))
-        told = json.loads(socket.recv())
-        assert (told["tag"], told["error"]["status"]) == (7, 429)
+        reply = json.loads(socket.recv())
+        assert (reply["tag"], reply["error"]["status"]) == (7, 429)
     slow = limited(admin, events_per_second=1_000)
     body = "\n".join(json.dumps(stock("A", "tech", n, 1)) for n in range(2_500))
     ndjson = {"Content-Type": "application/x-ndjson"}
@@ -103,8 +103,8 @@ def test_frames_and_bodies(admin: Keyed) -> None:
     large = {"sql": "SELECT * FROM stocks WHERE symbol = '" + "x" * 300 + "'"}
     assert refused(caller.call, "POST", "/v1/subscriptions", json=large).status == 413
     with caller.listen() as socket:
-        (told,) = frames(socket, {"op": "attach", "id": "x" * 300})
-        assert told["error"]["status"] == 413
+        (reply,) = frames(socket, {"op": "attach", "id": "x" * 300})
+        assert reply["error"]["status"] == 413
         assert frames(socket) == [], "the socket goes on"
 
 

@@ -135,7 +135,7 @@ def test_a_tenant_sees_its_own_tables_and_subscriptions_alone(two: tuple[Keyed, 
         assert [one["subscriptions"] for one in tenant.call("GET", "/v1/groups")["groups"]] == [1]
 
 
-def test_an_event_of_one_tenant_is_told_to_nobody_of_another(two: tuple[Keyed, Keyed]) -> None:
+def test_an_event_of_one_tenant_reaches_no_other_tenant(two: tuple[Keyed, Keyed]) -> None:
     red, blue = two
     with red.listen() as mine, blue.listen() as other:
         frames(mine, {"op": "attach", "id": "mine"})
@@ -158,14 +158,14 @@ def test_what_another_tenant_has_does_not_exist(two: tuple[Keyed, Keyed], admin:
     before = red.call("GET", "/v1/status")
     for id in (private, given, "mine", "never"):
         path = f"/v1/subscriptions/{id}"
-        told = {
+        answered = {
             (method, rest, thief.status(method, path + rest, json=body))
             for method, rest, body in (
                 ("GET", "", None), ("GET", "/result", None), ("GET", "/stream", None), ("DELETE", "", None),
                 ("PATCH", "", {"params": {"risk": 1}}), ("PATCH", "", {"active": False}),
             )
         }  # fmt: skip
-        assert {status for _, _, status in told} == {404}, (id, told)
+        assert {status for _, _, status in answered} == {404}, (id, answered)
         with thief.listen() as socket:
             (answer,) = frames(socket, {"op": "attach", "id": id})
             assert answer["error"]["status"] == 404

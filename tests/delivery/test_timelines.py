@@ -32,7 +32,7 @@ COLUMNS = {"k": "integer", "x": "integer", "y": "integer"}
 FOLLOW = """
 import { Client } from "./src/index.js";
 const followed = await new Client(process.argv[1]).attach("low", { snapshot: true });
-for await (const told of followed) console.log(JSON.stringify({ ...told, at: followed.timeline }));
+for await (const update of followed) console.log(JSON.stringify({ ...update, at: followed.timeline }));
 """
 SECRET = "a-secret-of-a-webhook-of-a-test"
 

@@ -17,7 +17,7 @@ AGAIN_S = 0.2
 
 
 class Stream:
-    """One subscription as this socket was told of it; fails at a change that is lost, repeated or out of order."""
+    """One subscription as this socket received it; fails at a change that is lost, repeated or out of order."""
 
     def __init__(self, key: Iterable[str]) -> None:
         self._key = tuple(key)

@@ -1,4 +1,4 @@
-"""A mixed load on a server with brokers, and the check of everything it was told.
+"""A mixed load on a server with brokers, and the check of everything that it received.
 
 Publishers insert, change and delete rows, alone and in transactions of two tables; subscriptions over tables and views are
 registered, moved, suspended, resumed and deleted; views come and go; sockets at every process and a webhook follow the same
@@ -284,9 +284,9 @@ class Load:
         for stream in streams:
             assert stream.answer is not None
             assert essence(stream.answer) == expected, f"{id}: {sql} {self._params[id]}"
-            assert stream.changes == streams[0].changes, f"{id}: sockets were told different changes"
+            assert stream.changes == streams[0].changes, f"{id}: sockets received different changes"
             assert stream.seqs.digest() == streams[0].seqs.digest(), (
-                f"{id}: sockets were told different changes"
+                f"{id}: sockets received different changes"
             )
         if id in self._posted:
             await until_async(

@@ -391,7 +391,7 @@ def test_a_site_that_fails_or_sends_too_much_changes_nothing(site: Site) -> None
 
 
 # -- the command ---------------------------------------------------------------------------------------------------
-def test_the_command_follows_a_feed_until_it_is_told_to_end(desk: Desk, site: Site, tmp_path: Path) -> None:
+def test_the_command_follows_a_feed_until_it_is_stopped(desk: Desk, site: Site, tmp_path: Path) -> None:
     """Its site is down at first, then changes; the end is orderly."""
     content = b""
     site.answer = lambda headers: (200, {}, content) if content else (503, {}, b"")

@@ -137,7 +137,7 @@ async def test_after_an_orderly_end_nothing_is_sent_twice(url: str) -> None:
 
 
 async def test_a_subscription_under_the_id_of_a_deleted_one_is_another(url: str) -> None:
-    """After a restart, too, the receiver is told that it is gone, and nothing of the new one."""
+    """After a restart, too, the receiver is notified that it is gone, and of nothing of the new one."""
     with Receiver(SECRET) as receiver:
         async with running(url) as made:
             await prepared(made, "one")

@@ -203,7 +203,7 @@ def test_nothing_is_sent_after_a_webhook_is_deleted(api: Api, table: str) -> Non
         api.call("DELETE", f"/v1/webhooks/{kept['id']}")
 
 
-def test_a_deleted_subscription_is_told_and_leaves(api: Api, table: str) -> None:
+def test_a_deleted_subscription_is_notified_and_leaves(api: Api, table: str) -> None:
     gone, stays = lowest(api, table), lowest(api, table)
     with Receiver() as receiver:
         made = hook(api, receiver, gone, stays)
