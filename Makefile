@@ -10,7 +10,7 @@ KERNELS := $(VENV)/.installed-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
 SOAK_KILLS ?= 1000
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=5
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
@@ -27,9 +27,10 @@ $(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# After what builds the kernels, which has packages in common with it: both would install them at once.
+# After what builds the kernels, which has packages in common with it: both would install them at once. Most of these
+# packages' modules are never imported: bytecode of the others is written when they are.
 $(DEV): $(STAMP) $(BUILD) requirements-dev.txt
-	$(PIP) --require-hashes -r requirements-dev.txt
+	$(PIP) --no-compile --require-hashes -r requirements-dev.txt
 	@touch $@
 
 $(BUILD): $(STAMP) requirements-kernels.txt
@@ -101,10 +102,11 @@ format: $(DEV)
 stress: tools kernels            ## the long checks, seeds printed
 	$(PYTEST) --stress
 
-soak: tools kernels              ## what takes longer: kills under load, a mixed load and the simulation for SOAK_S seconds each, images
+soak: tools kernels              ## what takes longer: kills under load, a mixed load and the simulation for SOAK_S seconds each, the kit on every network, images
 	$(BIN)/python -m tests.soak --kills $(SOAK_KILLS)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_S) --image docs/images/soak.svg
 	$(BIN)/python -m tests.simulation --seconds $(SOAK_S)
+	$(BIN)/python -m tests.support.kit
 	$(BIN)/python -m tests.containers
 
 bench: $(DEV) kernels            ## every benchmark at full size
