@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench import (
     attach,
     end_to_end,
+    engine,
     fan_out,
     join,
     matching,
@@ -57,6 +58,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "optimizer": (
         optimizer.run,
         "overhead and quality of choosing plans, and what the four knobs do, on 14 types ([ProSem thesis] 6.5)",
+    ),
+    "engine": (
+        engine.run,
+        "CPU µs of each step of an event in the engine, of fourteen types, of two ranges; registrations/s",
     ),
     "end-to-end": (
         end_to_end.run,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench import (
+    engine,
     join,
     join_many,
     mixed,
@@ -51,6 +52,16 @@ def test_recovery_in_miniature() -> None:
     figures = recovery.measure(3_000, 5, 2)
     assert (figures["rows"], figures["subscriptions"]) == (3_000, 5 * len(recovery.GROUPS))
     assert figures["rows_per_s"] > 0
+
+
+def test_the_engine_in_miniature() -> None:
+    steps = {row["step"]: row["median"] for row in engine.steps(200, 300, 2)}
+    assert steps["the engine in all"] > steps["validation: keys, old and new rows"] > 0
+    found = engine.fourteen(200, 900)
+    assert found["events_per_s"] > 0
+    assert {row["space"].partition(":")[0] for row in found["by_type"]} >= {"range-min", "value", "filter"}
+    assert [row["event"] for row in engine.two_ranges(300, 50, 5)] == ["insert", "delete"]
+    assert all(row["per_s"] > 0 for row in engine.registration(300, 50))
 
 
 @pytest.mark.slow
