@@ -15,10 +15,10 @@ from cn.networks.local import LocalNetwork
 from optimizer.choose import Chooser
 from prosem.delivery.edge import Edge, Stream
 from prosem.engine import commands as c
+from prosem.engine.effect import Effect
 from prosem.engine.publishing import Publishing
 from prosem.engine.state import EngineState
 from prosem.engine.transaction import Run
-from prosem.engine.typed_events import Effect
 from prosem.language.syntax import Query
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete

@@ -11,12 +11,12 @@ from typing import Any
 from optimizer.choose import Chooser
 from optimizer.plan import addresses
 from prosem.engine import commands as c
+from prosem.engine.effect import Effect
 from prosem.engine.explaining import explain_space, rehearse
 from prosem.engine.measuring import MOST_TRIED, measure
 from prosem.engine.memory import EngineMemory
 from prosem.engine.tables import cut
 from prosem.engine.transaction import Run, transaction
-from prosem.engine.typed_events import Effect
 from prosem.engine.validate import effect, effects, known_table
 from prosem.engine.views import Derived
 from prosem.store.log import WriteSet

@@ -7,16 +7,18 @@ Cost: O(events), and O(rows) for a truncate.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from prosem.engine.effect import Effect
+from prosem.engine.table_structs import Overlay
 from prosem.engine.tables import Tables
-from prosem.engine.typed_events import Effect
+from prosem.engine.typed_events import TypedTransaction
 from prosem.engine.validate import effect, known_table, sized
 from prosem.values.errors import ConflictError, InputError, NotFoundError, pointer
-from prosem.values.model import Key, Row, Table
-
-Overlay = dict[Key, Row | None]
+from prosem.values.model import Table
 
 
 class Run(NamedTuple):
@@ -29,6 +31,33 @@ class Run(NamedTuple):
 
 def transaction(store: Tables, tables: Mapping[str, Table], events: Sequence[Any]) -> list[Run]:
     """What the events do one after the other, in runs of one table; raises at the first that is wrong."""
+    typed = _typed(store, tables, events) if isinstance(events, TypedTransaction) else None
+    return _one_by_one(store, tables, events) if typed is None else typed
+
+
+def _typed(store: Tables, tables: Mapping[str, Table], events: TypedTransaction) -> list[Run] | None:
+    """The same by the structs of the tables; None if one was typed by another table, is one of a family, or is wrong."""
+    runs: list[Run] = []
+    overlays: dict[Table, Overlay] = {}
+    first = 0
+    for run in events.runs:
+        table, moves = run.table, list[int]()
+        if tables.get(table.name) is not table or store.family(table) is not None:
+            return None
+        found = run.effects(store.whole(table), overlays.setdefault(table, {}), moves)
+        if found is None:
+            return None
+        runs.append(Run(table, found, partial(_place, first, moves)))
+        first += len(run.decoded)
+    return runs
+
+
+def _place(first: int, moves: Sequence[int], number: int) -> str:
+    """The pointer to the event of an effect in a run that begins with the event `first`."""
+    return f"/events/{first + number - bisect_right(moves, number)}"
+
+
+def _one_by_one(store: Tables, tables: Mapping[str, Table], events: Sequence[Any]) -> list[Run]:
     runs: list[Run] = []
     overlays: dict[Table, Overlay] = {}
     roots: dict[Table, Table] = {}

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from prosem.engine.effect import Effect
 from prosem.engine.sizes import MAX_KEY_BYTES, MAX_ROW_BYTES, SAFE_COLUMNS, key_bytes, row_bytes
 from prosem.engine.table_request import (
     COLUMNS_EXPECTED,
@@ -21,7 +22,7 @@ from prosem.engine.table_request import (
     no_column,
     no_parent,
 )
-from prosem.engine.typed_events import Effect, TypedEvents
+from prosem.engine.typed_events import TypedEvents
 from prosem.values.columns import Value, check_text, column_type
 from prosem.values.errors import ConflictError, InputError, NotFoundError, pointer
 from prosem.values.model import DEFAULT_TENANT, Column, Key, Row, Table, View

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from hypothesis import given
@@ -13,80 +12,7 @@ from prosem.engine.validate import effects, table_definition
 from prosem.values.errors import ConflictError, InputError
 from prosem.values.model import Key, Row, Table
 from prosem.values.wire import decode_exact, encode
-
-TYPES = ("integer", "bigint", "boolean", "double precision", "text", "numeric(6,2)", "numeric(30,4)")
-MORE = ("date", "timestamptz", "jsonb", "bytea")
-NAMES = ("op", "row", "c0", "é/~", "", "set", "key")
-LITERALS = (
-    "0", "1", "-1", "-0", "0.0", "-0.0", "1.0", "1.5", "1e2", "0.1", "2147483647", "2147483648", "-2147483649",
-    "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "1e999",
-    "123456789012345678901234567890", "true", "false", "null", '""', '"a"', '"1.5"', '"x\\u0000"', '"2024-12-31"',
-    '"2024-12-31T23:59:59Z"', '"YQ=="', "[]", "{}", '{"a":[1.50,true]}', '"\\ud83d\\ude00"',
-)  # fmt: skip
-GOOD = {
-    "integer": "17", "bigint": "9007199254740993", "boolean": "true", "double precision": "0.1", "text": '"a"',
-    "numeric(6,2)": "1.25", "numeric(30,4)": '"12345678901234567890.5"', "date": '"2024-12-31"',
-    "timestamptz": '"2024-12-31T23:59:59Z"', "jsonb": '{"a":[1.50,1e16]}', "bytea": '"YQ=="',
-}  # fmt: skip
-
-
-def tables() -> st.SearchStrategy[Table]:
-    columns = st.lists(
-        st.tuples(st.sampled_from(NAMES[:4]), st.sampled_from(TYPES + MORE), st.booleans()),
-        min_size=1,
-        max_size=4,
-        unique_by=lambda column: column[0],
-    ).filter(lambda columns: any(kind != "jsonb" for _, kind, _ in columns))
-    return st.builds(_table, columns, st.integers(1, 2), st.randoms())
-
-
-def _table(columns: list[tuple[str, str, bool]], keys: int, chance: Any) -> Table:
-    ordered = [name for name, kind, _ in columns if kind != "jsonb"]
-    described = [{"name": n, "type": kind, "nullable": nullable} for n, kind, nullable in columns]
-    key = chance.sample(ordered, min(keys, len(ordered)))
-    return table_definition({"name": "t", "columns": described, "primary_key": key}, 7)
-
-
-@st.composite
-def bodies(draw: st.DrawFn, table: Table) -> bytes:
-    """A request; most members fit the table, some are wrong in any way."""
-    is_wild = draw(st.booleans())
-
-    def value(name: str) -> str:
-        if is_wild and draw(st.integers(0, 9)) == 0:
-            return draw(st.sampled_from(LITERALS))
-        if name not in table.position:
-            return "1"
-        column = table.columns[table.position[name]]
-        if column.nullable and draw(st.integers(0, 3)) == 0:
-            return "null"
-        return GOOD[column.type.name]
-
-    def members(names: list[str], fewer: bool) -> str:
-        chosen = draw(st.lists(st.sampled_from(names), unique=True)) if fewer and names else list(names)
-        if is_wild and draw(st.integers(0, 9)) == 0:
-            chosen.append(draw(st.sampled_from(NAMES)))
-        return "{" + ",".join(f"{json.dumps(name)}:{value(name)}" for name in chosen) + "}"
-
-    def event() -> str:
-        op = draw(st.sampled_from(("insert", "upsert", "update", "delete")))
-        parts = [f'"op":"{op}"']
-        if op in ("insert", "upsert"):
-            optional = [column.name for column in table.columns if column.nullable]
-            whole = members(list(table.names), fewer=bool(optional) and is_wild)
-            parts.append(f'"row":{whole}')
-        else:
-            parts.append(f'"key":{members(list(table.primary_key), fewer=False)}')
-        if op == "update":
-            rest = [name for name in table.names if is_wild or name not in table.primary_key]
-            parts.append(f'"set":{members(rest, fewer=True)}')
-        if is_wild and draw(st.integers(0, 9)) == 0:
-            parts[draw(st.integers(0, len(parts) - 1))] = draw(
-                st.sampled_from(('"x":1', '"op":"no"', '"row":1'))
-            )
-        return "{" + ",".join(parts) + "}"
-
-    return ('{"events":[' + ",".join(event() for _ in range(draw(st.integers(1, 5)))) + "]}").encode()
+from tests.support.event_texts import GOOD, MORE, TYPES, bodies, tables
 
 
 @given(st.data())

@@ -1,28 +1,26 @@
-"""POST /v1/tables/{table}/events: one transaction a JSON request, batches for NDJSON, and WS /v1/publish."""
+"""POST /v1/tables/{table}/events and POST /v1/events: one transaction per JSON request, batches for NDJSON."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, Request, Response
 
-from api.http.access import Disconnected, attend, caller_of, received
+from api.http.access import caller_of
 from api.http.bodies import body, body_limit, lines
-from api.http.json_slices import SMALL_BYTES, decode, decode_large
+from api.http.event_bodies import table_events, transaction_events
+from api.http.json_slices import decode
 from api.http.models.events import Events, Transaction
 from api.http.models.responses import Published
 from api.http.openapi import documented
 from api.http.responses import answer, server
-from api.server.command_port import awaited
-from api.server.lifetime import ServerLifetime
 from api.server.running import RunningServer
 from prosem.engine import commands as c
-from prosem.engine.typed_events import typed_events
 from prosem.engine.validate import known_table
 from prosem.values.access import Caller, Role
 from prosem.values.errors import (
@@ -33,12 +31,11 @@ from prosem.values.errors import (
     ProsemError,
     UnknownOutcomeError,
 )
-from prosem.values.model import JsonObject, View
+from prosem.values.model import JsonObject
 
 router = APIRouter(tags=["events"])
 NDJSON_LINES = 1_000
 NDJSON_BYTES = 1 << 20
-IN_FLIGHT = 64
 
 
 @router.post("/v1/tables/{table:path}/events", **documented("Publish events", Events, returns=Published))
@@ -55,7 +52,7 @@ async def publish(request: Request, table: str) -> Response:
             feed = EventReader(made, caller, table, key, stored[0] if stored else None)
             return await _ndjson(feed, request)
     text = await body(request, body_limit(request))
-    events = await _table_events(made, caller, table, text)
+    events = await table_events(made, caller, table, text)
     async with _alone(made, key):  # not before the body is complete: it may never be
         stored = await _stored(made, key)
         if stored is not None and stored[1]:
@@ -75,35 +72,14 @@ async def transact(request: Request) -> Response:
     caller.check(Role.PUBLISHER)
     key = _hashed(request.headers.get("idempotency-key"), caller.tenant)
     text = await body(request, body_limit(request))
-    given = await decode_large(text)
+    events = await transaction_events(made, caller, text)
     async with _alone(made, key):  # not before the body is complete: it may never be
         stored = await _stored(made, key)
         if stored is not None:
             return answer(stored[0])
-        command = c.Transact(_events(given), c.Idempotency(key) if key else None, caller.scope, len(text))
+        command = c.Transact(events, c.Idempotency(key) if key else None, caller.scope, len(text))
         made.keys.usage.spend(caller, len(command.events))
         return answer(await made.call(command, request.headers.get("traceparent", "")))
-
-
-async def _table_events(made: RunningServer, caller: Caller, name: str, text: bytes) -> Sequence[Any]:
-    """The events of a body; typed by the table as it is now, unless the body is large or anything is wrong with it."""
-    table = made.view.tables(caller.tenant).get(name)
-    if table is not None and len(text) <= SMALL_BYTES and not isinstance(table, View):
-        typed = typed_events(table, text)
-        if typed is not None:
-            return typed
-    return _events(await decode_large(text))
-
-
-def _events(given: Any) -> list[Any]:
-    if not isinstance(given, dict) or "events" not in given:
-        raise InputError('expected an object with "events"', "")
-    events = given["events"]
-    if not isinstance(events, list):
-        raise InputError("expected a list of events", "/events")
-    if not events:
-        raise InputError("the list of events is empty; send at least one", "/events")
-    return events
 
 
 # -- idempotency ---------------------------------------------------------------------------------------------------
@@ -254,77 +230,3 @@ def _number(error: ProsemError) -> int:
     """The number of the event an error points at ("/17/row/per")."""
     first = (error.at or "").split("/")[1:2]
     return int(first[0]) if first and first[0].isdigit() else 0
-
-
-# -- WebSocket -----------------------------------------------------------------------------------------------------
-@router.websocket("/v1/publish")
-async def publish_stream(socket: WebSocket) -> None:
-    """A publisher's stream: many requests may be under way, the answers come in their order."""
-    made: ServerLifetime = socket.app.state.server
-    await attend(socket, made.keys, Role.PUBLISHER, lambda caller: _publish_all(made.running, caller, socket))
-
-
-async def _publish_all(made: RunningServer, caller: Caller, socket: WebSocket) -> None:
-    answers: asyncio.Queue[tuple[Any, Any] | None] = asyncio.Queue(IN_FLIGHT)
-    sender = asyncio.create_task(_send_answers(socket, answers))
-    try:
-        while True:
-            outcome = await _begin(made, caller, await socket.receive())
-            if outcome is not None:
-                await answers.put(outcome)
-    except (Disconnected, WebSocketDisconnect):
-        pass
-    finally:
-        await answers.put(None)
-        await asyncio.gather(sender, return_exceptions=True)
-
-
-async def _begin(made: RunningServer, caller: Caller, message: Any) -> tuple[Any, Any] | None:
-    """Put one frame's events into the order; a future, or the error that stops it. None: there is nothing to answer."""
-    tag = None
-    try:
-        frame = await decode_large(received(message, caller.limits.frame_bytes))
-        if not isinstance(frame, dict):
-            raise InputError('expected a frame like {"table": …, "events": […]}', "")
-        if frame.get("op") == "authenticate":
-            return None  # by a client that need not have
-        tag = frame.get("tag")
-        command = _command(frame, caller)
-        made.keys.usage.spend(caller, len(command.events))
-        while True:
-            try:
-                return tag, made.submit(command)
-            except BusyError as error:
-                if error.code != "busy":
-                    raise
-                await asyncio.sleep(0.02)
-    except ProsemError as error:
-        return tag, error
-
-
-def _command(frame: JsonObject, caller: Caller) -> c.Publish | c.Transact:
-    """Events of one table, or, without "table", events that name their tables, as in POST /v1/events."""
-    if "table" not in frame:
-        return c.Transact(_events(frame), scope=caller.scope)
-    if not isinstance(frame["table"], str):
-        raise InputError("expected the name of a table", "/table")
-    return c.Publish(frame["table"], _events(frame), scope=caller.scope)
-
-
-async def _send_answers(socket: WebSocket, answers: asyncio.Queue[tuple[Any, Any] | None]) -> None:
-    is_broken = False
-    while (item := await answers.get()) is not None:
-        tag, outcome = item
-        try:
-            if isinstance(outcome, ProsemError):
-                raise outcome
-            frame = {"tag": tag} | await awaited(outcome)
-        except UnknownOutcomeError:
-            is_broken = True  # no answer would be true, and those after it would be out of order
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await socket.close(1012)
-        except ProsemError as error:
-            frame = {"tag": tag, "error": error.problem()}
-        if not is_broken:
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await socket.send_text(msgspec.json.encode(frame, enc_hook=float).decode())
