@@ -12,6 +12,9 @@ from typing import NamedTuple
 from prosem.values.errors import SetupError
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_INSERT, _UPDATE, _DELETE, _BEGIN, _COMMIT, _RELATION, _TRUNCATE = b"IUDBCRT"  # kinds of messages
+_NULL, _UNCHANGED, _TEXT = b"nut"  # kinds of values
+_number, _count = struct.Struct("!I").unpack_from, struct.Struct("!H").unpack_from
 
 
 class Unchanged:
@@ -88,7 +91,7 @@ def frame(data: bytes) -> Data | Alive:
     """One frame of the replication stream; SetupError if it is none that PostgreSQL's manual describes."""
     try:
         return _frame(data)
-    except (struct.error, ValueError, ArithmeticError) as error:
+    except (struct.error, IndexError, ValueError, ArithmeticError) as error:
         raise SetupError(
             f"the source sent a frame of {len(data)} bytes that is none of its replication protocol ({error}): use a direct"
             " connection to a PostgreSQL 14 or newer"
@@ -126,41 +129,59 @@ def written(position: int) -> str:
 
 def message(data: bytes) -> Message | None:
     """One message of the plugin; None for kinds that say nothing about rows (origins, types)."""
-    reader = _Reader(data)
-    kind = reader.take("c")
-    if kind == b"B":
-        _, microseconds, _ = reader.unpack("!QqI")
+    kind = data[0]
+    if kind == _INSERT:
+        (relation,) = _number(data, 1)
+        return Changed("insert", relation, None, _cells(data, 6)[0])
+    if kind == _UPDATE:
+        (relation,) = _number(data, 1)
+        old: Cells | None = None
+        at = 6
+        if data[5] in b"KO":
+            old, at = _cells(data, 6)
+            at += 1
+        return Changed("update", relation, old, _cells(data, at)[0])
+    if kind == _DELETE:
+        (relation,) = _number(data, 1)
+        return Changed("delete", relation, _cells(data, 6)[0], None)
+    if kind == _BEGIN:
+        _, microseconds, _ = struct.unpack_from("!QqI", data, 1)
         return Begin(_EPOCH + timedelta(microseconds=microseconds))
-    if kind == b"C":
-        _, _, end, _ = reader.unpack("!BQQq")
+    if kind == _COMMIT:
+        _, _, end, _ = struct.unpack_from("!BQQq", data, 1)
         return Commit(end)
-    if kind == b"R":
-        return reader.relation()
-    if kind == b"I":
-        (relation,) = reader.unpack("!I")
-        reader.take("c")
-        return Changed("insert", relation, None, reader.cells())
-    if kind == b"U":
-        (relation,) = reader.unpack("!I")
-        tag = reader.take("c")
-        old = None
-        if tag in (b"K", b"O"):
-            old = reader.cells()
-            reader.take("c")
-        return Changed("update", relation, old, reader.cells())
-    if kind == b"D":
-        (relation,) = reader.unpack("!I")
-        reader.take("c")
-        return Changed("delete", relation, reader.cells(), None)
-    if kind == b"T":
-        count, _ = reader.unpack("!IB")
-        return Truncated(tuple(reader.unpack(f"!{count}I")))
+    if kind == _RELATION:
+        return _Reader(data, 1).relation()
+    if kind == _TRUNCATE:
+        count, _ = struct.unpack_from("!IB", data, 1)
+        return Truncated(struct.unpack_from(f"!{count}I", data, 6))
     return None
 
 
+def _cells(data: bytes, at: int) -> tuple[Cells, int]:
+    """The values of a row, and where they end."""
+    (count,) = _count(data, at)
+    at += 2
+    found: list[Cell] = []
+    for _ in range(count):
+        kind, at = data[at], at + 1
+        if kind == _NULL:
+            found.append(None)
+        elif kind == _UNCHANGED:
+            found.append(UNCHANGED)
+        else:
+            (length,) = _number(data, at)
+            at += 4
+            if kind != _TEXT or len(data) < at + length:
+                raise ValueError(f"a value of {length} bytes and kind {kind} is not there")
+            found.append(data[at : at + length].decode())
+            at += length
+    return tuple(found), at
+
+
 class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
 
     def unpack(self, form: str) -> tuple[int, ...]:
         found = struct.unpack_from(form, self._data, self._at)
@@ -189,20 +210,3 @@ class _Reader:
             kind, modifier = self.unpack("!Ii")
             columns.append(Attribute(column, kind, modifier, bool(flags & 1)))
         return Relation(number, schema, name, identity, tuple(columns))
-
-    def cells(self) -> Cells:
-        (count,) = self.unpack("!H")
-        found: list[Cell] = []
-        for _ in range(count):
-            kind = self.take("c")
-            if kind == b"n":
-                found.append(None)
-            elif kind == b"u":
-                found.append(UNCHANGED)
-            else:
-                (length,) = self.unpack("!I")
-                if kind != b"t" or len(self._data) < self._at + length:
-                    raise ValueError(f"a value of {length} bytes and kind {kind!r} is not there")
-                found.append(self._data[self._at : self._at + length].decode())
-                self._at += length
-        return tuple(found)

@@ -55,6 +55,7 @@ class Stream:
         self._begun: datetime | None = None
         self._seen = target.position or 0  # everything of our tables before this position has arrived
         self._definition = target.definition
+        self._compared: Sequence[Facts] | None = None  # the facts that it was compared with
         self._confirmed = 0
         self._confirmed_at = self._moved_at = 0.0
         timeout_s = source.sender_timeout_s()
@@ -129,9 +130,12 @@ class Stream:
                 self._arriving_size += len(event)
 
     def _put(self, transaction: Transaction) -> None:
-        definition = written_facts(self._facts)
-        if definition != self._definition:
-            transaction.definition = self._definition = definition
+        if (
+            self._facts is not self._compared
+        ):  # they are read again every few seconds, not for each transaction
+            self._compared, definition = self._facts, written_facts(self._facts)
+            if definition != self._definition:
+                transaction.definition = self._definition = definition
         self._sender.put(transaction)
         self._moved_at = time.monotonic()
 

@@ -71,8 +71,12 @@ class Translation:
         if message.op == "insert":
             yield {"table": table.target, "op": "insert", "row": row}
             return
-        key = _key(table, places, message.old if message.old is not None else message.new)
-        changed = {name: value for name, value in row.items() if name not in key or key[name] != value}
+        if message.old is None:  # the key is as it was
+            key = {name: row[name] for name in table.key}
+            changed = {name: value for name, value in row.items() if name not in key}
+        else:
+            key = _key(table, places, message.old)
+            changed = {name: value for name, value in row.items() if name not in key or key[name] != value}
         yield {"table": table.target, "op": "update", "key": key, "set": changed}
 
 

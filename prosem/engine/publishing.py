@@ -174,10 +174,10 @@ class Publishing:
             if len(routes := self._groups.routes(one))
         ]
         seq, size_bytes = self._memory.seq, 0
-        put, log = self._tables.put, writes.events.append
+        put, log = self._tables.setter(table), writes.events.append
         for op, key, old, new in found:
             seq += 1
-            put(table, key, new)
+            put(key, new)
             before = None if old is None else encode(old)
             after = None if new is None else encode(new)
             log((seq, table.id, op, before, after, last))
@@ -226,8 +226,10 @@ class Publishing:
             if taken:
                 self._step_space(space, taken, every if len(every) > len(taken) else (), parts, began)
         if len(deltas) > 1:  # those of one seq are in the order of their parts
-            batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq"))
-            batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1))
+            if len(batch.frames) > frames + 1:
+                batch.frames[frames:] = sorted(batch.frames[frames:], key=attrgetter("seq"))
+            if len(batch.writes.messages) > messages + 1:
+                batch.writes.messages[messages:] = sorted(batch.writes.messages[messages:], key=itemgetter(1))
 
     def _step_space(
         self, space: Space, deltas: Sequence[Delta], among: Sequence[Delta], parts: dict[int, int], began: int

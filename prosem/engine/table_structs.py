@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -44,18 +43,19 @@ class TableStructs:
 
     def __init__(self, table: Table, is_addressed: bool) -> None:
         columns, key = table.columns, table.key_positions
-        self._settable = [at for at in range(len(columns)) if is_addressed or at not in key]
+        settable = [at for at in range(len(columns)) if is_addressed or at not in key]
         row = _struct([(_type(one), *_absent(one)) for one in columns], columns)
         keys = [columns[at] for at in key]
         of_key = _struct([(_type(one),) for one in keys], keys)
-        others = [columns[at] for at in self._settable]
+        others = [columns[at] for at in settable]
         of_set = _struct([(_or_unset(_type(one)), UNSET) for one in others], others)
         self._row_reads, self._key_reads = _reads(columns), _reads(keys)
-        self._set_reads = {at: (read, null) for at, read, null in self._row_reads}
+        reads = {at: (read, null) for at, read, null in self._row_reads}
+        self._sets = [(at, *reads.get(at, (None, True))) for at in settable]
         self._of_key = key
         self._is_wide = len(columns) > SAFE_COLUMNS
         self._fits_always = not self._is_wide and all(one.type.name in _FIXED for one in keys)
-        self._table, self._is_addressed = table, is_addressed
+        self.table, self._is_addressed = table, is_addressed
         named: list[tuple[str, Any]] = [("table", str)] if is_addressed else []
         self._insert, self._upsert = (_event(op, [*named, ("row", row)]) for op in ("insert", "upsert"))
         self._update = _event("update", [*named, ("key", of_key), ("set", of_set)])
@@ -75,18 +75,11 @@ class TableStructs:
     def effects(
         self, events: Sequence[Any], rows: Mapping[Key, Row], overlay: Overlay, moves: list[int]
     ) -> list[Effect] | None:
-        """What the events do to the rows, and to `overlay` over them, one after the other; None if one is wrong.
+        """What the events do to the rows, and to `overlay` over them, one after the other; None, or a ValueError, if one
+        is wrong.
 
         An update that changes the key has two effects; `moves` is given the numbers of the second ones.
         """
-        try:
-            return self._effects(events, rows, overlay, moves)
-        except ValueError:
-            return None
-
-    def _effects(
-        self, events: Sequence[Any], rows: Mapping[Key, Row], overlay: Overlay, moves: list[int]
-    ) -> list[Effect] | None:
         found: list[Effect] = []
         get, covered = rows.get, overlay.get
         for event in events:
@@ -132,13 +125,10 @@ class TableStructs:
         return found
 
     def _updated(self, old: Row, cells: tuple[Any, ...]) -> Row:
-        changed, reads = list(old), self._set_reads
-        for at, value in zip(self._settable, cells, strict=True):
+        changed = list(old)
+        for (at, read, is_nullable), value in zip(self._sets, cells, strict=True):
             if value is not UNSET:
-                if at in reads:
-                    read, is_nullable = reads[at]
-                    value = _value(value, read, is_nullable)
-                changed[at] = value
+                changed[at] = value if read is None else _value(value, read, is_nullable)
         return tuple(changed)
 
     def _is_free(self, key: Key, rows: Mapping[Key, Row], overlay: Overlay) -> bool:
@@ -147,13 +137,21 @@ class TableStructs:
 
     def _fits(self, key: Key, row: Row) -> bool:
         return key_bytes(key) <= MAX_KEY_BYTES and not (
-            self._is_wide and row_bytes(self._table, row) > MAX_ROW_BYTES
+            self._is_wide and row_bytes(self.table, row) > MAX_ROW_BYTES
         )
 
 
-@lru_cache(_TABLES)
+_made: dict[tuple[int, bool], TableStructs] = {}
+
+
 def structs_of(table: Table, is_addressed: bool = False) -> TableStructs:
-    return TableStructs(table, is_addressed)
+    """The structs of a table, kept by its identity: its hash is a call in Python."""
+    found = _made.get((id(table), is_addressed))
+    if found is None:
+        if len(_made) >= _TABLES:
+            _made.clear()
+        found = _made[id(table), is_addressed] = TableStructs(table, is_addressed)  # holds the table
+    return found
 
 
 def _struct(fields: Sequence[tuple[Any, ...]], columns: Sequence[Column]) -> Any:

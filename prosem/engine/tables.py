@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
+from functools import partial
 from typing import cast
 
 from prosem.engine.sizes import SAFE_COLUMNS
@@ -146,6 +147,12 @@ class Tables:
             put(self.visible[table.id], key, row)
         for ancestor in table.ancestors:
             put(self.visible[ancestor.id], key, cut(row, ancestor))
+
+    def setter(self, table: Table) -> Callable[[Key, Row | None], None]:
+        """`put` for several rows of a table after each other."""
+        own = self.rows[table.id]
+        is_alone = table.parent is None and own is self.visible[table.id]
+        return partial(put, own) if is_alone else partial(self.put, table)
 
     def load(self, table: Table, rows: Sequence[Row] | Arrays) -> None:
         """Set many rows that are new, as a recovery reads them: with the columns that are `held`."""

@@ -31,24 +31,35 @@ class Run(NamedTuple):
 
 def transaction(store: Tables, tables: Mapping[str, Table], events: Sequence[Any]) -> list[Run]:
     """What the events do one after the other, in runs of one table; raises at the first that is wrong."""
-    typed = _typed(store, tables, events) if isinstance(events, TypedTransaction) else None
-    return _one_by_one(store, tables, events) if typed is None else typed
+    if isinstance(events, TypedTransaction):
+        try:
+            typed = _typed(store, tables, events)
+        except ValueError:
+            typed = None
+        if typed is not None:
+            return typed
+    return _one_by_one(store, tables, events)
 
 
 def _typed(store: Tables, tables: Mapping[str, Table], events: TypedTransaction) -> list[Run] | None:
-    """The same by the structs of the tables; None if one was typed by another table, is one of a family, or is wrong."""
+    """The same by the structs of the tables.
+
+    None, or a ValueError, if an event is wrong, or its table is one of a family or another than when it was decoded.
+    """
     runs: list[Run] = []
-    overlays: dict[Table, Overlay] = {}
+    overlays: dict[str, Overlay] = {}
     first = 0
-    for run in events.runs:
-        table, moves = run.table, list[int]()
+    for structs, decoded in events.runs:
+        table = structs.table
+        moves: list[int] = []
         if tables.get(table.name) is not table or store.family(table) is not None:
             return None
-        found = run.effects(store.whole(table), overlays.setdefault(table, {}), moves)
+        overlay = overlays.setdefault(table.name, {})
+        found = structs.effects(decoded, store.whole(table), overlay, moves)
         if found is None:
             return None
         runs.append(Run(table, found, partial(_place, first, moves)))
-        first += len(run.decoded)
+        first += len(decoded)
     return runs
 
 

@@ -8,14 +8,12 @@ is wrong. So both ways give the same effects, and only one of them has errors to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from prosem.engine.effect import Effect
-from prosem.engine.table_structs import Overlay, structs_of
+from prosem.engine.table_structs import TableStructs, structs_of
 from prosem.values.model import Key, Row, Table, View
 from prosem.values.wire import decode_exact
 
@@ -45,10 +43,10 @@ class DecodedEvents(Sequence[Any]):
     """Some events of one request. As a sequence they are what the JSON says, decoded again when asked for."""
 
     __slots__ = ("_count", "_plain", "text")
+    _plain: list[Any] | None
 
     def __init__(self, text: bytes | str, count: int) -> None:
-        self.text, self._count = text, count
-        self._plain: list[Any] | None = None
+        self.text, self._count, self._plain = text, count, None
 
     @property
     def plain(self) -> list[Any]:
@@ -77,17 +75,17 @@ class TypedEvents(DecodedEvents):
 
     def effects(self, rows: Mapping[Key, Row]) -> list[Effect] | None:
         """What they do to the rows one after the other; None if one is wrong."""
-        return structs_of(self.table).effects(self.decoded, rows, {}, [])
+        try:
+            return structs_of(self.table).effects(self.decoded, rows, {}, [])
+        except ValueError:
+            return None
 
 
 class TypedRun(NamedTuple):
     """Events of one table after each other."""
 
-    table: Table
+    structs: TableStructs
     decoded: Sequence[Any]
-
-    def effects(self, rows: Mapping[Key, Row], overlay: Overlay, moves: list[int]) -> list[Effect] | None:
-        return structs_of(self.table, is_addressed=True).effects(self.decoded, rows, overlay, moves)
 
 
 class TypedTransaction(DecodedEvents):
@@ -95,8 +93,8 @@ class TypedTransaction(DecodedEvents):
 
     __slots__ = ("runs",)
 
-    def __init__(self, text: bytes | str, runs: Sequence[TypedRun]) -> None:
-        super().__init__(text, sum(len(run.decoded) for run in runs))
+    def __init__(self, text: bytes | str, count: int, runs: Sequence[TypedRun]) -> None:
+        super().__init__(text, count)
         self.runs = runs
 
 
@@ -125,26 +123,30 @@ def typed_transaction(tables: Mapping[str, Table], text: bytes | str) -> TypedTr
     a decode per event.
     """
     try:
-        names = [event.table for event in _tables(text).events]
-        decoded = _decoded(tables, names, text)
+        return _typed_transaction(tables, text)
     except _WRONG:
         return None
-    return None if decoded is None else TypedTransaction(text, decoded)
 
 
-def _decoded(tables: Mapping[str, Table], names: Sequence[str], text: bytes | str) -> list[TypedRun] | None:
-    known = {name: tables.get(name) for name in set(names)}
-    structs = {
-        name: structs_of(table, is_addressed=True)
-        for name, table in known.items()
-        if table is not None and not isinstance(table, View)
-    }
-    if not names or len(structs) < len(known):
+def _typed_transaction(tables: Mapping[str, Table], text: bytes | str) -> TypedTransaction | None:
+    names = [event.table for event in _tables(text).events]
+    structs: dict[str, TableStructs] = {}
+    for name in names:
+        if name not in structs:
+            table = tables.get(name)
+            if table is None or isinstance(table, View):
+                return None
+            structs[name] = structs_of(table, is_addressed=True)
+    if not names:
         return None
     if len(structs) == 1:
-        return [TypedRun(tables[names[0]], structs[names[0]].events(text))]
-    parts = zip(names, _parts(text).events, strict=True)
-    return [
-        TypedRun(tables[name], [structs[name].event(part) for _, part in some])
-        for name, some in groupby(parts, itemgetter(0))
-    ]
+        one = structs[names[0]]
+        return TypedTransaction(text, len(names), [TypedRun(one, one.events(text))])
+    runs: list[TypedRun] = []
+    before, decoded = "", list[Any]()
+    for name, part in zip(names, _parts(text).events, strict=True):
+        if name != before or not runs:
+            before, decoded = name, []
+            runs.append(TypedRun(structs[name], decoded))
+        decoded.append(structs[name].event(part))
+    return TypedTransaction(text, len(names), runs)
