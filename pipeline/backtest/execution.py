@@ -7,12 +7,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
 from pipeline.backtest.job import Backtest, Period
 from pipeline.backtest.plan import Question
 from pipeline.backtest.report import Counts, count, write, write_counts
 from pipeline.backtest.request import MOST_SHOWN, Request
 from pipeline.backtest.tuning import Suggestion, suggest, tunable, tuned
+from pipeline.statistics import StatisticsError
 from pipeline.statistics.moments import moment
+from pipeline.statistics.places import reason
 from prosem.values.model import JsonObject
 
 if TYPE_CHECKING:
@@ -72,7 +77,14 @@ class Outcome:
 
 
 def carry_out(session: Session, request: Request, population: Population, step: Step) -> Outcome:
-    """StatisticsError with the server's own words if a subscription would be refused."""
+    """StatisticsError if it fails; in the server's own words if a subscription would be refused."""
+    try:
+        return _carried_out(session, request, population, step)
+    except (PySparkException, Py4JError) as error:
+        raise StatisticsError(f"the backtest failed: {reason(error)}") from error
+
+
+def _carried_out(session: Session, request: Request, population: Population, step: Step) -> Outcome:
     made = Backtest(session, request.archive, request.archive_of)
     notify = tunable(request.notify) if request.per_day else request.notify
     question = made.ask(request.sql, notify, request.per, request.tenant)

@@ -19,7 +19,7 @@ remains are cleared away. Folders are reached by Hadoop's file systems: a path l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ import msgspec
 
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.folders import Folders
-from pipeline.statistics.manifest import Content, Manifest, content, evolved, measures
+from pipeline.statistics.manifest import REMEDIES, Content, Manifest, content, differences, evolved, measures
 from pipeline.statistics.places import reason
 from pipeline.statistics.segments import REWRITTEN, Segment, bounds_of, in_force, is_segment, segment_at
 from pipeline.statistics.typed import Columns, schema, spark_schema
@@ -226,14 +226,15 @@ class Archive:
     ) -> DataFrame:
         """The rows of a table in the segments that end between these numbers, with these columns of the table.
 
-        A column that a segment does not have, or has with another type, is NULL in its rows.
+        A column that a segment does not have, or has with another type, is NULL in its rows. StatisticsError if a file is
+        not as it was written.
         """
         chosen: dict[Columns, list[str]] = {}
         for segment in self.segments(name):
             if after <= segment.upto and (upto is None or segment.upto <= upto):
                 found = self.manifest(segment).tables.get(table_id)
                 if found is not None and found.rows:
-                    chosen.setdefault(found.columns, []).append(f"{segment.path}/table_id={table_id}")
+                    chosen.setdefault(found.columns, []).append(self._whole(name, segment, table_id, found))
         wanted = spark_schema(schema(name, columns))
         if not chosen:
             return self._spark.createDataFrame([], wanted)
@@ -242,31 +243,34 @@ class Archive:
 
     def moments(self, after: int) -> DataFrame:
         """The seq and the moment of every event of the log after this seq, whatever its table."""
-        paths = []
-        for segment in self.segments("event_log"):
-            if segment.upto > after and self.manifest(segment).tables:
-                paths.append(segment.path)
+        paths = [
+            self._whole("event_log", segment, number, written)
+            for segment in self.segments("event_log")
+            if segment.upto > after
+            for number, written in self.manifest(segment).tables.items()
+            if written.rows
+        ]
         if not paths:
             return self._spark.createDataFrame([], "seq long, at timestamp")
         read = self._spark.read.schema("seq long, at timestamp").option("basePath", f"{self._root}/event_log")
         return read.parquet(*paths).select("seq", "at").where(f"seq > {after}")
 
-    def files(self, path: str) -> dict[str, int]:
-        """The Parquet files below a folder, and how many bytes each has."""
-        return self._folders.files(path)
+    def differences(self, segment: Segment, table_id: int, written: Content) -> Iterator[tuple[str, str]]:
+        """The files of a table that are not as they were written, each with what is wrong with it."""
+        path = f"{segment.path}/table_id={table_id}"
+        for file, wrong in differences(written, self._folders.files(path)):
+            yield f"{path}/{file}", wrong
+
+    def _whole(self, name: str, segment: Segment, table_id: int, written: Content) -> str:
+        """The folder of a table, if its files are as they were written: Spark would read what is there without a word."""
+        for file, wrong in self.differences(segment, table_id, written):
+            raise StatisticsError(f"{file}: {wrong}; {REMEDIES[name]}")
+        return f"{segment.path}/table_id={table_id}"
 
     def segment_rows(self, name: str, segment: Segment, table_id: int, written: Content) -> DataFrame:
         """The rows that one segment has of a table, with the columns of its time."""
-        path = f"{segment.path}/table_id={table_id}"
+        path = self._whole(name, segment, table_id, written)
         return self._of_columns(name, [path], written.columns, written.columns)
-
-    def measured(self, name: str, segment: Segment, table_id: int, written: Content) -> Content:
-        """What the files of a segment hold of a table, in the words of its manifest."""
-        if not written.rows:
-            return content(written.columns, {}, {})
-        rows = self.segment_rows(name, segment, table_id, written)
-        (found,) = rows.agg(*measures(rows)).collect()
-        return content(written.columns, found.asDict(), {})
 
     def counted(self, segment: Segment, after: int) -> dict[int, int]:
         """How many events a segment has of each table after a seq."""

@@ -7,6 +7,7 @@ the hashes of all rows, so that neither their order nor the number of files matt
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,12 @@ from pipeline.statistics.typed import Columns, spark_schema, struct
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+REMEDIES = {  # for files that are not as they were written, by what they hold
+    "event_log": "restore it from a copy of the archive; without one, remove the folder of this segment and those of later"
+    " segments of event_log: prosem stats refresh reads again what the log still has",
+    "base": "remove the folder of this segment: the next prosem stats refresh copies the tables again",
+}
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -58,6 +65,23 @@ def measures(rows: DataFrame) -> list[Column]:
 def content(columns: Columns, measured: dict[str, Any], files: dict[str, int]) -> Content:
     """Of no rows at all everything is 0."""
     return Content(columns=columns, files=files, **{name: value or 0 for name, value in measured.items()})
+
+
+def differences(written: Content, files: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The files of a table that are not as the manifest has them, each with what is wrong with it.
+
+    >>> written = Content((), {"a": 5, "b": 7})
+    >>> list(differences(written, {"b": 8, "c": 1}))
+    [('a', 'the file is missing'), ('b', 'the file has 8 bytes instead of 7'), ('c', 'the file is not of the segment')]
+    """
+    for file in sorted(files.keys() | written.files.keys()):
+        had, has = written.files.get(file), files.get(file)
+        if has is None:
+            yield file, "the file is missing"
+        elif had is None:
+            yield file, "the file is not of the segment"
+        elif had != has:
+            yield file, f"the file has {has:,} bytes instead of {had:,}"
 
 
 def evolved(field: Any, stored: Columns, columns: Columns) -> Column:

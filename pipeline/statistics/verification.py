@@ -14,14 +14,10 @@ from typing import NamedTuple
 
 from pipeline.statistics.archive import ROWS, Archive
 from pipeline.statistics.database import Connection
-from pipeline.statistics.manifest import Manifest
+from pipeline.statistics.manifest import REMEDIES, Content, Manifest, measures
+from pipeline.statistics.manifest import content as content_of
 from pipeline.statistics.segments import Segment
 
-_AGAIN = (
-    "remove this folder and those of later segments of event_log: prosem stats refresh reads again what the log still "
-    "has; what the retention has dropped is only in a copy of the archive"
-)
-_BASE = "remove this folder: the next prosem stats refresh copies the tables again"
 _REFRESH = "run prosem stats refresh"
 
 
@@ -72,25 +68,18 @@ def verify(archive: Archive, connection: Connection | None = None) -> Verified:
 
 
 def _segment(archive: Archive, name: str, segment: Segment, made: Verified) -> Iterator[Finding]:
-    remedy = _AGAIN if name == "event_log" else _BASE
+    remedy = REMEDIES[name]
     if not segment.is_typed:
         yield Finding(segment.path, "an older version wrote it", f"{_REFRESH}, which rewrites it once", False)
         return
     manifest = archive.manifest(segment)
     is_readable = True
     for number, content in manifest.tables.items():
-        path = f"{segment.path}/table_id={number}"
         made.tables.add(number)
         made.rows += content.rows
-        files = archive.files(path)
-        for file in sorted(files.keys() | content.files.keys()):
-            had, has = content.files.get(file), files.get(file)
-            if had != has:
-                is_readable = False
-                wrong = "is missing" if has is None else "is not of the segment" if had is None else (
-                    f"has {has:,} bytes instead of {had:,}"
-                )  # fmt: skip
-                yield Finding(f"{path}/{file}", f"the file {wrong}", remedy)
+        for file, wrong in archive.differences(segment, number, content):
+            is_readable = False
+            yield Finding(file, wrong, remedy)
     if is_readable:
         yield from _contents(archive, name, segment, manifest, remedy)
 
@@ -100,7 +89,7 @@ def _contents(
 ) -> Iterator[Finding]:
     for number, content in manifest.tables.items():
         path = f"{segment.path}/table_id={number}"
-        found = archive.measured(name, segment, number, content)
+        found = _measured(archive, name, segment, number, content)
         for what in ("rows", "checksum", "first_seq", "last_seq"):
             has, had = getattr(found, what), getattr(content, what)
             if has != had:
@@ -109,6 +98,15 @@ def _contents(
         rows = sum(one.rows for one in manifest.tables.values()) + sum(manifest.left_out.values())
         if rows > segment.upto - segment.after or not all(map(segment.holds, _seqs(manifest))):
             yield Finding(segment.path, "it has events that are not between its seqs", remedy)
+
+
+def _measured(archive: Archive, name: str, segment: Segment, table_id: int, written: Content) -> Content:
+    """What the files of a segment hold of a table, in the words of its manifest."""
+    if not written.rows:
+        return content_of(written.columns, {}, {})
+    rows = archive.segment_rows(name, segment, table_id, written)
+    (found,) = rows.agg(*measures(rows)).collect()
+    return content_of(written.columns, found.asDict(), {})
 
 
 def _seqs(manifest: Manifest) -> Iterator[int]:
@@ -153,9 +151,13 @@ def _log(archive: Archive, connection: Connection) -> Iterator[Finding]:
             for number, rows in archive.counted(segment, after).items():
                 if number not in left_out and there.pop(number, 0) != rows:
                     yield Finding(
-                        f"{segment.path}/table_id={number}", "the database's log has other events", _AGAIN
+                        f"{segment.path}/table_id={number}",
+                        "the database's log has other events",
+                        REMEDIES["event_log"],
                     )
             for number in there.keys() - left_out.keys():
                 yield Finding(
-                    f"{segment.path}/table_id={number}", "the database's log has its events", _AGAIN
+                    f"{segment.path}/table_id={number}",
+                    "the database's log has its events",
+                    REMEDIES["event_log"],
                 )

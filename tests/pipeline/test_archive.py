@@ -22,7 +22,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from api.commands.archive import Options, compact, verify
+from pipeline.backtest.execution import carry_out, given
 from pipeline.backtest.job import Backtest
+from pipeline.backtest.request import Request
+from pipeline.statistics import StatisticsError
 from pipeline.statistics.archive import MANIFEST, Archive
 from pipeline.statistics.catalog import archive_id
 from pipeline.statistics.compaction import small_series
@@ -34,6 +37,7 @@ from pipeline.statistics.session import Session
 from pipeline.statistics.typed import Columns
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.values.errors import SetupError
 from tests.support.database import empty_database
 from tests.support.processes import open_folder
 
@@ -162,7 +166,7 @@ def test_what_is_broken_is_named_with_what_to_do(world: World, copy: Path) -> No
     assert found[str(second / "table_id=1")].startswith("checksum is ")
     assert found[str(second / "table_id=2")] == "rows is 20 instead of 19"
     assert found[str(half)].startswith("it is incomplete")
-    assert "remove this folder and those of later segments" in said
+    assert "remove the folder of this segment and those of later segments" in said
     assert said.endswith("broken\n")
     for broken in (first, second, third):
         shutil.rmtree(broken)
@@ -267,6 +271,41 @@ def test_a_backtest_outlives_the_compaction_of_what_it_reads(world: World, copy:
 
     with pytest.raises((PySparkException, Py4JError), match="FILE_NOT_EXIST"):  # it was not replaced
         backtest.steady(broken)
+
+
+def test_nothing_is_computed_from_an_archive_that_lacks_a_file(world: World, copy: Path) -> None:
+    backtest = Backtest(world.session, str(copy))
+    question = backtest.ask("SELECT * FROM stocks WHERE price < :p")
+    population, period = [{"p": 2}, {"p": 5}], backtest.period(None)
+    missing = sorted(segment(world, copy, "300-500").glob("table_id=1/*/*.parquet"))[0]
+    held = missing.read_bytes()
+
+    def refusal() -> str:
+        with pytest.raises(StatisticsError) as caught:
+            backtest.run(question, population, period)
+        return str(caught.value)
+
+    missing.unlink()
+    expected = f"{missing}: the file is missing; restore it from a copy of the archive; without one, remove"
+    assert expected in refusal()
+    with pytest.raises(StatisticsError, match="the file is missing"):
+        backtest.period(None)
+    with pytest.raises(SetupError, match="the file is missing"):
+        compact(Options(str(copy), world.url), world.session, Console(file=io.StringIO()))
+    missing.write_bytes(held + b"x")
+    assert "bytes instead of" in refusal()
+    missing.write_bytes(held)
+    double = missing.with_name("copy.parquet")
+    double.write_bytes(held)
+    assert f"{double}: the file is not of the segment" in refusal()
+    double.unlink()
+    assert backtest.run(question, population, period).count()
+    missing.write_bytes(bytes(len(held)))
+    request = Request("SELECT * FROM stocks WHERE price < :p", str(copy))
+    with pytest.raises(
+        StatisticsError, match="the backtest failed: "
+    ):  # what only a reader of the file notices
+        carry_out(world.session, request, given(population), Steps(quiet=True).step)
 
 
 def test_segments_with_other_columns_or_a_gap_between_are_not_compacted(world: World, copy: Path) -> None:
