@@ -121,7 +121,7 @@ class Backtest:
                 question.check(params)
             except InputError as error:
                 raise StatisticsError(f"subscription {number + 1}: {error.detail}") from error
-        cores = self._session.partitions
+        cores = self._session.cores
         made = split(question, subscriptions, slices or cores)
         if made.dividing is not None and not slices:
             made = split(question, subscriptions, SLICES_A_CORE * cores)

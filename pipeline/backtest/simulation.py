@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from cn.networks.local import LocalNetwork
@@ -20,6 +20,7 @@ from prosem.engine.publishing import Publishing
 from prosem.engine.state import EngineState
 from prosem.engine.transaction import Run
 from prosem.language.syntax import Query
+from prosem.runtime.clock import ManualClock
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete
 from prosem.store.recovery import StoredView
@@ -27,9 +28,9 @@ from prosem.values.access import Scope
 from prosem.values.model import JsonObject, Row, Table
 from prosem.views.subscription import named_view
 
-EVENTS_A_BATCH = 500  # that are delivered together
+EVENTS_A_BATCH = 500  # that are applied and delivered together
 _NEVER = 1 << 62
-Told = Callable[[int, int, bytes], None]  # number of the subscription, seq, change
+Told = Callable[[int, int, int, bytes], None]  # number of the subscription, seq, its moment, change
 
 
 class Statement(NamedTuple):
@@ -41,13 +42,14 @@ class Statement(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One event of the log: the row before and after it, and the last seq of its request."""
+    """One event of the log: the last seq of its request, its moment (µs since 1970), and the row before and after it."""
 
     seq: int
+    request_end: int
+    at: int
     table_id: int
     old: Row | None
     new: Row | None
-    request_end: int
 
 
 class Simulation:
@@ -55,6 +57,9 @@ class Simulation:
 
     Rows come first (`load`, `roll`), then `subscribe`, then events in the order of their seqs (`take`). Rows that are not
     needed do not exist: an event that makes a row one that is needed inserts it.
+
+    The engine numbers the events that it takes one by one, so that those of many requests are one batch even where the log
+    has others in between; `_Sink.origins` has their seqs. With `per: transaction` each request is applied by itself.
     """
 
     def __init__(
@@ -62,17 +67,19 @@ class Simulation:
         tables: Iterable[Table],
         views: Sequence[StoredView],
         told: Told,
-        is_needed: Callable[[Row], bool] = lambda row: True,
+        is_needed: Callable[[Row], bool] | None = None,
     ) -> None:
         metrics = Metrics()
-        # Measuring plans takes time and changes no notification; nor does arranging spaces anew.
-        self._state = EngineState(Chooser(share=0), metrics, look_events=_NEVER)
+        # Measuring plans takes time and changes no notification; nor does arranging spaces anew. Nothing is taken back.
+        self._state = EngineState(Chooser(share=0), metrics, look_events=_NEVER, clock=ManualClock())
+        self._state.undo.is_on = False
         self._edge = Edge(metrics, LocalNetwork, _no_replay, lambda sid: None)
         self._publishing = Publishing(self._state)
         self._sink = _Sink(told)
         self._tables: dict[int, Table] = {}
         self._views, self._is_needed = views, is_needed
-        self._waiting = 0
+        self._effects: list[tuple[Table, Effect]] = []  # that are not applied yet
+        self._last: Event | None = None
         self._is_per_transaction = False
         for table in tables:
             self._state.table_store.add(table)
@@ -91,10 +98,12 @@ class Simulation:
 
     def _effect(self, table: Table, old: Row | None, new: Row | None) -> Effect | None:
         """What an event does to the rows that are needed; None: nothing."""
-        if old is not None and not self._is_needed(old):
-            old = None
-        if new is not None and not self._is_needed(new):
-            new = None
+        is_needed = self._is_needed
+        if is_needed is not None:
+            if old is not None and not is_needed(old):
+                old = None
+            if new is not None and not is_needed(new):
+                new = None
         row = old if new is None else new
         return None if row is None else Effect("event", table.key_of(row), old, new)
 
@@ -116,63 +125,51 @@ class Simulation:
         self._deliver()
 
     # -- the log ---------------------------------------------------------------------------------------------
-    def take(self, events: Sequence[Event]) -> bool:
-        """The events of one request, as far as they concern the tables; whether all notifications so far were given."""
-        steps = []
+    def take(self, events: Iterable[Event]) -> None:
+        """The next events of the log, as far as they concern the tables. One that comes twice in a row counts once."""
+        tables, origins, last = self._tables, self._sink.origins, self._last
         for event in events:
-            table = self._tables[event.table_id]
-            effect = self._effect(table, event.old, event.new)
+            seq, request_end, at, table_id, old, new = event
+            if last is not None:
+                if last.seq == seq:
+                    continue  # a row that went from one value to another comes to a slice that needs both by either
+                if last.request_end != request_end:
+                    self._end_request(last)
+            table = tables[table_id]
+            effect = self._effect(table, old, new)
             if effect is not None:
-                steps.append(Step(event.seq, table, effect))
-        if self._is_per_transaction:
-            # at the seq of the request's last event, which may concern another table
-            self._apply(steps, events[-1].request_end)
-        else:
-            for part in consecutive(steps):
-                self._apply(part, part[-1].seq)
-        self._waiting += len(events)
-        if self._waiting < EVENTS_A_BATCH:
-            return False
-        self._deliver()
-        return True
+                self._effects.append((table, effect))
+                origins.append((seq, at))
+            last = event
+        self._last = last
+
+    def _end_request(self, last: Event) -> None:
+        """With its last event, which may concern another table: `per: transaction` notifies at its seq."""
+        origins = self._sink.origins
+        if self._is_per_transaction and self._effects:
+            origins[-1] = last.request_end, last.at
+            self._apply()
+        if len(origins) >= EVENTS_A_BATCH:
+            self._deliver()
 
     def finish(self) -> None:
+        if self._last is not None:
+            self._end_request(self._last)
         self._deliver()
 
-    def _apply(self, steps: Sequence[Step], last: int) -> None:
-        self._state.seq = last - len(steps)
-        by_table = groupby(steps, attrgetter("table"))
-        self._publishing.apply([Run(table, [step.effect for step in some], str) for table, some in by_table])
+    def _apply(self) -> None:
+        effects, self._effects = self._effects, []
+        by_table = groupby(effects, itemgetter(0))
+        self._publishing.apply([Run(table, [effect for _, effect in some], str) for table, some in by_table])
 
     def _deliver(self) -> None:
+        """Apply what is not applied yet, and notify of everything so far."""
+        if self._effects:
+            self._apply()
         batch = self._state.begin()
         complete(self._edge.release(batch.frames, self._state.seq))
-        self._waiting = 0
-
-
-class Step(NamedTuple):
-    """What an event does."""
-
-    seq: int
-    table: Table
-    effect: Effect
-
-
-def consecutive(steps: Sequence[Step]) -> list[list[Step]]:
-    """The steps in parts without a gap between their seqs.
-
-    >>> nothing: Any = None
-    >>> steps = [Step(seq, nothing, nothing) for seq in (1, 2, 4)]
-    >>> [[one.seq for one in part] for part in consecutive(steps)]
-    [[1, 2], [4]]
-    """
-    parts: list[list[Step]] = []
-    for step in steps:
-        if parts and parts[-1][-1].seq + 1 == step.seq:
-            parts[-1].append(step)
-        else:
-            parts.append([step])
-    return parts
+        self._sink.origins.clear()
+        self._sink.first = self._state.seq + 1
 
 
 def _no_replay(stream: Stream, frame: c.Hosted) -> None:
@@ -180,13 +177,18 @@ def _no_replay(stream: Stream, frame: c.Hosted) -> None:
 
 
 class _Sink:
-    """Takes what the edge gives each stream; it never lags, so that a fault of the edge is not a missing notification."""
+    """Takes what the edge gives each stream; it never lags, so that a fault of the edge is not a missing notification.
+
+    `origins`: the seqs that the log has for the engine's own, beginning with `first`, and their moments.
+    """
 
     is_lagging = False
 
     def __init__(self, told: Told) -> None:
         self._told = told
         self.numbers: dict[str, int] = {}
+        self.origins: list[tuple[int, int]] = []
+        self.first = 0
 
     def accept(self, stream: Stream, token: int) -> bool:
         return True
@@ -195,7 +197,7 @@ class _Sink:
         pass
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        self._told(self.numbers[stream.id], seq, body)
+        self._told(self.numbers[stream.id], *self.origins[seq - self.first], body)
         return True
 
     def lag(self) -> None:

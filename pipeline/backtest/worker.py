@@ -12,7 +12,8 @@ one batch of the stream is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -37,6 +38,7 @@ _SCHEMA = pa.schema(
     ]
 )
 ROWS_A_BATCH = 20_000
+ROWS_A_PART = 2_000
 
 
 class Work(NamedTuple):
@@ -58,14 +60,12 @@ def runner(work: Work) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         slice_run: SliceRun | None = None
         for batch in batches:
-            for number, *row in _records(batch, work.tables):
+            for (number, kind), part in _parts(batch):
                 if slice_run is None or slice_run.number != number:
                     if slice_run is not None:
                         yield from slice_run.finish()
                     slice_run = SliceRun(work, number)
-                slice_run.take(*row)
-                if len(slice_run.found) >= ROWS_A_BATCH:
-                    yield slice_run.notifications()
+                yield from slice_run.take(kind, part)
         if slice_run is not None:
             yield from slice_run.finish()
 
@@ -80,21 +80,34 @@ def new_of(table: Table) -> str:
     return f"new_{table.id}"
 
 
-def _records(batch: Any, tables: Sequence[Table]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a batch as `SliceRun.take` has them, after their slice: what is of the record's table is old and new."""
-    width = len(STREAM.split(", "))
-    columns = [batch.column(at).to_pylist() for at in range(width)]
-    table_ids = columns[3]
-    old: list[Row | None] = [None] * batch.num_rows
-    new: list[Row | None] = [None] * batch.num_rows
+def _parts(batch: Any) -> Iterator[tuple[tuple[int, int], Any]]:
+    """The rows of a batch that have one slice and one kind, with these; a part is short enough for all it may notify of."""
+    keys = zip(batch.column("slice").to_pylist(), batch.column("kind").to_pylist(), strict=True)
+    start = 0
+    for key, some in groupby(keys):
+        end = start + sum(1 for _ in some)
+        for at in range(start, end, ROWS_A_PART):
+            yield key, batch.slice(at, min(end - at, ROWS_A_PART))
+        start = end
+
+
+def _rows(part: Any, tables: Sequence[Table]) -> Iterator[tuple[int, Row | None, Row | None]]:
+    """Table, old and new row of each record: those that the columns of its own table have."""
+    table_ids: list[int] = part.column("table_id").to_pylist()
+    old: list[Row | None] = [None] * part.num_rows
+    new: list[Row | None] = [None] * part.num_rows
     for table in tables:
         places = [at for at, number in enumerate(table_ids) if number == table.id]
-        if places:
-            for target, name in ((old, old_of(table)), (new, new_of(table))):
-                structs = batch.column(name).take(pa.array(places))
-                for at, row in zip(places, typed_rows(structs, columns_of(table)), strict=True):
+        is_all = len(places) == part.num_rows
+        for target, name in ((old, old_of(table)), (new, new_of(table))) if places else ():
+            structs = part.column(name) if is_all else part.column(name).take(pa.array(places))
+            rows = typed_rows(structs, columns_of(table))
+            if is_all:
+                target[:] = rows
+            else:
+                for at, row in zip(places, rows, strict=True):
                     target[at] = row
-    return zip(*columns, old, new, strict=True)
+    return zip(table_ids, old, new, strict=True)
 
 
 class SliceRun:
@@ -102,88 +115,80 @@ class SliceRun:
 
     def __init__(self, work: Work, number: int) -> None:
         self._work, self.number = work, number
-        self.found: list[tuple[int, int, int, str]] = []
-        self._simulation = Simulation(work.tables, work.views, self._told, self._is_needed)
+        self._found: list[tuple[int, int, int, str]] = []
+        is_needed = None if work.dividing is None else self._is_needed
+        self._simulation = Simulation(work.tables, work.views, self._told, is_needed)
         self._constants: set[str] = set()
-        self._rows: dict[int, list[Row]] = {}
         self._subscriptions: list[tuple[int, Any]] | None = []
-        self._request: list[Event] = []
-        self._at: dict[int, int] = {}  # of the seqs that may be notified of
 
-    def take(
-        self,
-        kind: int,
-        place: int,
-        table_id: int,
-        seq: int,
-        request_end: int,
-        at: int,
-        params: str | None = None,
-        old: Row | None = None,
-        new: Row | None = None,
-    ) -> None:
-        if kind == EVENT:
-            if self._request and self._request[-1].seq == seq:
-                return  # a row that went from one value to another comes to a slice that needs both by either
-            self._begin()
-            event = Event(seq, table_id, old, new, request_end)
-            if self._request and self._request[-1].request_end != request_end:
-                self._end_request()
-            self._request.append(event)
-            self._at[seq] = self._at[request_end] = at
-        elif kind == PARAMS:
-            assert self._subscriptions is not None
-            values = decode_exact(params or "{}")
-            self._subscriptions.append((seq, values))
-            if self._work.dividing is not None:
-                self._constants.update(self._work.dividing.constants(values))
+    def take(self, kind: int, part: Any) -> Iterator[Any]:
+        """Rows of `STREAM` of one kind; gives notifications when there are many."""
+        if kind == PARAMS:
+            for number, params in zip(part["seq"].to_pylist(), part["params"].to_pylist(), strict=True):
+                self.subscribe(number, params)
+            return
+        rows = _rows(part, self._work.tables)
+        if kind == BASE:
+            self.load(rows)
         elif kind == ROLL:
-            self._load()
+            self.roll(rows)
+        else:
+            seqs, ends, moments = (part[name].to_pylist() for name in ("seq", "request_end", "at"))
+            self.apply(
+                Event(seq, end, at, *row) for seq, end, at, row in zip(seqs, ends, moments, rows, strict=True)
+            )
+            if len(self._found) >= ROWS_A_BATCH:
+                yield self._notifications()
+
+    def subscribe(self, number: int, params: str) -> None:
+        assert self._subscriptions is not None
+        values = decode_exact(params)
+        self._subscriptions.append((number, values))
+        if self._work.dividing is not None:
+            self._constants.update(self._work.dividing.constants(values))
+
+    def load(self, rows: Iterable[tuple[int, Row | None, Row | None]]) -> None:
+        """Rows of base copies, which are the new ones."""
+        by_table: dict[int, list[Row]] = {}
+        for table_id, _, row in rows:
+            if row is not None:
+                by_table.setdefault(table_id, []).append(row)
+        for table_id, some in by_table.items():
+            self._simulation.load(table_id, some)
+
+    def roll(self, rows: Iterable[tuple[int, Row | None, Row | None]]) -> None:
+        for table_id, old, new in rows:
             self._simulation.roll(table_id, old, new)
-        elif new is not None:
-            rows = self._rows.setdefault(table_id, [])
-            rows.append(new)
-            if len(rows) >= ROWS_A_BATCH:
-                self._load()
+
+    def apply(self, events: Iterable[Event]) -> None:
+        self._begin()
+        self._simulation.take(events)
 
     def _is_needed(self, row: Row) -> bool:
-        dividing = self._work.dividing
-        if dividing is None:
-            return True
-        value = row[dividing.position]
+        assert self._work.dividing is not None
+        value = row[self._work.dividing.position]
         return value is not None and str(value) in self._constants
-
-    def _load(self) -> None:
-        for table_id, rows in self._rows.items():
-            self._simulation.load(table_id, rows)
-        self._rows = {}
 
     def _begin(self) -> None:
         """All rows and subscriptions have come."""
         if self._subscriptions is not None:
-            self._load()
             made, self._subscriptions = self._subscriptions, None
             if made:
                 self._simulation.subscribe(self._work.statement, made, self._work.start)
 
-    def _end_request(self) -> None:
-        request, self._request = self._request, []
-        if request and self._simulation.take(request):
-            self._at.clear()
-
-    def _told(self, subscription: int, seq: int, change: bytes) -> None:
-        self.found.append((subscription, seq, self._at[seq], change.decode()))
+    def _told(self, subscription: int, seq: int, at: int, change: bytes) -> None:
+        self._found.append((subscription, seq, at, change.decode()))
 
     def finish(self) -> Iterator[Any]:
+        """Notifications that were not given yet."""
         self._begin()
-        self._end_request()
         self._simulation.finish()
-        if self.found:
-            yield self.notifications()
+        if self._found:
+            yield self._notifications()
 
-    def notifications(self) -> Any:
+    def _notifications(self) -> Any:
         """What was found since the last call, as a batch."""
-        columns: Sequence[Any] = list(zip(*self.found, strict=True))
-        self.found = []
+        columns: Sequence[Any] = list(zip(*self._found, strict=True))
+        self._found = []
         arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
         return pa.record_batch(arrays, schema=_SCHEMA)

@@ -49,9 +49,14 @@ class Session(NamedTuple):
     engine: str
 
     @property
+    def cores(self) -> int:
+        """Those of all executors that have come; on a cluster `spark.default.parallelism` says it before they come."""
+        return self.spark.sparkContext.defaultParallelism
+
+    @property
     def partitions(self) -> int:
         """Into how many parts a table is read: at least two."""
-        return max(2, self.spark.sparkContext.defaultParallelism)
+        return max(2, self.cores)
 
 
 def check_spark() -> None:

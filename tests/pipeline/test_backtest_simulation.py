@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from pipeline.backtest.plan import ask, split
-from pipeline.backtest.worker import BASE, EVENT, PARAMS, ROLL, SliceRun, Work
+from pipeline.backtest.simulation import Event
+from pipeline.backtest.worker import SliceRun, Work
 from pipeline.statistics.definitions import Definitions
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
@@ -90,18 +91,17 @@ def backtest(world: World, case: Case, base: int, parts: int) -> list[tuple[int,
         run = SliceRun(work, number)
         for at, params in enumerate(case.population):
             if made.slices[at] == number:
-                run.take(PARAMS, at, 0, at, 0, 0, encode_exact(params).decode())
-        for table, text in rows_at_base.values():
-            if is_needed(text):
-                run.take(BASE, 0, table, 0, 0, 0, new=read(table, text))
+                run.subscribe(at, encode_exact(params).decode())
+        base_rows = [one for one in rows_at_base.values() if is_needed(one[1])]
+        run.load((table, None, read(table, text)) for table, text in base_rows)
         rolled = [event for event in log if base < event[0] <= start]
         rolled += [(-seq, table, new, old, 0) for seq, table, old, new, _ in log if start < seq <= base][::-1]
-        for seq, table, old, new, _ in rolled:
+        for _, table, old, new, _ in rolled:
             if is_needed(old, new):
-                run.take(ROLL, seq, table, 0, 0, 0, None, read(table, old), read(table, new))
+                run.roll([(table, read(table, old), read(table, new))])
         for seq, table, old, new, end in log:
             if start < seq and is_needed(old, new):
-                run.take(EVENT, seq, table, seq, end, seq, None, read(table, old), read(table, new))
+                run.apply([Event(seq, end, seq, table, read(table, old), read(table, new))])
         for batch in run.finish():
             for one in batch.to_pylist():
                 found.append((one["subscription"], one["seq"], json.loads(one["change"])))
