@@ -22,6 +22,7 @@ from bench import (
     top_k,
     value_change,
     views,
+    with_statistics,
 )
 from bench.common import Bench
 from bench.papers import run as papers
@@ -98,6 +99,10 @@ BENCHES: dict[str, tuple[Bench, str]] = {
     "spark": (
         spark.run,
         "rows/s of the statistics job from 1M to 10M rows of the log, its growth, what reaches the driver",
+    ),
+    "statistics": (
+        with_statistics.run,
+        "CPU time and bytes per event after a restart, with a run of the statistics job, without, and after ten minutes",
     ),
     "stages": (
         stages.run,

@@ -238,6 +238,7 @@ class Chooser:
         for plan, estimator in self._prepared.get(at, {}).items():
             if plan in known.estimators:
                 known.estimators[plan] = estimator
+                known.samples = _LEARNING  # it was learned before
         return known
 
     def order(self, spaces: Sequence[P]) -> Sequence[P]:

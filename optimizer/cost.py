@@ -62,6 +62,10 @@ class Weights(NamedTuple):
 # What a plan costs before anything was measured; small machines differ from these by a factor, plans by much more.
 _MESSAGE_US, _BOX_US, _SEARCH_US, _TARGET_US = 6.0, 1.0, 4.0, 0.3
 _MESSAGE_BYTES, _BOX_BYTES, _TARGET_BYTES = 150.0, 25.0, 9.0
+FOLD_US, BROKERS_US = (
+    5.0,
+    0.5,
+)  # of the server per subscription that a message reaches: at its own edge, and at brokers
 
 
 class Scale(NamedTuple):

@@ -69,11 +69,11 @@ class MemoryBuilder:
             stored=self._stored,
         )
         statistics = load_statistics(url, settings.measurements // 10)
-        state.group_store.figures = statistics.figures  # spaces are opened by them
+        state.group_store.figures = statistics.figures  # spaces are opened by them, and by the weights
+        state.apply_weights(Weights.of(statistics.weights))
         self.retained_after = recover(
             url, state, log.info, restart=not self._has_served, epoch=self._writer.session.epoch
         )
-        state.apply_weights(Weights.of(statistics.weights))
         state.execute(self.adoption(whole_view(state), statistics))
         state.timelines = self._timelines(url, seen)
         return state
@@ -92,14 +92,14 @@ class MemoryBuilder:
         """The command that takes statistics over, with all that takes time done before it."""
         training: dict[int, dict[str, list[Entry]]] = {}
         stale: set[int] = set()
-        for number, plans in statistics.training.items():
-            group = view.groups.get(number)
-            if group is None:
+        for (number, part), plans in statistics.training.items():
+            space = view.measured_spaces.get((number, part))
+            if space is None:
                 continue
-            if statistics.is_stale(number, view.size(group)):
+            if statistics.is_stale(number, view.size(view.groups[number])):
                 stale.add(number)
             else:
-                training[group.space] = plans
+                training[space] = plans
         run = None if statistics.run is None else statistics.run["run"]
         prepared = self._chooser().prepare(training, run)
         return c.Adopt(statistics.run, prepared, statistics.figures, frozenset(stale))

@@ -35,9 +35,9 @@ _EVENTS = (  # in the order of `typed.schema`
 # name: (schema in Spark, the query of a range)
 COPIES = {
     "plan_measurement": (
-        "seq long, group_id int, plan string, descriptor string, server_time_us double, send_us double,"
+        "seq long, group_id int, part int, plan string, descriptor string, server_time_us double, send_us double,"
         " bytes_out long, network_bytes long, latency_us double, affected long, at long",
-        "SELECT seq, group_id, plan, array_to_json(descriptor)::text, server_time_us, send_us, bytes_out,"
+        "SELECT seq, group_id, part, plan, array_to_json(descriptor)::text, server_time_us, send_us, bytes_out,"
         f" network_bytes, latency_us, affected, {_MICROSECONDS} FROM prosem.plan_measurement"
         " WHERE seq > {after} AND seq <= {upto}",
     ),

@@ -70,6 +70,7 @@ class Figures:
             "statistics_training": (
                 (
                     row.group_id,
+                    row.part,
                     row.plan,
                     msgspec.json.decode(row.descriptor),
                     row.server_time,
@@ -87,10 +88,9 @@ class Figures:
             table = self.catalog.tables[row.owner]
             at = table.position[row.item]
             column = table.columns[at]
-            rate = row.changes / row.events if row.events else 0.0
             yield (
                 *(row.owner, at, column.name, column.type.name, row.events, row.nulls, row.distinct_values),
-                *(row.changes, rate, row.histogram, row.rank_error),
+                *(row.changes, row.histogram, row.rank_error),
             )
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""The training set of the estimator: for each group few measurements that cover the descriptors of all.
+"""The training set of the estimator: for each group, or part of one, few measurements that cover the descriptors of all.
 
 Centres are chosen by farthest-first traversal ([Gonzalez]): each next one is the descriptor farthest from all
 centres so far, so that with k of them no descriptor is farther from its centre than twice what the best k could reach.
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FIGURES = ("server_time", "response_time", "server_stress", "bandwidth", "affected")
-ENTRIES = "group_id long, plan string, descriptor string, weight double, " + ", ".join(
+ENTRIES = "group_id long, part int, plan string, descriptor string, weight double, " + ", ".join(
     f"{name} double" for name in FIGURES
 )
 _SCHEMA = pa.schema(
-    [("group_id", pa.int64()), ("plan", pa.string()), ("descriptor", pa.string())]
+    [("group_id", pa.int64()), ("part", pa.int32()), ("plan", pa.string()), ("descriptor", pa.string())]
     + [(name, pa.float64()) for name in ("weight", *FIGURES)]
 )
 BUFFER = 4  # times the number of entries: how many wait before they are reduced
 Array = npt.NDArray[np.float64]
+Key = tuple[int, int, str, int]  # group, part, plan, length of a descriptor
 
 
 def training_set(measurements: DataFrame, entries: int) -> DataFrame:
-    """At most so many entries per group, shared evenly by its plans; rows of `ENTRIES`.
+    """At most so many entries per group and part, shared evenly by its plans; rows of `ENTRIES`.
 
     The cost model's four metrics ([ProSem thesis] 6.4.2), in µs and bytes per event: server time is processing and sending,
     response time the latency, server stress what leaves the server, bandwidth what the network carries.
@@ -42,6 +43,7 @@ def training_set(measurements: DataFrame, entries: int) -> DataFrame:
 
     rows = measurements.select(
         f.col("group_id").cast("long"),
+        f.coalesce("part", f.lit(0)).alias("part"),  # older segments have none
         "plan",
         "descriptor",
         f.lit(1.0).alias("weight"),
@@ -52,7 +54,7 @@ def training_set(measurements: DataFrame, entries: int) -> DataFrame:
         f.col("affected").cast("double"),
     )
     reduced = rows.mapInArrow(_reduce_batches(entries), ENTRIES)
-    return reduced.groupBy("group_id").applyInArrow(_reduce_group(entries), ENTRIES)
+    return reduced.groupBy("group_id", "part").applyInArrow(_reduce_group(entries), ENTRIES)
 
 
 def cover(descriptors: Array, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -119,29 +121,29 @@ class Entries:
         return self._parts[0]
 
 
-def _collect(known: dict[tuple[int, str, int], Entries], batch: Any, size: int) -> None:
+def _collect(known: dict[Key, Entries], batch: Any, size: int) -> None:
     """The rows of a batch to the entries of their group and plan."""
-    groups, plans, texts, weights = (batch.column(at).to_pylist() for at in range(4))
-    figures = np.stack([batch.column(at).to_numpy() for at in range(4, 9)], axis=1)
+    groups, parts, plans, texts, weights = (batch.column(at).to_pylist() for at in range(5))
+    figures = np.stack([batch.column(at).to_numpy() for at in range(5, 10)], axis=1)
     descriptors = msgspec.json.decode("[" + ",".join(texts) + "]")
-    places: dict[tuple[int, str, int], list[int]] = {}
-    for at, (group, plan, descriptor) in enumerate(zip(groups, plans, descriptors, strict=True)):
-        places.setdefault((group, plan, len(descriptor)), []).append(at)
+    places: dict[Key, list[int]] = {}
+    for at, (group, part, plan, descriptor) in enumerate(zip(groups, parts, plans, descriptors, strict=True)):
+        places.setdefault((group, part, plan, len(descriptor)), []).append(at)
     for key, some in places.items():
-        array = np.array([descriptors[at] for at in some], np.float64).reshape(len(some), key[2])
-        if key[2] == 0:
+        array = np.array([descriptors[at] for at in some], np.float64).reshape(len(some), key[-1])
+        if key[-1] == 0:
             array = np.zeros((len(some), 1))  # no descriptor at all is one place
         known.setdefault(key, Entries(size)).take(
             array, figures[some], np.array([weights[at] for at in some])
         )
 
 
-def _rows(known: dict[tuple[int, str, int], Entries]) -> Any:
+def _rows(known: dict[Key, Entries]) -> Any:
     made: list[tuple[Any, ...]] = []
-    for (group, plan, length), one in sorted(known.items(), key=lambda item: item[0]):
+    for (group, part, plan, length), one in sorted(known.items(), key=lambda item: item[0]):
         for descriptor, figures, weight in zip(*one.close(), strict=True):
             text = msgspec.json.encode(descriptor[:length].tolist()).decode()
-            made.append((group, plan, text, float(weight), *map(float, figures)))
+            made.append((group, part, plan, text, float(weight), *map(float, figures)))
     columns = list(zip(*made, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
     return pa.record_batch(arrays, schema=_SCHEMA)
@@ -149,7 +151,7 @@ def _rows(known: dict[tuple[int, str, int], Entries]) -> Any:
 
 def _reduce_batches(entries: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def reduce(batches: Iterator[Any]) -> Iterator[Any]:
-        known: dict[tuple[int, str, int], Entries] = {}
+        known: dict[Key, Entries] = {}
         for batch in batches:
             if batch.num_rows:
                 _collect(known, batch, entries)
@@ -162,7 +164,7 @@ def _reduce_group(entries: int) -> Callable[[Any], Any]:
     def reduce(table: Any) -> Any:
         lengths = [len(msgspec.json.decode(text)) for text in table["descriptor"].to_pylist()]
         plans = len(set(zip(table["plan"].to_pylist(), lengths, strict=True)))
-        known: dict[tuple[int, str, int], Entries] = {}
+        known: dict[Key, Entries] = {}
         for batch in table.combine_chunks().to_batches():
             _collect(known, batch, max(1, entries // plans))
         return pa.Table.from_batches([_rows(known)])

@@ -13,6 +13,7 @@ from functools import partial
 from hashlib import blake2s
 from typing import NamedTuple
 
+from optimizer.cost import FOLD_US, Weights
 from prosem.engine.routes import Routes
 from prosem.engine.tables import Tables
 from prosem.engine.views import Views
@@ -72,6 +73,8 @@ class Groups:
         self._tables, self._views = tables, views
         self._locate, self._max_boxes, self._plan = locate, max_boxes, plan
         self.figures = NO_FIGURES  # of the statistics in force
+        self.weights = Weights()  # those in force
+        self.reached_us = FOLD_US  # what a subscription that a message reaches costs the server
         self.by_id: dict[int, Group] = {}
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
@@ -268,6 +271,8 @@ class Groups:
             group.id,
             self.row_indexes,
             partial(self._part, group, parts),
+            lambda: self.weights,
+            self.reached_us,
         )
         self._undo.add(self.on_close, number)
         self._keep_space(number)
@@ -348,8 +353,23 @@ class Groups:
     def _is_in(self, group: Group, space: int) -> bool:
         return group.space == space or space in self.taking(group)
 
+    def measured_as(self, space: int) -> tuple[int, int]:
+        """What measurements are kept under: the oldest group of a space, and which part of that group's space it is (0: it
+        is the whole). A part has a number of its own only until the next start."""
+        group = self.first_of(space)
+        parts = self._parts.get(self.by_id[group].space, ())
+        return group, parts.index(space) + 1 if space in parts else 0
+
+    def measured_spaces(self) -> dict[tuple[int, int], int]:
+        """The spaces that measurements kept so are of, by group and part."""
+        found = {(group.id, 0): group.space for group in self.by_id.values()}
+        for group in self.by_id.values():
+            for number, part in enumerate(self._parts.get(group.space, ()), 1):
+                found[group.id, number] = part
+        return found
+
     def first_of(self, space: int) -> int:
-        """The number of the oldest group of a space: what measurements are kept under; O(1) after the first time."""
+        """The number of the oldest group of a space; O(1) after the first time."""
         found = self._first_of.get(space)
         if found is None:
             own = [group.id for group in self.by_id.values() if group.space == space]

@@ -287,6 +287,7 @@ class Publishing:
         clock = self._memory.clock
         start, at = clock.elapsed_ns(), space.network.id
         descriptor, affected = space.descriptor(description), space.affected(description)
+        group, part = self._groups.measured_as(at)
         for plan in space.plans:
             if addresses(plan) and affected > MOST_TRIED and plan != executed:
                 self._chooser.extrapolate(at, plan, descriptor, affected)
@@ -295,7 +296,7 @@ class Publishing:
                 seq, space, description, plan, affected, described_us, self._memory.traffic, clock, waited_us
             )
             self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
-            entry = (seq, self._groups.first_of(at), at, plan, descriptor, *found)
+            entry = (seq, group, part, at, plan, descriptor, *found)
             self._memory.batch.writes.measurements.append(entry)
         self._chooser.sampled(at, clock.elapsed_ns() - start)
 

@@ -166,6 +166,7 @@ class EngineState(EngineMemory):
     def apply_weights(self, weights: Weights) -> None:
         """The optimizer and the network choose by these weights from now on."""
         self.chooser.weigh(weights)
+        self.group_store.weights = weights
         if self.traffic is not None:
             self.traffic.weights = weights
 

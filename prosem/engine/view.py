@@ -30,6 +30,8 @@ class EngineView:
     """by table id, the names of those that are there; None: all are"""
     groups: Mapping[int, Group] = field(default_factory=dict)
     group_sizes: Mapping[int, int] = field(default_factory=dict)
+    measured_spaces: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """the spaces that measurements are of, by the group and the part that they are kept under"""
     weights: Weights = field(default_factory=Weights)
     statistics: JsonObject | None = None
     """the run in force"""
@@ -108,6 +110,7 @@ def _groups(memory: EngineMemory) -> dict[str, Any]:
     return {
         "groups": dict(memory.groups),
         "group_sizes": dict(memory.group_sizes),
+        "measured_spaces": memory.group_store.measured_spaces(),
         "columns_in_memory": _columns(memory),
     }
 

@@ -34,7 +34,8 @@ from prosem.values.model import DEFAULT_TENANT, Group, PlaceMark, Statement, Tab
 _UNUSED = (
     "DELETE FROM prosem.statement t WHERE NOT EXISTS (SELECT FROM prosem.subscription s WHERE s.statement_id = t.id)",
     "DELETE FROM prosem.group_ g WHERE NOT EXISTS (SELECT FROM prosem.subscription s WHERE s.group_id = g.id)",
-    "DELETE FROM prosem.plan_measurement m WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.space = m.space)",
+    "DELETE FROM prosem.plan_measurement m WHERE NOT EXISTS"
+    " (SELECT FROM prosem.group_ g WHERE CASE m.part WHEN 0 THEN g.space = m.space ELSE g.id = m.group_id END)",
     "DELETE FROM prosem.statistics_point p WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = p.group_id)",
     "DELETE FROM prosem.statistics_training r WHERE NOT EXISTS (SELECT FROM prosem.group_ g WHERE g.id = r.group_id)",
 )

@@ -36,15 +36,17 @@ log = logging.getLogger("prosem.statistics")
 CHANNEL = "prosem_statistics"
 _RUN = "SELECT id, created, job, state, since, rows FROM prosem.statistics_run WHERE active"
 _TRAINING = (
-    "SELECT group_id, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
+    "SELECT group_id, part, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
     " FROM prosem.statistics_training WHERE run = %s"
 )
-# The newest measurements, oldest of them first; each belongs to the oldest group that its space has now.
+# The newest measurements, oldest of them first; each belongs to the oldest group that its space has now, or to the group
+# that its space is a part of.
 _MEASURED = (
-    "SELECT g.id, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
+    "SELECT g.id, part, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
     " network_bytes::float8, affected::float8 FROM"
     " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest"
-    " JOIN (SELECT space, min(id) AS id FROM prosem.group_ GROUP BY space) g USING (space) ORDER BY seq"
+    " JOIN (SELECT id, space, id = min(id) OVER (PARTITION BY space) AS is_first FROM prosem.group_) g"
+    " ON CASE part WHEN 0 THEN g.is_first AND g.space = newest.space ELSE g.id = newest.group_id END ORDER BY seq"
 )
 _COLUMNS = (
     "SELECT table_id, position, name, type, events, nulls, distinct_values, changes, histogram, rank_error"
@@ -59,7 +61,7 @@ _POINTS = (
     " FROM prosem.statistics_point WHERE run = %s ORDER BY group_id, dimension"
 )
 STALE = 4  # statistics of a group with so many times as many subscriptions now, or so many times fewer, are not used
-ByGroup = dict[int, dict[str, list[Entry]]]  # group → plan → measurements
+ByGroup = dict[tuple[int, int], dict[str, list[Entry]]]  # group and part of its space → plan → measurements
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,9 @@ def archive_id(url: str) -> str:
 
 def by_group(rows: Iterable[tuple[Any, ...]]) -> ByGroup:
     found: ByGroup = {}
-    for group, plan, descriptor, *metrics in rows:
+    for group, part, plan, descriptor, *metrics in rows:
         entry = (tuple(descriptor), Estimate(*metrics))
-        found.setdefault(int(group), {}).setdefault(plan, []).append(entry)
+        found.setdefault((int(group), int(part)), {}).setdefault(plan, []).append(entry)
     return found
 
 

@@ -29,8 +29,8 @@ class Counters:
     sid: int = 1
 
 
-# seq, group id, space, plan, descriptor, server_time_us, send_us, bytes_out, network_bytes, latency_us, affected
-Measurement = tuple[int, int, int, str, tuple[float, ...], float, float, int, int, float, int]
+# seq, group id, part, space, plan, descriptor, server_time_us, send_us, bytes_out, network_bytes, latency_us, affected
+Measurement = tuple[int, int, int, int, str, tuple[float, ...], float, float, int, int, float, int]
 
 
 @dataclass(slots=True)
@@ -160,7 +160,8 @@ _WEIGHTS = _Insertion(
     "ON CONFLICT (metric) DO UPDATE SET weight = excluded.weight",
 )
 # Descriptors differ in length, and an array of arrays must not: they travel as text.
-_MEASURED = {"seq": "bigint", "group_id": "integer", "space": "integer", "plan": "text", "descriptor": "text"} | {
+_MEASURED = {"seq": "bigint", "group_id": "integer", "part": "integer", "space": "integer", "plan": "text"} | {
+    "descriptor": "text",
     "server_time_us": "double precision", "send_us": "double precision", "bytes_out": "bigint",
     "network_bytes": "bigint", "latency_us": "double precision", "affected": "bigint",
 }  # fmt: skip
@@ -254,7 +255,7 @@ def commands(
     if batch.weights is not None:
         yield _WEIGHTS(list(batch.weights.items()))
     if batch.measurements:
-        measured = [(*row[:4], f"{{{','.join(map(str, row[4]))}}}", *row[5:]) for row in batch.measurements]
+        measured = [(*row[:5], f"{{{','.join(map(str, row[5]))}}}", *row[6:]) for row in batch.measurements]
         yield _MEASUREMENTS, _columns(list(_MEASURED.values()), measured)
     counters = batch.counters or Counters()
     following = [counters.table, counters.group, counters.statement, counters.sid]

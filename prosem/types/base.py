@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_c
 from cn.model.geometry import Point
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
+from optimizer.cost import FOLD_US, Weights
 from prosem.index.shared_indexes import SharedIndexes
 from prosem.language.dimensions import Dimension, compared
 from prosem.language.syntax import Query
@@ -131,7 +132,8 @@ class SpaceContext(NamedTuple):
 
     `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `figures` are those of the statistics in force,
     `group` the id of the group that opens the space. `shared` has the row indexes of all spaces of the server; None: a space
-    has its own. `part` opens a space that this one consists of, among others, by its form; None: a space is whole.
+    has its own. `part` opens a space that this one consists of, among others, by its form; None: a space is whole. `weights`
+    gives the optimizer's weights in force; `reached_us` is what a subscription that a message reaches costs the server.
     """
 
     rows: tuple[Rows, ...]
@@ -142,6 +144,8 @@ class SpaceContext(NamedTuple):
     group: int = 0
     shared: SharedIndexes | None = None
     part: Callable[[Any], Any] | None = None
+    weights: Callable[[], Weights] = Weights
+    reached_us: float = FOLD_US
 
 
 class Draft(NamedTuple):

@@ -83,7 +83,7 @@ def test_a_run_is_shown_by_table_column_join_and_group(api: Api, url: str) -> No
         [column(1, 1, "x", "integer", HOT), column(1, 2, "e", "text", ["", "a", "zz"]), column(2, 1, "z", "jsonb", None)],
         [point(1, "k >=", [3, 3], 1), point(2, "k >=", [1, 2, 3], 900)],
         [join((1, "k"), (2, "k"), (0.75, 0.25), (2.0, 1.0), (1.5, 1.0))],
-        [(one, "reformulate", [1.0, 1.0], *estimate) for one in (1, 2)],
+        [(one, 0, "reformulate", [1.0, 1.0], *estimate) for one in (1, 2)],
     )  # fmt: skip
     until(lambda: api.call("GET", ROOT)["run"] == number)
     shown = api.call("GET", ROOT)

@@ -240,9 +240,42 @@ async def test_measurements_survive_a_restart(url: str) -> None:
         assert (await explained(made))["source"] == "measured"
 
 
+async def test_what_was_measured_of_the_parts_of_a_join_survives_a_restart(url: str) -> None:
+    """Parts have other numbers then: from the server's own measurements, and from a run."""
+    sql = "SELECT * FROM r JOIN s USING (b) JOIN u USING (d) WHERE s.x < :x AND u.y < :y"
+
+    async def measured(made: RunningServer) -> dict[str, dict[str, int]]:
+        """By the tables of each part."""
+        state = made.state
+        (group,) = state.groups.values()
+        numbers = [state.group_store.measured_spaces()[group.id, part] for part in (1, 2)]
+        names = ["".join(table.name for table in state.spaces[at].model.shape.tables) for at in numbers]  # type: ignore[attr-defined]
+        return {name: state.chooser.entries(at) for name, at in zip(names, numbers, strict=True)}
+
+    async with running(url, measure_percent=100_000) as made:
+        for name, columns in (("r", "bd"), ("s", "bx"), ("u", "dy")):
+            described = [{"name": column, "type": "integer"} for column in f"k{columns}"]
+            await made.call(c.CreateTable({"name": name, "columns": described, "primary_key": ["k"]}))
+        rows: Any = [(f"j{at}", {"x": 10 * at, "y": 10 * at}) for at in range(9)]
+        await made.call(c.Subscribe(parse(sql), None, rows, batch=True))
+        for at, name in enumerate(["s", "u", "r"] * 15):
+            columns = {"r": "bd", "s": "bx", "u": "dy"}[name]
+            row = {"k": at, columns[0]: 1, columns[1]: 1 if name == "r" else at}
+            await made.call(c.Publish(name, [{"op": "insert", "row": row}]))
+        before = await measured(made)
+        (group,) = made.state.groups
+    assert all(sum(entries.values()) > 10 for entries in before.values())
+    async with running(url) as made:
+        assert await measured(made) == before
+    training = [(group, part, "enum-sj", [1.0] * 6, *CHEAP) for part in (1, 2, 2)]
+    make_run(url, training=training)
+    async with running(url) as made:
+        assert await measured(made) == {"rs": {"enum-sj": 1}, "ru": {"enum-sj": 2}}
+
+
 def test_measurements_are_bounded(url: str, writer: Writer, retention: Retention) -> None:
     for seq in range(1, 101):
-        row = (seq, 1, 1, "reformulate", (1.0, 2.5), 5.0, 1.0, 100, 0, 6.0, 3)
+        row = (seq, 1, 0, 1, "reformulate", (1.0, 2.5), 5.0, 1.0, 100, 0, 6.0, 3)
         writer.write(WriteSet(last_seq=seq, measurements=[row], weights={"bandwidth": 1.0}))
         retention.trim(30)
     with psycopg.connect(url) as connection:
@@ -277,7 +310,8 @@ async def test_a_run_arranges_a_join_at_the_next_start_and_its_answers_stay(url:
     async with running(url) as made:
         for one in (table("r", "k", "b"), table("s", "k", "b", "x", "y")):
             await made.call(c.CreateTable(one))
-        rows: Any = [(f"j{at}", {"x1": 0, "x2": 90, "y1": at, "y2": at + 9}) for at in range(0, 90, 9)]
+        ranges = [(at, at + 9) for at in range(0, 90, 9)]
+        rows: Any = [(f"j{low}", {"x1": low, "x2": high, "y1": low, "y2": high}) for low, high in ranges]
         await made.call(c.Subscribe(parse(sql), None, rows, batch=True))
         for name in "rs" * 20:
             await made.call(c.Publish(name, [event(name)]))
@@ -285,17 +319,24 @@ async def test_a_run_arranges_a_join_at_the_next_start_and_its_answers_stay(url:
         group = next(iter(made.view.groups))
         numbers = {one.name: one.id for one in made.view.tables().values()}
     every = list(range(99))
-    ends = [("s.x >=", [0.0] * 5), ("s.x <=", [90.0] * 5)]
-    ends += [("s.y >=", [0.0, 40.0, 81.0]), ("s.y <=", [9.0, 49.0, 90.0])]
+    lows, highs = ([float(one[at]) for one in ranges] for at in (0, 1))
+    ends = [(f"s.{name} {op}", bounds) for name in "xy" for op, bounds in ((">=", lows), ("<=", highs))]
+    changes = {"b": 0, "x": 900, "y": 0}  # what moves most finds subscriptions worst
     number = make_run(
         url,
-        [column(numbers["s"], at, name, "integer", every) for at, name in ((2, "x"), (3, "y"))],
+        [
+            column(numbers["s"], at, name, "integer", every, 50, changes[name])
+            for at, name in enumerate("bxy", 1)
+        ],
         [point(group, name, bounds, 10) for name, bounds in ends],
     )
     async with running(url) as made:
         assert (made.view.statistics or {})["run"] == number
         routing, _ = await arrangement(made)
-        assert routing == {"columns": {"s": "y"}, "statistic": "point and column histograms of the run"}
+        assert routing == {
+            "columns": {"s": "y"},
+            "statistic": "point and column histograms, update rates and join frequencies of the run",
+        }
         listener = await Listener(made, *[id for id, _ in rows]).attached()
         for name in "srs" * 20:
             last = await made.call(c.Publish(name, [event(name)]))

@@ -11,11 +11,11 @@ from pipeline.statistics.runs import write_run
 
 
 def column(
-    table: int, position: int, name: str, type: str, bounds: Any, distinct: float = 50
+    table: int, position: int, name: str, type: str, bounds: Any, distinct: float = 50, changes: int = 250
 ) -> tuple[Any, ...]:
-    """1,000 events, of which a quarter changed the column."""
+    """1,000 events, of which so many changed the column."""
     shown = None if bounds is None else json.dumps(bounds)
-    return (table, position, name, type, 1_000, 10, float(distinct), 250, 0.25, shown, 0.002)
+    return (table, position, name, type, 1_000, 10, float(distinct), changes, shown, 0.002)
 
 
 def point(group: int, dimension: str, bounds: Any, constants: int = 20) -> tuple[Any, ...]:

@@ -29,7 +29,6 @@ from prosem.runtime.slices import complete
 from prosem.types.base import Draft, Rows, SpaceContext
 from prosem.types.join.adaptation import Adaptation
 from prosem.types.join.decomposition import (
-    Counted,
     cheapest,
     first_decomposition,
     formula,
@@ -41,6 +40,7 @@ from prosem.types.join.decomposition import (
 from prosem.types.join.form import JoinForm
 from prosem.types.join.message import JoinCodec, JoinedRows, Lose, Remove, Upsert
 from prosem.types.join.model import JoinModel
+from prosem.types.join.pricing import Counted
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.join.state import JoinFold, JoinState
 from prosem.types.registry import recognise

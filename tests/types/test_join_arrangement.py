@@ -14,9 +14,10 @@ from cn.match.point_index import PointIndex
 from prosem.language.parse import parse
 from prosem.types.base import SpaceContext
 from prosem.types.join.arrangement import selected_share
-from prosem.types.join.decomposition import Counted, Selected, cheapest, first_decomposition, simulation
+from prosem.types.join.decomposition import cheapest, first_decomposition, simulation
 from prosem.types.join.form import JoinForm
 from prosem.types.join.model import JoinModel
+from prosem.types.join.pricing import Counted, Selected
 from prosem.types.join.space import JoinSpace
 from prosem.types.registry import recognise
 from prosem.values.columns import column_type
@@ -106,7 +107,7 @@ def test_point_histograms_choose_the_routing_column_and_edges_hold_fewer_rows() 
     assert first.arrangement()["routing"] == {"columns": {"s": "x"}, "statistic": "position"}
     assert arranged.arrangement()["routing"] == {
         "columns": {"s": "y"},
-        "statistic": "point and column histograms of the run",
+        "statistic": "point and column histograms, update rates and join frequencies of the run",
     }
     assert work.held(arranged) < 0.5 * work.held(first)
     arranged.check()
@@ -119,7 +120,7 @@ def test_hot_keys_choose_the_routing_column_of_a_group_that_the_run_has_not_seen
         space = work.open(RunFigures(columns={2: [column("x", x), column("y", y)]}))
         assert space.arrangement()["routing"] == {
             "columns": {"s": chosen},
-            "statistic": "distinct values and hot keys of the run",
+            "statistic": "distinct values, hot keys and update rates of the run",
         }
     partly = work.open(RunFigures(columns={2: [column("y", even)]}))
     assert partly.arrangement()["routing"]["statistic"] == "position"

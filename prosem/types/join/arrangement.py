@@ -1,10 +1,13 @@
 """How a join begins: the routing column of each table and the partner that it is reduced by, before any event was counted.
 
-Rows reach an edge only if the routing column of a partner row is in the subscription's range ([ProSem thesis] 5.6.3), so the
-best column is the one whose ranges hold the fewest values. A run of the statistics job knows that: of a group that it has
-seen by the histograms of its constants against those of the column; of a new group by how many values of the column tell
-rows apart. Without a run, and where it does not know all columns in question, the first by position is taken. The same
-histograms say how many subscriptions select a row of each table, which the costs of its partners depend on.
+Rows reach an edge only if the routing column of a partner row is in the subscription's range ([ProSem thesis] 5.6.3). A
+narrow column spares edges rows; but the regions of rows that are seen have more boxes then, and rows of a key are exposed
+more often when one of its partners moves, which a column that events change does most. So columns are compared by what
+messages cost (`pricing`), which a run of the statistics job knows of a group that it has seen: by the histograms of its
+constants against those of the column, by update rates, and by the join's frequencies. Of a new group it knows how many
+values of a column tell rows apart, and how often they change. Without a run, and where it does not know all columns in
+question, the first by position is taken. The same histograms say how many subscriptions select a row of each table, which
+partners depend on.
 
 It loses where subscriptions have changed since the run: later events change partners (`adaptation`), not routing columns.
 """
@@ -18,11 +21,18 @@ from typing import Any, NamedTuple
 
 from prosem.language.syntax import Atom
 from prosem.types.base import SpaceContext
-from prosem.types.join.decomposition import Decomposition, Selected, first_decomposition, has_choice
+from prosem.types.join.decomposition import (
+    Decomposition,
+    counted_by,
+    first_decomposition,
+    formula,
+    has_choice,
+)
+from prosem.types.join.pricing import Counted, Pricing, Selected
 from prosem.types.join.shape import JoinShape
 from prosem.values.columns import ColumnType
 from prosem.values.model import JsonObject, Table
-from prosem.values.statistics import Bounds, ColumnStatistics, PointStatistics, RunFigures
+from prosem.values.statistics import Bounds, ColumnStatistics, PointStatistics, RunFigures, hot_keys
 
 _UNORDERED = ("bytea", "jsonb")  # their histograms are not in the order of what the API shows
 
@@ -51,20 +61,23 @@ class Arrangement(NamedTuple):
 
 
 def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceContext) -> Arrangement:
-    points = {one.dimension: one for one in context.figures.points.get(context.group, ())}
+    figures = context.figures
+    points = {one.dimension: one for one in figures.points.get(context.group, ())}
+    rows = [some.values() for some in context.rows]
+    counted = counted_by(shape, rows, figures)._replace(
+        subscriptions=max((one.constants for one in points.values()), default=0),
+        pricing=Pricing(context.weights, context.reached_us),
+    )
     found = [
-        routing_column(table, ranged, some, context.figures, points)
-        for table, ranged, some in zip(shape.tables, shape.ranged, atoms, strict=True)
+        routing_column(number, shape, some, figures, points, counted) for number, some in enumerate(atoms)
     ]
     arranged = replace(shape, routing=tuple(at for at, _ in found))
     by = dict.fromkeys(reason for _, reason in found if reason)
-    rows = [some.values() for some in context.rows]
-    selected = [
-        selected_rows(number, arranged, context.figures, points) for number in range(len(shape.tables))
-    ]
-    partners = first_decomposition(arranged, rows, context.figures, selected)
-    known = ["join frequencies and event shares of the run" if context.figures.joins else "rows per key"]
-    known += ["point and column histograms of the run"] if any(selected) else []
+    counted = _known(arranged, figures, points, counted)
+    partners = first_decomposition(arranged, rows, figures, counted)
+    known = ["join frequencies and event shares of the run" if figures.joins else "rows per key"]
+    known += ["update rates of the run"] if any(one < 1 for one in counted.moved) else []
+    known += ["point and column histograms of the run"] if any(counted.selected) else []
     return Arrangement(
         arranged,
         partners,
@@ -73,35 +86,76 @@ def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceCon
     )
 
 
-def routing_column(
-    table: Table,
-    ranged: Sequence[int],
-    atoms: Sequence[Atom],
-    figures: RunFigures,
-    points: Mapping[str, PointStatistics],
-) -> tuple[int | None, str]:
-    """The column that finds subscriptions, and the statistic it was chosen by: "" where there was no choice.
-
-    One with equality if there is any, since it tells most of them apart; a boolean last.
-    """
+def routing_candidates(table: Table, ranged: Sequence[int], atoms: Sequence[Atom]) -> list[int]:
+    """The columns that may find subscriptions: those with equality if there are any, since it tells most of them apart; a
+    boolean last."""
     equal = {table.position[atom.column.name] for atom in atoms if atom.op == "="}
 
     def rank(at: int) -> tuple[bool, bool]:
         return table.columns[at].type.name == "boolean", at not in equal
 
     best = min(map(rank, ranged), default=None)
-    among = [at for at in ranged if rank(at) == best]
+    return [at for at in ranged if rank(at) == best]
+
+
+def routing_column(
+    number: int,
+    shape: JoinShape,
+    atoms: Sequence[Atom],
+    figures: RunFigures,
+    points: Mapping[str, PointStatistics],
+    counted: Counted,
+) -> tuple[int | None, str]:
+    """The column of a table that finds subscriptions, and the statistic it was chosen by: "" where there was no choice."""
+    table = shape.tables[number]
+    among = routing_candidates(table, shape.ranged[number], atoms)
     if len(among) < 2:
         return (among[0] if among else None), ""
     known = [figures.column(table.id, table.names[at]) for at in among]
     columns = [one for one in known if one is not None]
     if len(columns) < len(among):
         return among[0], "position"
-    shares = [selected_share(table, one, points) for one in columns]
-    if None not in shares:
-        return min(zip(shares, among, strict=True))[1], "point and column histograms of the run"
-    effective = [-one.effective_distinct for one in columns]
-    return min(zip(effective, among, strict=True))[1], "distinct values and hot keys of the run"
+    if any(selected_share(table, one, points) is None for one in columns):
+        staying = [-one.effective_distinct * (1 - one.update_rate) for one in columns]
+        return min(zip(staying, among, strict=True))[
+            1
+        ], "distinct values, hot keys and update rates of the run"
+
+    def cost(at: int) -> float:
+        """Of the semijoins of all neighbours with the table, if it is routed by this column."""
+        routing = tuple(at if one == number else column for one, column in enumerate(shape.routing))
+        routed = replace(shape, routing=routing)
+        semijoin = formula(routed, _known(routed, figures, points, counted))
+        return sum(semijoin(other, number) for other in shape.neighbours(number))
+
+    return min(among, key=cost), "point and column histograms, update rates and join frequencies of the run"
+
+
+def _known(
+    shape: JoinShape, figures: RunFigures, points: Mapping[str, PointStatistics], counted: Counted
+) -> Counted:
+    """With what ranges select, and how often rows move, under the routing columns of a shape."""
+    numbers = range(len(shape.tables))
+    return counted._replace(
+        selected=[selected_rows(number, shape, figures, points) for number in numbers],
+        moved=[moved_rows(number, shape, figures) for number in numbers],
+    )
+
+
+def moved_rows(number: int, shape: JoinShape, figures: RunFigures) -> float:
+    """The share of a table's events after which a row is at another place among those of its key: it came or went, or its
+    routing column or a join column changed. 1 if the run does not know.
+
+    A run counts changes of columns, and an event that changes none of them lets a row come or go; of events that change
+    several columns the sum counts too many, so that rows seem to come and go less often.
+    """
+    table = shape.tables[number]
+    known = {one.name: one.update_rate for one in figures.columns.get(table.id, ())}
+    placing = {table.names[at] for at in shape.placing(number)}
+    if not placing <= known.keys():
+        return 1.0
+    coming = 1 - min(1.0, sum(known.values()))
+    return min(1.0, coming + sum(known[name] for name in placing))
 
 
 def selected_rows(
@@ -130,21 +184,48 @@ def selected_share(
 ) -> float | None:
     """The share of subscriptions whose range on a column holds a value of it, on average; None if that is not known.
 
-    A range holds a value unless it begins above or ends below it, never both. A subscription without an end has no
-    constant for it. O(bounds · log bounds).
+    A row with a NULL is held by none. Shares below the error of the column's ranks are not told apart. A subscription
+    without an end has no constant for it. O(bounds · log bounds).
     """
     name, type = f"{table.name}.{column.name}", table.columns[table.position[column.name]].type
     equal, low, high = (points.get(f"{name} {op}") for op in ("=", ">=", "<="))
-    ends = [equal or low, equal or high]
-    if column.bounds is None or type.name in _UNORDERED or not any(ends):
+    if column.bounds is None or type.name in _UNORDERED or not (equal or low or high):
         return None
+    present = 1 - column.nulls / column.events if column.events else 1.0
+    share = _equal_share(column, equal, type) if equal else _ranged_share(column, low, high, points, type)
+    return None if share is None else present * max(share, column.rank_error)
+
+
+def _equal_share(column: ColumnStatistics, constants: PointStatistics, type: ColumnType) -> float | None:
+    """How likely a constant equals a value: of hot keys as often as both have them, of the others by the distinct values."""
+    if not constants.bounds or column.bounds is None:
+        return None
+    values, asked = (
+        {one.value: one.share for one in hot_keys(_ordered(bounds, type))}
+        for bounds in (column.bounds, constants.bounds)
+    )
+    together = sum(share * asked.get(value, 0.0) for value, share in values.items())
+    rest = max(0.0, 1 - sum(values.values())) * max(0.0, 1 - sum(asked.values()))
+    others = max(1.0, column.distinct - len(values), constants.distinct - len(asked))
+    return together + rest / others
+
+
+def _ranged_share(
+    column: ColumnStatistics,
+    low: PointStatistics | None,
+    high: PointStatistics | None,
+    points: Mapping[str, PointStatistics],
+    type: ColumnType,
+) -> float | None:
+    """A range holds a value unless it begins above or ends below it, never both."""
+    assert column.bounds is not None
     subscriptions = max(one.constants for one in points.values())
     values = _ordered(column.bounds, type)
-    begun = _ends(ends[0], subscriptions, values, type, bisect_right)
-    ended = _ends(ends[1], subscriptions, values, type, bisect_left)
+    begun = _ends(low, subscriptions, values, type, bisect_right)
+    ended = _ends(high, subscriptions, values, type, bisect_left)
     if begun is None or ended is None:
         return None
-    rest = 1 - (0 if ends[0] is None else ends[0].constants / subscriptions)  # they have no beginning
+    rest = 1 - (0 if low is None else low.constants / subscriptions)  # they have no beginning
     return sum(max(0.0, rest + one - other) for one, other in zip(begun, ended, strict=True)) / len(values)
 
 

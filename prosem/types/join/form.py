@@ -21,7 +21,7 @@ from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Source, Star
 from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
-from prosem.types.join.arrangement import arrange, routing_column
+from prosem.types.join.arrangement import arrange, routing_candidates
 from prosem.types.join.client_rules import RULES
 from prosem.types.join.message import Joined
 from prosem.types.join.parted import PartedJoinSpace
@@ -35,7 +35,6 @@ from prosem.types.shared.ranges import Ranges
 from prosem.types.shared.words import range_ends
 from prosem.values.errors import LanguageError
 from prosem.values.model import JsonObject, Table
-from prosem.values.statistics import NO_FIGURES
 from prosem.values.wire import decode, encode
 
 _OPERATORS = ("=", "<", "<=", ">", ">=")
@@ -241,7 +240,7 @@ class JoinType(SubscriptionType):
             for table, some in zip(tables, atoms, strict=True)
         )
         routing = tuple(
-            routing_column(table, at, some, NO_FIGURES, {})[0]
+            next(iter(routing_candidates(table, at, some)), None)
             for table, at, some in zip(tables, ranged, atoms, strict=True)
         )
         return JoinForm(query, JoinShape(tuple(tables), classes, ranged, routing), atoms)

@@ -12,11 +12,12 @@ from optimizer.plan import Descriptor
 from optimizer.sketch import Sketch
 from prosem.index.shared_indexes import SharedIndexes
 from prosem.types.base import Draft, Rows
-from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, semijoin_cost
-from prosem.types.join.decomposition import Cost
+from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS
+from prosem.types.join.decomposition import Cost, formula, rows_per_key, simulation
 from prosem.types.join.message import JoinCodec, Joined
+from prosem.types.join.pricing import USUAL, Counted, Pricing
 from prosem.types.join.shape import JoinShape
-from prosem.types.join.table import JoinTable, Placed, Sides, box
+from prosem.types.join.table import Classes, JoinTable, Placed, Sides, box
 from prosem.values.model import Delta, Key, Row
 
 
@@ -33,9 +34,14 @@ class JoinModel:
     """The rows of all tables, in orders that `shared` has once for all joins, and all active points."""
 
     def __init__(
-        self, shape: JoinShape, points: PointIndex, rows: Sequence[Rows], shared: SharedIndexes | None = None
+        self,
+        shape: JoinShape,
+        points: PointIndex,
+        rows: Sequence[Rows],
+        shared: SharedIndexes | None = None,
+        pricing: Pricing = USUAL,
     ) -> None:
-        self.shape, self.points, self.codec = shape, points, JoinCodec(shape)
+        self.shape, self.points, self.codec, self.pricing = shape, points, JoinCodec(shape), pricing
         self._shared = SharedIndexes() if shared is None else shared
         self.tables = [JoinTable(shape, number, some, self._shared) for number, some in enumerate(rows)]
 
@@ -60,10 +66,29 @@ class JoinModel:
     def row_count(self) -> int:
         return sum(map(len, self.tables))
 
-    def cost(self, shares: Sequence[float], chance: Random) -> Cost:
+    def cost(self, shares: Sequence[float], moved: Sequence[float], chance: Random) -> Cost:
         """What each semijoin would cost with these shares of the events, by a sample of the points."""
         places = self.points.sample(SAMPLE_POINTS, chance) if len(self.points) >= FEWEST_POINTS else []
-        return semijoin_cost(self.shape, self.tables, places, shares)
+        return self.sampled_cost(places, shares, moved)
+
+    def sampled_cost(self, places: Sequence[Point], shares: Sequence[float], moved: Sequence[float]) -> Cost:
+        """By simulation on these points; by the formula where they are too few to say anything."""
+        if len(places) >= FEWEST_POINTS:
+            return simulation(
+                self.shape,
+                self.tables,
+                places,
+                shares,
+                moved=moved,
+                subscriptions=len(self.points),
+                pricing=self.pricing,
+            )
+
+        def per_key(table: int, classes: Classes) -> float:
+            one = self.tables[table]
+            return rows_per_key((entry[2] for entry in one.entries()), one.getter(classes))
+
+        return formula(self.shape, Counted(shares, per_key, moved=moved))
 
     def box(self, *parts: Sides) -> Box:
         return box(self.shape.dimensions, *parts)

@@ -20,7 +20,7 @@ from typing import ClassVar
 from cn.model.geometry import Point
 from cn.model.network import Space as NetworkSpace
 from prosem.types.base import Bound, Choose, Draft, Outcome, Part, Storage
-from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, Adaptation, semijoin_cost
+from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, Adaptation
 from prosem.types.join.arrangement import Arrangement
 from prosem.types.join.decomposition import Cost, Decomposition
 from prosem.types.join.shape import MODES, JoinShape
@@ -54,7 +54,7 @@ class PartedJoinSpace:
         self._points: dict[int, Point] = {}  # some of them
         self.sources = self._sources(self.decomposition)
         self.adaptation = Adaptation(self)
-        self._counted = [space.adaptation.counts[number] for _, space, number in self._held()]
+        self._counted = self._counts()
         self.hold_again()
 
     def _sources(self, decomposition: Decomposition) -> Sources:
@@ -111,7 +111,7 @@ class PartedJoinSpace:
     def row_count(self) -> int:
         return sum(len(space.model.tables[number]) for _, space, number in self._held())
 
-    def cost(self, shares: Sequence[float], chance: random.Random) -> Cost:
+    def cost(self, shares: Sequence[float], moved: Sequence[float], chance: random.Random) -> Cost:
         """Each semijoin by its part, all with the same points."""
         known = list(self._points.values())
         places = chance.choices(known, k=SAMPLE_POINTS) if len(known) >= FEWEST_POINTS else []
@@ -119,11 +119,11 @@ class PartedJoinSpace:
         def cost(table: int, partner: int) -> float:
             at = self._at(table, partner)
             space, number = self._spaces[at], self._number(at, table)
-            found = semijoin_cost(
-                space.model.shape,
-                space.model.tables,
+            tables = self.shape.parts[at].tables
+            found = space.model.sampled_cost(
                 [self.parts[at].place(place) for place in places],
-                [shares[one] for one in self.shape.parts[at].tables],
+                [shares[one] for one in tables],
+                [moved[one] for one in tables],
             )
             return found(number, 1 - number)
 
@@ -131,10 +131,17 @@ class PartedJoinSpace:
 
     def _count_events(self) -> None:
         """What the parts have counted since the last time."""
-        for table, space, number in self._held():
-            count = space.adaptation.counts[number]
-            self.adaptation.counts[table] += max(0, count - self._counted[table])
-            self._counted[table] = count
+        counted = self._counts()
+        own = self.adaptation
+        for table, (before, after) in enumerate(zip(self._counted, counted, strict=True)):
+            own.counts[table] += max(0, after[0] - before[0])
+            own.moves[table] += max(0, after[1] - before[1])
+        self._counted = counted
+
+    def _counts(self) -> list[tuple[int, int]]:
+        """The events of each table, and those of them that moved a row, as the part that it is reduced in counts them."""
+        held = ((space.adaptation, number) for _, space, number in self._held())
+        return [(counted.counts[number], counted.moves[number]) for counted, number in held]
 
     def rearrange(self) -> Callable[[], None] | None:
         """Choose other partners where that pays by now: edges must be given what they hold again."""
@@ -152,7 +159,7 @@ class PartedJoinSpace:
         self.release()
         self.decomposition, self.sources = decomposition, self._sources(decomposition)
         self.hold_again()
-        self._counted = [space.adaptation.counts[number] for _, space, number in self._held()]
+        self._counted = self._counts()
 
     def arrangement(self) -> JsonObject:
         """Routing columns of the parts, partners, and which statistic each was chosen by."""

@@ -103,6 +103,12 @@ class JoinShape:
     def classes_of(self, table: int) -> tuple[int, ...]:
         return tuple(number for number, members in enumerate(self.classes) if table in members)
 
+    def placing(self, table: int) -> frozenset[int]:
+        """The columns that say where a row of a table is among others: those of its join keys, and the routing column."""
+        joined = frozenset(self.classes[number][table] for number in self.classes_of(table))
+        routing = self.routing[table]
+        return joined if routing is None else joined | {routing}
+
     def shared(self, left: int, right: int) -> tuple[int, ...]:
         """The classes both tables are in: their composite join key; empty if they are not neighbours."""
         return tuple(

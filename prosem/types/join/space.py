@@ -19,6 +19,7 @@ from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.envelope import EnvelopeMode
 from prosem.types.join.model import JoinModel, Mode
 from prosem.types.join.plain import JoinedMode, SelectionMode
+from prosem.types.join.pricing import Pricing
 from prosem.types.join.semijoin import SemijoinMode
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.shared.point_space import PointSpace
@@ -51,7 +52,8 @@ class JoinSpace(PointSpace):
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
-        self.model = JoinModel(shape, self.points, context.rows, context.shared)
+        pricing = Pricing(context.weights, context.reached_us)
+        self.model = JoinModel(shape, self.points, context.rows, context.shared, pricing)
         self.decomposition, self._locate = decomposition, context.locate
         self._mode: Mode = (
             SemijoinMode(self.model, decomposition, context.locate)
@@ -149,7 +151,7 @@ class JoinSpace(PointSpace):
 
     def step(self, delta: Delta) -> Any | None:
         number = self.model.shape.index[delta.table.id]
-        self.adaptation.counts[number] += 1
+        self.adaptation.count(number, delta.old, delta.new)
         if is_same(delta.old, delta.new):
             return None
         return self._mode.step(self.model.tables[number], delta.old, delta.new)
@@ -157,14 +159,14 @@ class JoinSpace(PointSpace):
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Any]:
         """What an event would do: there and back again, and not counted."""
-        counts, back = list(self.adaptation.counts), delta._replace(old=delta.new, new=delta.old)
+        counted, back = self.adaptation.counted(), delta._replace(old=delta.new, new=delta.old)
         self._mode.rewind([delta])
         try:
             yield self.step(delta)
         finally:
             self._mode.rewind([back])
             self.step(back)
-            self.adaptation.counts[:] = counts
+            self.adaptation.count_again(counted)
 
     def messages(self, description: Any, plan: str) -> list[Draft]:
         return self._mode.messages(description, plan)

@@ -1,0 +1,107 @@
+"""What a message of a join costs, by the share of the subscriptions that it reaches, in the units of the optimizer.
+
+The number of messages does not grow with the subscriptions, so that rows that travel to each of them ([ProSem thesis] 5.4.3)
+are not what the server pays for: it makes and sends a message if any subscription is concerned, by the cheaper of two ways.
+A region has boxes, more of them the narrower the ranges of a partner are; an addressed message has targets. What each
+subscription reached costs on top is small where brokers fold its changes, and most of it where the server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from optimizer.cost import FOLD_US, Weights, prior
+from optimizer.plan import Estimate
+from prosem.types.join.table import Classes
+
+
+class Pricing(NamedTuple):
+    """`weights` gives those in force; `reached_us`: what a subscription that is reached costs the server."""
+
+    weights: Callable[[], Weights] = Weights
+    reached_us: float = FOLD_US
+
+    def message(self, share: float, subscriptions: int, boxes: float = 1.0) -> float:
+        """The expected cost of a message for this share of so many subscriptions; of an unknown number (0) the share itself.
+
+        >>> [round(Pricing(reached_us=0.0).message(0.02, number), 2) for number in (1, 10, 1_000)]
+        [0.03, 0.29, 1.58]
+        >>> [round(Pricing().message(0.02, 1_000, boxes), 2) for boxes in (1, 30)]  # the long one is addressed instead
+        [11.58, 13.26]
+        """
+        if not subscriptions:
+            return share
+        cost, reached = self.weights().cost, share * subscriptions
+        sent = 1.0 - (1.0 - min(1.0, share)) ** subscriptions
+        if not sent:
+            return 0.0
+        ways = (
+            prior(plan, 1, count, reached / sent)
+            for plan, count in (("reformulate", boxes), ("enumerate", 1))
+        )
+        return sent * min(map(cost, ways)) + cost(Estimate(self.reached_us * reached, 0.0, 0.0, 0.0, reached))
+
+
+USUAL = Pricing()
+
+
+class Selected(NamedTuple):
+    """What share of the subscriptions selects a row of a table: by all its conditions, and by its routing column alone."""
+
+    row: float
+    partner: float
+
+
+def _always(table: int, partner: int, classes: Classes) -> float:
+    return 1.0
+
+
+class Counted(NamedTuple):
+    """What is known of a join's tables: `shares` of the events, rows per join key, and what ranges select.
+
+    `selected`: None where it is not known of a table; empty where it is not known of any. `moved`: which share of the events
+    of each table takes a row to another place among its partner's (empty: all). `matched`: how likely a row has a
+    partner. `subscriptions`: how many there are, 0 if that is not known.
+    """
+
+    shares: Sequence[float]
+    rows_per_key: Callable[[int, Classes], float]
+    selected: Sequence[Selected | None] = ()
+    moved: Sequence[float] = ()
+    matched: Callable[[int, int, Classes], float] = _always
+    subscriptions: int = 0
+    pricing: Pricing = USUAL
+
+    def selects(self, table: int) -> float:
+        """The share of the subscriptions that select a row; 1/3 of random ranges hold a random value."""
+        known = self.selected[table] if self.selected else None
+        return 1 / 3 if known is None else known.row
+
+    def moves(self, table: int) -> float:
+        return self.moved[table] if self.moved else 1.0
+
+    def partnered(self, partner: int, rows: float) -> tuple[float, float]:
+        """How likely a range holds one of so many rows of a partner, and how likely none of them but one more.
+
+        Of random ranges j/(j+2) and 2/((j+2)(j+3)); of ranges that hold a value with probability q, 1-(1-q)^j and q·(1-q)^j.
+
+        >>> nothing, narrow = Counted([], lambda table, classes: 0.0), Selected(0.1, 0.5)
+        >>> nothing.partnered(0, 2.0), nothing._replace(selected=[narrow]).partnered(0, 2.0)
+        ((0.5, 0.1), (0.75, 0.125))
+        """
+        known = self.selected[partner] if self.selected else None
+        if known is None:
+            return rows / (rows + 2), 2 / ((rows + 2) * (rows + 3))
+        missed = max(0.0, 1 - known.partner) ** rows
+        return 1 - missed, known.partner * missed
+
+    def boxes(self, partner: int, rows: float) -> float:
+        """Of the region of a row with so many partners: two per anchor, and about 1/q anchors stab ranges that hold a value
+        with probability q; no more than there are rows."""
+        known = self.selected[partner] if self.selected else None
+        share = 1 / 3 if known is None else known.partner
+        return max(1.0, min(rows, 2 / max(share, 1e-9)))
+
+    def message(self, share: float, boxes: float = 1.0) -> float:
+        return self.pricing.message(share, self.subscriptions, boxes)
