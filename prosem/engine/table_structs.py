@@ -61,7 +61,7 @@ class TableStructs:
         self._update = _event("update", [*named, ("key", of_key), ("set", of_set)])
         self._delete = _event("delete", [*named, ("key", of_key)])
         every = self._insert | self._upsert | self._update | self._delete
-        members = [("events", list[every]), ("table", Any, None), ("tag", Any, None)]  # type: ignore[valid-type]
+        members: list[Any] = [("events", list[every]), ("table", Any, None), ("tag", Any, None)]  # type: ignore[valid-type]
         request = msgspec.defstruct("Request", members, forbid_unknown_fields=True)
         self._request: msgspec.json.Decoder[Any] = msgspec.json.Decoder(request, float_hook=Decimal)
         event: msgspec.json.Decoder[Any] = msgspec.json.Decoder(every, float_hook=Decimal)
