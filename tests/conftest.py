@@ -58,6 +58,7 @@ ON_SPARK = {
     "tests/pipeline/test_archive.py",
     "tests/pipeline/test_statistics.py",
     "tests/pipeline/test_backtest.py",
+    "tests/pipeline/test_cluster.py",
 }
 LEFT_OUT = "the seeds of this test have had their time"
 SEEDS_S = 45.0  # that the seeds of one slow test may take in make stress
