@@ -19,7 +19,10 @@ from rich.console import Console
 
 pytest.importorskip("pyspark")
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
 from api.commands.backtest import Options, run
+from bench import backtest as bench
 from pipeline.backtest.job import Backtest, Period
 from pipeline.backtest.request import Request
 from pipeline.statistics import StatisticsError
@@ -161,3 +164,20 @@ def test_what_cannot_be_asked_is_refused_in_the_servers_words(world: World, tmp_
         backtest.period(datetime(2030, 1, 1, tzinfo=UTC))
     with pytest.raises(StatisticsError, match="is empty"):
         Backtest(world.session, str(tmp_path))
+
+
+def test_the_bench_in_miniature(spark: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    size = bench.Size(40, 700, 90)
+    with bench.database(size) as (url, folder):
+        bench.archive_log(spark, url, str(folder / "archive"), size)
+        for asked in bench.questions(size):
+            engine = bench.engine(url, asked, folder / "engine" / asked.name, size.events)
+            row = bench.backtested(spark, str(folder / "archive"), asked, folder, 2)
+            assert (row["events"], row["subscriptions"]) == (size.events, size.subscriptions)
+            assert row["notifications"] == engine["notifications"] > size.subscriptions
+        (file,) = (folder / "engine" / asked.name).iterdir()
+        told = pq.read_table(file)
+        pq.write_table(told.slice(1), file)
+        with pytest.raises(SystemExit):
+            bench.backtested(spark, str(folder / "archive"), asked, folder, 1)
+    assert "has [Row(subscription=" in capsys.readouterr().err
