@@ -182,7 +182,7 @@ def test_every_range_gains_what_the_rows_in_it_gained(
     old: Contribution | None, new: Contribution | None
 ) -> None:
     """By brute force over all subscriptions of a small domain of two ranges."""
-    found = gains(old, new)
+    pieces = gains(old, new)
     for topic in (b"", b"t"):
         for x, z in ((x, z) for x in ENDS for z in ENDS):
             expected = [0, 0]
@@ -196,7 +196,7 @@ def test_every_range_gains_what_the_rows_in_it_gained(
                     expected = [expected[0] + sign * row.number, expected[1] + sign * row.total]
             found = [
                 (number, total)
-                for piece_topic, region, number, total in found
+                for piece_topic, region, number, total in pieces
                 for box in region
                 if piece_topic == topic
                 and all(code in side for code, side in zip((*x, *z), box, strict=True))
