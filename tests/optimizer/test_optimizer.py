@@ -478,6 +478,21 @@ def test_measuring_takes_its_share_of_the_time_and_no_more() -> None:
     assert not Chooser(share=0).executed(1, 1, "reformulate", 1, 10, 10**12)
 
 
+def test_a_space_that_a_run_knows_is_not_learned_again() -> None:
+    """Measuring takes ten times its share only in a space that nothing is known of."""
+    measured = {}
+    for run in ({}, training(1, ("reformulate", FEW, CHEAP_FOR_THE_SERVER))):
+        made, space = Chooser(share=0.01), Space()
+        made.adopt(made.prepare(run, 7))
+        spent = 0
+        for seq in range(4_000):
+            if made.executed(seq, 1, made.choose(space, FEW), 1, 10, 1_000):
+                spent += 4_000
+                made.sampled(1, 4_000)
+        measured[bool(run)] = spent / (4_000 * 1_000)
+    assert measured[True] <= 0.012 < 3 * measured[True] < measured[False]
+
+
 def test_plans_too_dear_to_try_are_extrapolated() -> None:
     made, space = Chooser(), Space()
     made.choose(space, FEW)
