@@ -1,18 +1,20 @@
 // What subscriptions to many items were notified of one of them, as prosem/index/radii/epochs.py has it.
 #include "bindings.h"
+#include "notified.h"
 #include "radius_epochs.h"
 #include "radius_reading.h"
 
 namespace kernels {
 
 namespace {
-// The radii of an epoch: the lists of a `RadiusBlocks` that does not change any more.
+// The radii of an epoch: the blocks of a `RadiusBlocks` that does not change any more, or of a `PackedRadii`.
 template <class T>
 class BlockOrder {
    public:
     BlockOrder(nb::handle radii, nb::handle unfit)
         : blocks_(radii.attr("_blocks")), firsts_(radii.attr("_firsts")), unfit_(unfit) {
         if (!size(firsts_)) throw nb::value_error("an epoch has radii");
+        if (nb::hasattr(radii, "_packed")) packed_ = radii.attr("_packed");
         nb::handle block = item(blocks_, size(blocks_) - 1);
         first_ = read(item(firsts_, 0));
         last_ = read(item(block, size(block) - 1));
@@ -23,28 +25,41 @@ class BlockOrder {
     // Some radius is past the point, and some is not.
     template <class Past>
     void cut(Past past, T& last, T& first) const {
-        Py_ssize_t at = begin_of(firsts_, past) - 1;
-        nb::handle block = item(blocks_, at);
-        Py_ssize_t place = begin_of(block, past);
-        last = read(item(block, place - 1));
-        first = read(place < size(block) ? item(block, place) : item(firsts_, at + 1));
+        auto in_firsts = [&](Py_ssize_t at) { return read(item(firsts_, at)); };
+        Py_ssize_t at = begin_of(size(firsts_), in_firsts, past) - 1;
+        auto search = [&](Py_ssize_t count, auto&& radius) {
+            Py_ssize_t place = begin_of(count, radius, past);
+            last = radius(place - 1);
+            first = place < count ? radius(place) : in_firsts(at + 1);
+        };
+        nb::handle block = item(blocks_, at), packed = packed_.is_valid() ? item(packed_, at) : nb::handle();
+        if (packed.is_valid() && PyBytes_Check(packed.ptr())) {
+            const char* numbers = PyBytes_AS_STRING(packed.ptr());
+            search(PyBytes_GET_SIZE(packed.ptr()) / static_cast<Py_ssize_t>(sizeof(T)), [&](Py_ssize_t place) {
+                T radius;
+                std::memcpy(&radius, numbers + place * static_cast<Py_ssize_t>(sizeof(T)), sizeof(T));
+                return radius;
+            });
+        } else {
+            search(size(block), [&](Py_ssize_t place) { return read(item(block, place)); });
+        }
     }
 
    private:
-    nb::object blocks_, firsts_;
+    nb::object blocks_, firsts_, packed_;
     nb::handle unfit_;
     T first_, last_;
 
     static Py_ssize_t size(nb::handle list) { return PyList_GET_SIZE(list.ptr()); }
     static nb::handle item(nb::handle list, Py_ssize_t at) { return PyList_GET_ITEM(list.ptr(), at); }
     T read(nb::handle object) const { return read_number<T>(object, unfit_); }
-    // The first place of a list that is past the point; its length if none is.
-    template <class Past>
-    Py_ssize_t begin_of(nb::handle list, Past past) const {
-        Py_ssize_t low = 0, high = size(list);
+    // The first of so many radii that is past the point; their number if none is.
+    template <class Radius, class Past>
+    static Py_ssize_t begin_of(Py_ssize_t count, Radius&& radius, Past past) {
+        Py_ssize_t low = 0, high = count;
         while (low < high) {
             Py_ssize_t middle = (low + high) / 2;
-            if (past(read(item(list, middle))))
+            if (past(radius(middle)))
                 high = middle;
             else
                 low = middle + 1;
@@ -64,7 +79,7 @@ class BoundEpochs {
                 nb::object unfit)
         : unfit_(unfit), run_(run), interval_(interval), epochs_(RadiusEnds<T>{form_of(form), scale}, read_number<T>(value, unfit)) {}
 
-    nb::object event(nb::handle value, int64_t birth, nb::handle radii) {
+    Notified<T> event(nb::handle value, int64_t birth, nb::handle radii) {
         T d = read(value);
         if (!epochs_.fits(d)) raise_unfit(unfit_);
         if (birth > epochs_.stop() && nb::len(radii)) {
@@ -74,7 +89,7 @@ class BoundEpochs {
         }
         typename Epochs::Pieces pieces;
         epochs_.event(d, pieces);
-        return regions(pieces);
+        return {as_boxes(pieces), interval_};
     }
     void begin(int64_t birth, nb::handle radii, nb::handle runs) {
         std::vector<typename Epochs::Run> all;
@@ -89,10 +104,10 @@ class BoundEpochs {
     nb::object told(nb::handle radius, int64_t birth) const {
         return birth > epochs_.stop() ? value() : as_number(epochs_.told(read(radius), birth));
     }
-    nb::object all_regions() const {
+    Notified<T> all_regions() const {
         typename Epochs::Pieces pieces;
         epochs_.all(pieces);
-        return regions(pieces);
+        return {as_boxes(pieces), interval_};
     }
     bool is_plain() const { return epochs_.is_plain(); }
     int64_t visits() const { return epochs_.visits; }
@@ -125,33 +140,6 @@ class BoundEpochs {
         if (runs.empty()) throw nb::value_error("an epoch has runs");
         epochs_.begin({birth, std::move(order), std::move(runs), {}});
     }
-    // A named tuple (low, high, False, False), made without calling its class.
-    nb::object interval(nb::object low, nb::object high) const {
-        auto* type = reinterpret_cast<PyTypeObject*>(interval_.ptr());
-        PyObject* made = type->tp_alloc(type, 4);
-        if (!made) throw nb::python_error();
-        PyTuple_SET_ITEM(made, 0, low.release().ptr());
-        PyTuple_SET_ITEM(made, 1, high.release().ptr());
-        PyTuple_SET_ITEM(made, 2, nb::bool_(false).release().ptr());
-        PyTuple_SET_ITEM(made, 3, nb::bool_(false).release().ptr());
-        return nb::steal(made);
-    }
-    // [(notified before, ((radii, births), ...)), ...]
-    nb::object regions(const typename Epochs::Pieces& pieces) const {
-        nb::list groups;
-        for (const auto& [before, boxes] : as_boxes(pieces)) {
-            nb::object region = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(boxes.size())));
-            if (!region.is_valid()) throw nb::python_error();
-            for (size_t at = 0; at < boxes.size(); ++at) {
-                const auto& box = boxes[at];
-                nb::object sides = nb::make_tuple(interval(as_number(box.low), as_number(box.high)),
-                                                  interval(as_number(box.first), as_number(box.last)));
-                PyTuple_SET_ITEM(region.ptr(), static_cast<Py_ssize_t>(at), sides.release().ptr());
-            }
-            groups.append(nb::make_tuple(as_number(before), region));
-        }
-        return groups;
-    }
 };
 
 template <class T>
@@ -180,6 +168,8 @@ void bind(nb::module_& module, const char* name) {
 }  // namespace
 
 void bind_epochs(nb::module_& module) {
+    bind_notified<int64_t>(module, "IntegerNotified");
+    bind_notified<double>(module, "DoubleNotified");
     bind<int64_t>(module, "IntegerEpochs");
     bind<double>(module, "DoubleEpochs");
 }

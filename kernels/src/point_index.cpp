@@ -172,9 +172,8 @@ void PointIndex::search(nb::bytes topic, nb::handle region, Visit&& visit) {
 
 nb::object PointIndex::find(nb::bytes topic, nb::handle region) {
     std::vector<int64_t> ids;
-    int last = shape_.dimensions;
     search(topic, region, [&](PointTree& tree, const Span* spans) {
-        tree.search(spans, visits_, [&](const PointLeaf& leaf, int at) { ids.push_back(leaf.column(last)[at]); });
+        find(&tree, spans, ids);
         return false;
     });
     return ids.empty() ? no_ids_ : as_array(ids);

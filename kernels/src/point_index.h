@@ -33,6 +33,10 @@ class PointIndex {
     // The tree of a topic, for kernels that ask by spans; null if it has no point.
     const PointTree* tree(std::string_view topic) const;
     bool any(const PointTree* tree, const Span* spans) { return tree && tree->any(spans, visits_); }
+    void find(const PointTree* tree, const Span* spans, std::vector<int64_t>& ids) {
+        int last = shape_.dimensions;
+        tree->search(spans, visits_, [&](const PointLeaf& leaf, int at) { ids.push_back(leaf.column(last)[at]); });
+    }
 
     nb::list items() const;
     nb::list sample(int64_t count, nb::handle source) const;

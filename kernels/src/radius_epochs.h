@@ -41,19 +41,32 @@ class RadiusEpochs {
         T nearest[2];
     };
     using Pieces = std::vector<EpochPiece<T>>;
-    using Shared = std::shared_ptr<const Epoch>;
+    // An epoch that is not changed any more, with what every event looks at beside the pointer.
+    struct Held {
+        std::shared_ptr<const Epoch> epoch;
+        int64_t stop;
+        T last, nearest[2];
+
+        explicit Held(Epoch&& made)
+            : epoch(std::make_shared<const Epoch>(std::move(made))),
+              stop(epoch->stop),
+              last(epoch->radii.last()),
+              nearest{epoch->nearest[0], epoch->nearest[1]} {}
+        const Epoch& operator*() const { return *epoch; }
+        const Epoch* operator->() const { return epoch.get(); }
+    };
 
     RadiusEpochs(RadiusEnds<T> ends, T value) : value(value), ends_(ends) {}
 
     T value;
     int64_t visits = 0;  // runs of epochs that fired
     const RadiusEnds<T>& ends() const { return ends_; }
-    const std::vector<Shared>& epochs() const { return epochs_; }
-    int64_t stop() const { return epochs_.empty() ? -1 : epochs_.back()->stop; }
+    const std::vector<Held>& epochs() const { return epochs_; }
+    int64_t stop() const { return epochs_.empty() ? -1 : epochs_.back().stop; }
     // Whether 64 bits hold all ends at a value.
     bool fits(T centre) const {
-        for (const Shared& epoch : epochs_)
-            if (!ends_.fits(centre, epoch->radii.last())) return false;
+        for (const Held& epoch : epochs_)
+            if (!ends_.fits(centre, epoch.last)) return false;
         return true;
     }
     void add(Run& run) const {
@@ -69,7 +82,7 @@ class RadiusEpochs {
 
    private:
     RadiusEnds<T> ends_;
-    std::vector<Shared> epochs_;
+    std::vector<Held> epochs_;
 
     T end(int side, T centre, T radius) const {
         return side ? -ends_.left(centre, radius) : ends_.right(centre, radius);

@@ -23,7 +23,7 @@ void RadiusEpochs<T, Order>::begin(Epoch epoch) {
     }
     epoch.runs = std::move(runs);
     sum_up(epoch);
-    epochs_.push_back(std::make_shared<const Epoch>(std::move(epoch)));
+    epochs_.emplace_back(std::move(epoch));
 }
 
 // -- events ------------------------------------------------------------------------------------------------
@@ -35,9 +35,9 @@ void RadiusEpochs<T, Order>::event(T d, Pieces& pieces) {
     std::vector<std::pair<size_t, std::vector<Run>>> fired;
     if (d != value)
         for (size_t at = 0; at < epochs_.size(); ++at) {
-            if (epochs_[at]->nearest[side] > x) continue;
+            if (epochs_[at].nearest[side] > x) continue;
             fired.emplace_back(at, std::vector<Run>());
-            fire(*epochs_[at], at ? epochs_[at - 1]->stop + 1 : 0, d, side, fired.back().second, pieces);
+            fire(*epochs_[at], at ? epochs_[at - 1].stop + 1 : 0, d, side, fired.back().second, pieces);
         }
     value = d;
     for (auto& [at, runs] : fired) {
@@ -45,7 +45,7 @@ void RadiusEpochs<T, Order>::event(T d, Pieces& pieces) {
         visits += static_cast<int64_t>(before.runs.size());
         Epoch after{before.stop, before.radii, std::move(runs), {}};
         sum_up(after);
-        epochs_[at] = std::make_shared<const Epoch>(std::move(after));
+        epochs_[at] = Held(std::move(after));
     }
     for (auto one = fired.rbegin(); one != fired.rend(); ++one) {
         auto at = static_cast<std::ptrdiff_t>(one->first);
@@ -100,7 +100,7 @@ bool RadiusEpochs<T, Order>::are_alike(const Epoch& one, const Epoch& next) {
 template <class T, class Order>
 T RadiusEpochs<T, Order>::told(T radius, int64_t birth) const {
     auto epoch = std::lower_bound(epochs_.begin(), epochs_.end(), birth,
-                                  [](const Shared& one, int64_t birth) { return one->stop < birth; });
+                                  [](const Held& one, int64_t birth) { return one.stop < birth; });
     if (epoch == epochs_.end()) return value;
     const std::vector<Run>& runs = (*epoch)->runs;
     auto run = std::upper_bound(runs.begin(), runs.end(), radius, [](T radius, const Run& one) { return radius < one.low; });
@@ -110,7 +110,7 @@ T RadiusEpochs<T, Order>::told(T radius, int64_t birth) const {
 template <class T, class Order>
 void RadiusEpochs<T, Order>::all(Pieces& pieces) const {
     int64_t first = 0;
-    for (const Shared& epoch : epochs_) {
+    for (const Held& epoch : epochs_) {
         for (const Run& run : epoch->runs) pieces.push_back({run.low, run.high, first, epoch->stop, run.centre});
         first = epoch->stop + 1;
     }
@@ -118,7 +118,7 @@ void RadiusEpochs<T, Order>::all(Pieces& pieces) const {
 
 template <class T, class Order>
 bool RadiusEpochs<T, Order>::is_plain() const {
-    for (const Shared& epoch : epochs_)
+    for (const Held& epoch : epochs_)
         if (epoch->runs.size() > 1 || epoch->runs.front().centre != value) return false;
     return true;
 }
@@ -181,6 +181,7 @@ void RadiusEpochs<T, Order>::check() const {
         }
         require(epoch.runs.back().high == epoch.radii.last(), "runs go to the last radius");
         for (int side = 0; side < 2; ++side)
-            require(nearest[side] == epoch.nearest[side], "the nearest ends are kept");
+            require(nearest[side] == epoch.nearest[side] && nearest[side] == epochs_[at].nearest[side],
+                    "the nearest ends are kept");
     }
 }

@@ -18,6 +18,7 @@ from prosem.index.radii import ba_tree, ba_tree_nodes, radius_block
 from prosem.index.radii.ba_tree_ends import Change, Ends, Factor, Percent
 from prosem.index.radii.ba_tree_runs import RadiusRuns
 from prosem.index.radii.ba_tree_scan import RadiusArrays
+from prosem.index.radii.packed_radii import PackedRadii
 from prosem.index.radii.radius_block import RadiusBlocks
 from tests.support.ba_tree import BATree
 from tests.support.effort import examples
@@ -220,12 +221,13 @@ def test_arrays_of_ends_are_the_ends(name: str) -> None:
 
 
 # -- radii in blocks -----------------------------------------------------------------------------------------
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=80))
+@given(st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=80))
 @settings(max_examples=examples(80), deadline=None)
-def test_radii_in_blocks(steps: list[tuple[bool, int]]) -> None:
+def test_radii_in_blocks(is_packed: bool, steps: list[tuple[bool, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(radius_block, "BLOCK", 4)
-        blocks, held = RadiusBlocks(range(0, 61, 7)), set(range(0, 61, 7))
+        held = set(range(0, 61, 7))
+        blocks = PackedRadii("q", held) if is_packed else RadiusBlocks(held)
         for put, radius in steps:
             if put and radius not in held:
                 blocks.add(radius)

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 from cn.match import kernels
 from cn.model.geometry import Box, Interval
+from prosem.index.radii.ba_tree_radii import Run
 from prosem.index.radii.ba_tree_scan import UnfitError
 from prosem.index.radii.epochs import Epochs, ItemEpochs, Piece, epochs_of, in_python, more, restored
+from prosem.index.radii.packed_radii import PackedRadii
 from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
+from prosem.types.value.measure import Measure
+from prosem.values.columns import column_type
 from tests.index.test_b2_tree import FORMS as STRICT
 from tests.index.test_b2_tree import Form, narrow_nodes, random_steps
 from tests.support.effort import examples
@@ -28,7 +32,7 @@ FORMS = STRICT | {f"may and must, {name}": form for name, form in FREE.items()}
 
 
 def none_yet(form: Form) -> RadiusBlocks:
-    return RadiusPairs() if form.ends.loose else RadiusBlocks()
+    return RadiusPairs() if form.ends.loose else PackedRadii("q" if form.ends.exact else "d")
 
 
 def box(low: Any, high: Any, first: int, last: int) -> Box:
@@ -183,7 +187,7 @@ def test_wide_numbers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPat
     radii = RadiusBlocks([1, 5])
     item = epochs_of(form.ends, 0)
     assert type(item) is COMPILED.IntegerEpochs
-    assert item.event(2, 1, radii) == [(0, (box(1, 1, 0, 1),))]
+    assert list(item.event(2, 1, radii)) == [(0, (box(1, 1, 0, 1),))]
     copied = deepcopy(item)
     for d, held in ((2**70, radii), (3, more(radii, 2**70))):
         with pytest.raises(UnfitError):
@@ -192,7 +196,7 @@ def test_wide_numbers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPat
     wide = in_python(item, form.ends, radii)
     assert type(wide) is Epochs
     assert wide.event(2**70, 2, radii) == [(2, (box(1, 1, 0, 1), box(1, 5, 2, 2))), (0, (box(5, 5, 0, 1),))]
-    assert copied.event(5, 1, radii) == [(2, (box(1, 1, 0, 1),)), (0, (box(5, 5, 0, 1),))]
+    assert list(copied.event(5, 1, radii)) == [(2, (box(1, 1, 0, 1),)), (0, (box(5, 5, 0, 1),))]
     assert item.told(5, 1) == 0
     assert type(epochs_of(form.ends, 2**70)) is Epochs
 
@@ -232,3 +236,37 @@ def test_radii_are_shared_until_they_differ() -> None:
         for some, wanted in kept:
             some.check()
             assert list(some) == wanted
+
+
+@is_built
+@pytest.mark.parametrize("is_double", [False, True])
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 4)), min_size=1, max_size=40),
+    st.lists(st.integers(-40, 40), max_size=12),
+)
+def test_named_ids_are_those_of_the_regions(
+    is_double: bool, held: list[tuple[int, int]], values: list[int]
+) -> None:
+    """What the compiled event finds by itself is what a search for its regions finds."""
+    number, code = (float, Measure(column_type("double precision")).code) if is_double else (int, int)
+    points = COMPILED.PointIndex(2)
+    for sid, (radius, birth) in enumerate(held):
+        points.insert(sid, b"ab"[sid % 2 :][:1], (code(number(radius)), birth))
+    radii = PackedRadii("d" if is_double else "q", {number(radius) for radius, _ in held})
+    make = COMPILED.DoubleEpochs if is_double else COMPILED.IntegerEpochs
+    item = make("change", 1, number(0), Run, Interval, UnfitError)
+    for at, value in enumerate(values):
+        notified = item.event(number(value), min(at + 1, 4), radii)
+        coded = notified.coded()
+        assert list(coded) == [
+            (before, tuple((Interval(code(r.low), code(r.high)), births) for r, births in region))
+            for before, region in notified
+        ]
+        for topics in ([b"a"], [b"b", b"a", b"none"]):
+            expected = [
+                (before, sorted(sid for topic in topics for sid in points.find(topic, region).tolist()))
+                for before, region in coded
+            ]
+            found = [(before, sorted(ids)) for before, ids in notified.named(points, topics)]
+            assert found == [(before, ids) for before, ids in expected if ids]
+            assert [(before, sorted(ids)) for before, ids in coded.named(points, topics)] == found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +20,8 @@ Birth = int  # the number of a moment at which subscriptions came; events lie be
 State = list[tuple[Birth, list[Run]]]
 
 
-Notified = list[tuple[Value, Region]]  # by what they were told before: boxes of radii and births
+# By what they were told before: boxes of radii and births. A list, or a compiled value that makes them when asked.
+Notified = Collection[tuple[Value, Region]]
 
 
 class Piece(NamedTuple):

@@ -25,6 +25,7 @@ from prosem.values.undo import UndoLog
 from prosem.values.wire import decode, is_same
 
 MOST_COPIED = 5_000
+INTEGERS = ("integer", "bigint")  # whose values are their own codes
 Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of their labels (None: all)
 
 
@@ -87,12 +88,16 @@ class Items:
 
     def topic(self, key: Key) -> bytes:
         """The codes of a key; those of a view may hold NULLs, which no condition selects by name."""
-        return topic_of([None if v is None else code(v) for code, v in zip(self._codes, key, strict=True)])
+        codes = self._codes
+        if codes is None:
+            return topic_of(key)
+        return topic_of([None if v is None else code(v) for code, v in zip(codes, key, strict=True)])
 
     @cached_property
-    def _codes(self) -> list[Callable[[Any], Any]]:
-        """Of each column of the key."""
-        return [self.table.columns[at].type.code for at in self.table.key_positions]
+    def _codes(self) -> list[Callable[[Any], Any]] | None:
+        """Of each column of the key; None if all are integers, which are their own codes."""
+        types = [self.table.columns[at].type for at in self.table.key_positions]
+        return None if all(one.name in INTEGERS for one in types) else [one.code for one in types]
 
     def key(self, topic: bytes) -> Key:
         columns = self.table.columns
@@ -103,13 +108,22 @@ class Items:
 
     def number(self, row: Row | None) -> Any:
         """The row's value as the trees take it; None if it is NULL or there is no row."""
-        return None if row is None else self.number_of(row[self.y])
+        if row is None:
+            return None
+        return row[self.y] if self._is_identity else self.number_of(row[self.y])
 
     def number_of(self, value: Any) -> Any:
         return value if value is None or self.measure is None else self.measure.number(value)
 
     def value(self, number: Any) -> Any:
-        return number if number is None or self.measure is None else self.measure.value(number)
+        if number is None or self._is_identity or self.measure is None:
+            return number
+        return self.measure.value(number)
+
+    @cached_property
+    def _is_identity(self) -> bool:
+        """Whether every value is its own number."""
+        return self.measure is None or self.measure.is_identity
 
     def read(self, told: bytes) -> Any:
         """What was told, from JSON, as a number."""

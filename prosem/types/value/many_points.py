@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
-from cn.match.kernels import point_index
+from cn.match.kernels import compiled, compiled_over, point_index
 from cn.model.geometry import Region
 from cn.model.network import Space as NetworkSpace
 from prosem.index.radii.ba_tree_ends import Radius
-from prosem.index.radii.epochs import Birth, more
+from prosem.index.radii.epochs import Birth, Notified, more
+from prosem.index.radii.packed_radii import PackedRadii
 from prosem.index.radii.radius_block import RadiusBlocks
 from prosem.index.radii.radius_pairs import RadiusPairs
 from prosem.types.base import Bound
@@ -27,6 +29,7 @@ class ManyPoints(Sketched):
     def __init__(self, items: Items, space_id: int) -> None:
         self.network = NetworkSpace(space_id, 2, items.int64)
         super().__init__(point_index(2, items.int64))
+        self._is_compiled = compiled_over(self.points, items.int64) is not None
         self._kind = items
         self._undo: UndoLog = NO_UNDO
         self._places: dict[int, Place] = {}
@@ -37,8 +40,12 @@ class ManyPoints(Sketched):
         self._radii = self._order(())  # all that are used, and some that were
 
     def _order(self, radii: Iterable[Radius]) -> RadiusBlocks:
-        kind = RadiusPairs if self._kind.form == "may" else RadiusBlocks
-        return kind(radii)
+        if self._kind.form == "may":
+            return RadiusPairs(radii)
+        measure = self._kind.measure
+        if measure is not None and compiled() is not None:
+            return PackedRadii("d" if measure.is_double else "q", radii)
+        return RadiusBlocks(radii)
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
         """They come at one moment; what was told before it concerns none of them."""
@@ -121,6 +128,15 @@ class ManyPoints(Sketched):
             if not births.low and (births.high is None or births.high >= self._last[ALL]):
                 return True
         return self.points.any(ALL, region)
+
+    def _named(self, notified: Notified, topics: Sequence[bytes]) -> list[tuple[Any, tuple[int, ...]]]:
+        """Those that are found under these topics, by what they were told before."""
+        if self._is_compiled and not isinstance(notified, list):
+            found: list[tuple[Any, tuple[int, ...]]] = cast(Any, notified).named(self.points, topics)
+            return found
+        find = self.points.find
+        by_told = [(told, [find(one, region).tolist() for one in topics]) for told, region in notified]
+        return [(told, ids) for told, parts in by_told if (ids := tuple(chain.from_iterable(parts)))]
 
     # -- places --------------------------------------------------------------------------------------------------
     def locate(self, sid: int) -> Bound:
