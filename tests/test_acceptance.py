@@ -56,7 +56,7 @@ def check(output: str) -> None:
 
 
 def test_every_scenario_in_miniature() -> None:
-    check(run_kit("--subs", "24", "--events", "80", "--kills", "2", timeout_s=180))
+    check(run_kit("--subs", "16", "--events", "50", "--kills", "1", timeout_s=180))
 
 
 @pytest.mark.slow

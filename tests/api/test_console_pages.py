@@ -79,7 +79,7 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
     group = api.subscribe(f"SELECT MIN(x) FROM {table} WHERE k >= :lo", {"lo": 3})["group"]
     ids = {name: number for number, name in table_ids(process)}
     prices = [f"{at * at / 10:.2f}" for at in range(40)] + ["160.00"] * 25
-    training = (group_id(process, group), "reformulate", [1.0, 1.0], 1.0, 1.0, 10.0, 0.0, 5.0)
+    training = (group_id(process, group), 0, "reformulate", [1.0, 1.0], 1.0, 1.0, 10.0, 0.0, 5.0)
     number = make_run(
         database(process),
         [

@@ -72,6 +72,7 @@ def cells(text: str) -> list[list[str]]:
     return [re.split(r"(?<!\\)\|", line[1:-1]) for line in text.splitlines() if line.startswith("|")]
 
 
+@pytest.mark.slow
 def test_a_report_is_made_of_parts_that_ran_one_after_another(tmp_path: Path) -> None:
     out = tmp_path / "papers.md"
     run(True, ["multi-stage 5.3"], out)

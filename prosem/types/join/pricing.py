@@ -28,7 +28,7 @@ class Pricing(NamedTuple):
         >>> [round(Pricing(reached_us=0.0).message(0.02, number), 2) for number in (1, 10, 1_000)]
         [0.03, 0.29, 1.58]
         >>> [round(Pricing().message(0.02, 1_000, boxes), 2) for boxes in (1, 30)]  # the long one is addressed instead
-        [11.58, 13.26]
+        [11.58, 13.27]
         """
         if not subscriptions:
             return share

@@ -89,6 +89,7 @@ def test_it_waits_for_a_server_that_is_down_at_the_start(
     assert rows_there(url, "items") == rows_here(source, "items")
 
 
+@pytest.mark.slow
 def test_a_transaction_larger_than_the_server_takes_ends_the_command(
     source: str, own_server: ServerProcess, tmp_path: Path
 ) -> None:
