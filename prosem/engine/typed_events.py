@@ -67,16 +67,16 @@ class DecodedEvents(Sequence[Any]):
 class TypedEvents(DecodedEvents):
     """The events of one request to `table`."""
 
-    __slots__ = ("decoded", "table")
+    __slots__ = ("_decoded", "_structs", "table")
 
-    def __init__(self, table: Table, text: bytes | str, decoded: Sequence[Any]) -> None:
+    def __init__(self, text: bytes | str, structs: TableStructs, decoded: Sequence[Any]) -> None:
         super().__init__(text, len(decoded))
-        self.table, self.decoded = table, decoded
+        self.table, self._structs, self._decoded = structs.table, structs, decoded
 
     def effects(self, rows: Mapping[Key, Row]) -> list[Effect] | None:
         """What they do to the rows one after the other; None if one is wrong."""
         try:
-            return structs_of(self.table).effects(self.decoded, rows, {}, [])
+            return self._structs.effects(self._decoded, rows, {}, [])
         except ValueError:
             return None
 
@@ -109,11 +109,12 @@ def typed_events(table: Table, text: bytes | str) -> TypedEvents | None:
     >>> made.effects({(7,): (7, None)})
     [Effect(op='update', key=(7,), old=(7, None), new=(7, Decimal('1.50')))]
     """
+    structs = structs_of(table)
     try:
-        decoded = structs_of(table).events(text)
+        decoded = structs.events(text)
     except _WRONG:
         return None
-    return TypedEvents(table, text, decoded) if decoded else None
+    return TypedEvents(text, structs, decoded) if decoded else None
 
 
 def typed_transaction(tables: Mapping[str, Table], text: bytes | str) -> TypedTransaction | None:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prosem.engine.table_structs import structs_of
 from prosem.engine.typed_events import typed_events
 from prosem.engine.validate import effects, table_definition
 from prosem.values.errors import ConflictError, InputError
@@ -62,6 +63,8 @@ def test_ordinary_events_are_decoded_into_structs() -> None:
     ).encode()
     typed = typed_events(table, body)
     assert typed is not None
+    for number in range(600):  # more tables than structs are kept of
+        structs_of(table_definition({"name": "u", "columns": columns[:1], "primary_key": ["c0"]}, number))
     assert typed.effects({}) == effects(table, {}, decode_exact(body)["events"])
 
 
