@@ -101,8 +101,8 @@ class BoundEpochs {
     }
     nb::object value() const { return as_number(epochs_.value); }
     // The radius of one that came after all epochs may be of any size.
-    nb::object told(nb::handle radius, int64_t birth) const {
-        return birth > epochs_.stop() ? value() : as_number(epochs_.told(read(radius), birth));
+    nb::object last_notified(nb::handle radius, int64_t birth) const {
+        return birth > epochs_.stop() ? value() : as_number(epochs_.last_notified(read(radius), birth));
     }
     Notified<T> all_regions() const {
         typename Epochs::Pieces pieces;
@@ -155,7 +155,7 @@ void bind(nb::module_& module, const char* name) {
              nb::rv_policy::take_ownership)
         .def("event", &Epochs::event)
         .def("begin", &Epochs::begin)
-        .def("told", &Epochs::told)
+        .def("last_notified", &Epochs::last_notified)
         .def("all_regions", &Epochs::all_regions)
         .def("state", &Epochs::state)
         .def_prop_ro("value", &Epochs::value)

@@ -314,7 +314,7 @@ void bind_point_index(nb::module_& module) {
         .def("insert_many", &PointIndex::insert_many)
         .def("remove", &PointIndex::remove)
         .def("move", &PointIndex::move)
-        .def("find", &PointIndex::find)
+        .def("find", nb::overload_cast<nb::bytes, nb::handle>(&PointIndex::find))
         .def("codes", &PointIndex::codes)
         .def("entries", &PointIndex::entries)
         .def("count", &PointIndex::count)

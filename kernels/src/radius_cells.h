@@ -28,7 +28,7 @@ struct RadiusJournal {
     std::vector<RadiusRun<T>> runs;
 };
 
-// What an event says: ranges of radii that fire wholly. Radii that fire in part are told to `Classes`.
+// What an event says: ranges of radii that fire wholly. Radii that fire in part are reported to `Classes`.
 template <class T>
 struct FiredRanges {
     std::vector<T> lows, highs;

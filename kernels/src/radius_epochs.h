@@ -75,7 +75,7 @@ class RadiusEpochs {
     }
     void begin(Epoch epoch);
     void event(T d, Pieces& pieces);
-    T told(T radius, int64_t birth) const;
+    T last_notified(T radius, int64_t birth) const;
     void all(Pieces& pieces) const;
     bool is_plain() const;
     void check() const;

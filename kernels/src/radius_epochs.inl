@@ -98,7 +98,7 @@ bool RadiusEpochs<T, Order>::are_alike(const Epoch& one, const Epoch& next) {
 
 // -- questions ---------------------------------------------------------------------------------------------
 template <class T, class Order>
-T RadiusEpochs<T, Order>::told(T radius, int64_t birth) const {
+T RadiusEpochs<T, Order>::last_notified(T radius, int64_t birth) const {
     auto epoch = std::lower_bound(epochs_.begin(), epochs_.end(), birth,
                                   [](const Held& one, int64_t birth) { return one.stop < birth; });
     if (epoch == epochs_.end()) return value;

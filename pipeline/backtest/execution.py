@@ -43,9 +43,9 @@ class Outcome:
 
     def most_notified(self) -> Iterator[tuple[JsonObject, int, float]]:
         """Parameters, notifications, and notifications per day of those with the most."""
-        told = self.counts.per_subscription
-        for number in sorted(range(len(told)), key=lambda one: -told[one])[:MOST_SHOWN]:
-            yield self.population[number], told[number], self.counts.per_day_and_subscription(number)
+        notified = self.counts.per_subscription
+        for number in sorted(range(len(notified)), key=lambda one: -notified[one])[:MOST_SHOWN]:
+            yield self.population[number], notified[number], self.counts.per_day_and_subscription(number)
 
     def document(self) -> JsonObject:
         """As the API shows it."""
@@ -57,12 +57,14 @@ class Outcome:
             "until": period.until.isoformat(),
             "days": period.days,
             "notifications": counts.total,
-            "distribution": [{"share": share, "per_day": told} for share, told in counts.distribution],
+            "distribution": [
+                {"share": share, "per_day": notified} for share, notified in counts.distribution
+            ],
             "per_day": [{"day": day.isoformat(), "notifications": n} for day, n in counts.per_day.items()],
             "per_hour": [{"hour": hour, "notifications": n} for hour, n in counts.per_hour.items()],
             "most_notified": [
-                {"params": params, "notifications": told, "per_day": per_day}
-                for params, told, per_day in self.most_notified()
+                {"params": params, "notifications": notified, "per_day": per_day}
+                for params, notified, per_day in self.most_notified()
             ],
         }
         if self.tuned:

@@ -59,11 +59,11 @@ def count(notifications: DataFrame, subscriptions: int, period: Period) -> Count
     per_day: dict[date, int] = {}
     per_hour: dict[int, int] = {}
     try:
-        for row in hourly.groupBy("subscription").agg(f.sum("count").alias("told")).toLocalIterator():
-            per_subscription[row["subscription"]] = row["told"]
-        for row in hourly.groupBy("day", "hour").agg(f.sum("count").alias("told")).toLocalIterator():
-            per_day[row["day"]] = per_day.get(row["day"], 0) + row["told"]
-            per_hour[row["hour"]] = per_hour.get(row["hour"], 0) + row["told"]
+        for row in hourly.groupBy("subscription").agg(f.sum("count").alias("notified")).toLocalIterator():
+            per_subscription[row["subscription"]] = row["notified"]
+        for row in hourly.groupBy("day", "hour").agg(f.sum("count").alias("notified")).toLocalIterator():
+            per_day[row["day"]] = per_day.get(row["day"], 0) + row["notified"]
+            per_hour[row["hour"]] = per_hour.get(row["hour"], 0) + row["notified"]
     finally:
         hourly.unpersist()
     return Counts(period, per_subscription, dict(sorted(per_day.items())), dict(sorted(per_hour.items())))
@@ -85,12 +85,12 @@ def write_counts(
     """One row per subscription as Parquet in `subscriptions` below the folder: its number, parameters and counts."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
-    told = list(counts.per_subscription)
+    notified = list(counts.per_subscription)
     columns = {
-        "subscription": list(range(len(told))),
+        "subscription": list(range(len(notified))),
         "params": [encode_exact(params).decode() for params in subscriptions],
-        "notifications": told,
-        "per_day": [counts.per_day_and_subscription(number) for number in range(len(told))],
+        "notifications": notified,
+        "per_day": [counts.per_day_and_subscription(number) for number in range(len(notified))],
     }
     made = spark.createDataFrame(pa.table(columns))
     made.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/subscriptions")

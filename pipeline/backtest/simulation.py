@@ -30,7 +30,7 @@ from prosem.views.subscription import named_view
 
 EVENTS_A_BATCH = 500  # that are applied and delivered together
 _NEVER = 1 << 62
-Told = Callable[[int, int, int, bytes], None]  # number of the subscription, seq, its moment, change
+Notified = Callable[[int, int, int, bytes], None]  # number of the subscription, seq, its moment, change
 
 
 class Statement(NamedTuple):
@@ -53,7 +53,7 @@ class Event(NamedTuple):
 
 
 class Simulation:
-    """One server in memory; `told` is called for each notification, in the order of the log.
+    """One server in memory; `notified` is called for each notification, in the order of the log.
 
     Rows come first (`load`, `roll`), then `subscribe`, then events in the order of their seqs (`take`). Rows that are not
     needed do not exist: an event that makes a row one that is needed inserts it.
@@ -66,7 +66,7 @@ class Simulation:
         self,
         tables: Iterable[Table],
         views: Sequence[StoredView],
-        told: Told,
+        notified: Notified,
         is_needed: Callable[[Row], bool] | None = None,
     ) -> None:
         metrics = Metrics()
@@ -75,7 +75,7 @@ class Simulation:
         self._state.undo.is_on = False
         self._edge = Edge(metrics, LocalNetwork, _no_replay, lambda sid: None)
         self._publishing = Publishing(self._state)
-        self._sink = _Sink(told)
+        self._sink = _Sink(notified)
         self._tables: dict[int, Table] = {}
         self._views, self._is_needed = views, is_needed
         self._effects: list[tuple[Table, Effect]] = []  # that are not applied yet
@@ -184,8 +184,8 @@ class _Sink:
 
     is_lagging = False
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, notified: Notified) -> None:
+        self._notified = notified
         self.numbers: dict[str, int] = {}
         self.origins: list[tuple[int, int]] = []
         self.first = 0
@@ -197,7 +197,7 @@ class _Sink:
         pass
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        self._told(self.numbers[stream.id], *self.origins[seq - self.first], body)
+        self._notified(self.numbers[stream.id], *self.origins[seq - self.first], body)
         return True
 
     def lag(self) -> None:

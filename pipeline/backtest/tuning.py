@@ -121,7 +121,7 @@ def _counts(
 ) -> list[float]:
     notifications = backtest.run(question, subscriptions, period)
     made = count(notifications, len(subscriptions), period)
-    return [told / period.days for told in made.per_subscription]
+    return [notified / period.days for notified in made.per_subscription]
 
 
 def _between(low: Any, middle: Any, high: Any) -> list[Any]:

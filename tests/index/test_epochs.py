@@ -95,7 +95,7 @@ class World:
     def check(self) -> None:
         self.item.check()
         for radius, birth, centre in self.held:
-            assert self.item.told(radius, birth) == centre
+            assert self.item.last_notified(radius, birth) == centre
         if self.item.is_plain:
             assert all(centre == self.value for _, _, centre in self.held)
 
@@ -197,7 +197,7 @@ def test_wide_numbers_leave_the_compiled_structure(monkeypatch: pytest.MonkeyPat
     assert type(wide) is Epochs
     assert wide.event(2**70, 2, radii) == [(2, (box(1, 1, 0, 1), box(1, 5, 2, 2))), (0, (box(5, 5, 0, 1),))]
     assert list(copied.event(5, 1, radii)) == [(2, (box(1, 1, 0, 1),)), (0, (box(5, 5, 0, 1),))]
-    assert item.told(5, 1) == 0
+    assert item.last_notified(5, 1) == 0
     assert type(epochs_of(form.ends, 2**70)) is Epochs
 
 

@@ -45,4 +45,4 @@ def test_those_are_notified_that_the_condition_says(name: str, chance: random.Ra
                     held[id] = radius, value
         single.check()
         assert {id: (radius, last_notified) for id, radius, last_notified in single} == held
-        assert all(single.told(id) == last_notified for id, (_, last_notified) in held.items())
+        assert all(single.last_notified(id) == last_notified for id, (_, last_notified) in held.items())

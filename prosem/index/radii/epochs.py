@@ -1,4 +1,4 @@
-"""What subscriptions to many items were told of one of them: by when they came, then by radius."""
+"""The last notified values of one of many items: by when subscriptions came, then by radius."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Birth = int  # the number of a moment at which subscriptions came; events lie be
 State = list[tuple[Birth, list[Run]]]
 
 
-# By what they were told before: boxes of radii and births. A list, or a compiled value that makes them when asked.
+# By their last notified values: boxes of radii and births. A list, or a compiled value that makes them when asked.
 Notified = Collection[tuple[Value, Region]]
 
 
 class Piece(NamedTuple):
-    """Those notified: with radii from `low` to `high` and births from `first` to `last`, all told `before` so far."""
+    """Those notified: with radii from `low` to `high` and births from `first` to `last`, last notified of `before`."""
 
     low: Radius
     high: Radius
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 class ItemEpochs(Protocol):
-    """The told values of one item: `Epochs` in Python, or the compiled structure while numbers fit 64 bits.
+    """The last notified values of one item: `Epochs` in Python, or the compiled structure while numbers fit 64 bits.
 
     The compiled one raises UnfitError, and is as it was, at a number that does not: see `in_python`.
     """
@@ -58,16 +58,16 @@ class ItemEpochs(Protocol):
         """The subscriptions notified of `d`. `birth` is the last one so far, `radii` (immutable) all there are by then."""
 
     def begin(self, birth: Birth, radii: RadiusBlocks, runs: Iterable[Run], /) -> None:
-        """An epoch after all others: its last birth, and what its radii were told."""
+        """An epoch after all others: its last birth, and the last notified values of its radii."""
 
-    def told(self, radius: Radius, birth: Birth, /) -> Value:
-        """What those of a radius and a birth were told."""
+    def last_notified(self, radius: Radius, birth: Birth, /) -> Value:
+        """The last notified value of those of a radius and a birth."""
 
     def all_regions(self) -> Notified:
         """All epochs, as if all in them were notified."""
 
     def state(self) -> State:
-        """For each epoch its last birth, and what neighbouring radii were told."""
+        """For each epoch its last birth, and the last notified values of neighbouring radii."""
 
     def copy(self) -> ItemEpochs:
         """As it is now, whatever happens to this one; both share their epochs until those change. O(epochs)."""
@@ -77,16 +77,16 @@ class ItemEpochs(Protocol):
 
 
 class Epochs:
-    """The told values of one item, for all subscriptions that ever selected it, without storing any of them.
+    """The last notified values of one item, for all subscriptions that ever selected it, without storing any of them.
 
-    Those that came between two events of an item were told the same value of it, whatever the radius: an *epoch*, which
-    begins as one run of a BA-tree over radii and is cut only by events that tell some of it. `stops` holds the last birth
-    of each epoch; those that came after the last one were told the current value. Neighbouring epochs that were told
-    alike become one. So a subscription to a million items is a point (radius, birth), and adds nothing to an item before
+    Those that came between two events of an item were notified of the same value, whatever the radius: an *epoch*, which
+    begins as one run of a BA-tree over radii and is cut only by events that notify some of it. `stops` holds the last birth
+    of each epoch; those that came after the last one were notified of the current value. Neighbouring epochs with equal
+    values become one. So a subscription to a million items is a point (radius, birth), and adds nothing to an item before
     that moves.
 
     An event that fires no subscription takes O(1). Otherwise it takes one comparison per epoch, and in each one that
-    fires what it takes in a BA-tree. Loses to a B²-tree, which tells arcs instead of epochs, where all select one item.
+    fires what it takes in a BA-tree. Loses to a B²-tree, which notifies arcs instead of epochs, where all select one item.
 
     >>> from prosem.index.radii.ba_tree_ends import Change
     >>> item = Epochs(Change(), 100)
@@ -95,7 +95,7 @@ class Epochs:
     (100, (2, 2), (0, 1))
     >>> [before for before, _ in item.event(104, 2, RadiusBlocks([2, 4, 9]))]
     [100]
-    >>> [item.told(radius, birth) for radius, birth in ((2, 1), (4, 1), (9, 1), (4, 2), (4, 3))]
+    >>> [item.last_notified(radius, birth) for radius, birth in ((2, 1), (4, 1), (9, 1), (4, 2), (4, 3))]
     [103, 104, 100, 103, 104]
     """
 
@@ -147,7 +147,7 @@ class Epochs:
         return self._runs[at]
 
     def _join(self, at: int) -> None:
-        """Let an epoch and the one after it be one, if they were told alike."""
+        """Let an epoch and the one after it be one, if they were notified alike."""
         if at + 1 < len(self._runs) and _alike(self._runs[at], self._runs[at + 1]):
             del self.stops[at], self._runs[at], self._is_shared[at]
 
@@ -159,7 +159,7 @@ class Epochs:
     def stop(self) -> Birth:
         return self.stops[-1] if self.stops else -1
 
-    def told(self, radius: Radius, birth: Birth, /) -> Value:
+    def last_notified(self, radius: Radius, birth: Birth, /) -> Value:
         at = bisect_left(self.stops, birth)
         return self.value if at == len(self.stops) else self._runs[at].centre(radius)
 
@@ -190,7 +190,9 @@ class Epochs:
 
     def check(self) -> None:
         assert all(a < b for a, b in pairwise(self.stops)), "epochs follow one another"
-        assert len(self.stops) == len(self._runs) == len(self._is_shared), "each epoch was told something"
+        assert len(self.stops) == len(self._runs) == len(self._is_shared), (
+            "each epoch was notified of something"
+        )
         for runs in self._runs:
             runs.check()
         roots = [runs.root for runs in self._runs]
@@ -198,7 +200,7 @@ class Epochs:
 
 
 def epochs_of(ends: Ends, value: Value) -> ItemEpochs:
-    """What is told of an item with this value: nothing yet. Compiled if it can be; radii must be whole then, or doubles."""
+    """The last notified values of an item: this one alone. Compiled if it can be; radii must be whole then, or doubles."""
     module = kernels.compiled()
     if module is not None and not ends.loose and ends.scale < SMALL:
         make: Any = module.IntegerEpochs if ends.exact else module.DoubleEpochs
@@ -243,7 +245,7 @@ def _regions(pieces: Iterable[Piece]) -> Notified:
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:
-    """Runs, neighbours that were told the same as one."""
+    """Runs, neighbours that were notified of the same as one."""
     last: Run | None = None
     for run in runs:
         if last is not None and last.centre == run.centre:
@@ -257,7 +259,7 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def _alike(first: RadiusRuns, second: RadiusRuns) -> bool:
-    """Whether all radii of an epoch were told what they were told in the next one, which may have more of them."""
+    """Whether all radii of an epoch have the last notified values of the next one, which may have more radii."""
     if first.centre(first.last) != second.centre(first.last):
         return False
     mine, other = list(_joined(first)), list(_joined(second))

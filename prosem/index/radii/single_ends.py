@@ -1,4 +1,4 @@
-"""Subscriptions to one data item one by one: each with a radius and a told value of its own, found by its ends."""
+"""Subscriptions to one data item one by one: each with a radius and a last notified value of its own, found by its ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 
 
 class SingleEnds:
-    """Which of some subscriptions an event fires, whatever values they were told before.
+    """Which of some subscriptions an event fires, whatever values they were last notified of.
 
     A `B2Tree` holds only subscriptions that the present value does not fire. One that was given a smaller radius may stand
     anywhere: it fires at the next event, whether that changes the value or not. Each stands here by its two ends, so an
@@ -26,58 +26,58 @@ class SingleEnds:
     ([(7, 10)], [], [(8, 10)])
     """
 
-    __slots__ = ("_ends", "_left", "_none", "_right", "_told")
+    __slots__ = ("_ends", "_last_notified", "_left", "_none", "_right")
 
     def __init__(self, ends: Ends) -> None:
         self._ends = ends
-        self._told: dict[int, tuple[Radius, Value | None]] = {}
+        self._last_notified: dict[int, tuple[Radius, Value | None]] = {}
         self._left: SortedList[tuple[Any, int]] = SortedList()
         self._right: SortedList[tuple[Any, int]] = SortedList()
-        self._none: set[int] = set()  # told that there is no value
+        self._none: set[int] = set()  # notified that there is no value
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._last_notified)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._told
+        return id in self._last_notified
 
     def __iter__(self) -> Iterator[tuple[int, Radius, Value | None]]:
-        return ((id, radius, told) for id, (radius, told) in self._told.items())
+        return ((id, radius, last_notified) for id, (radius, last_notified) in self._last_notified.items())
 
-    def told(self, id: int) -> Value | None:
-        """What was told last; KeyError if it is not here."""
-        return self._told[id][1]
+    def last_notified(self, id: int) -> Value | None:
+        """The last notified value; KeyError if it is not here."""
+        return self._last_notified[id][1]
 
-    def add(self, id: int, radius: Radius, told: Value | None) -> None:
+    def add(self, id: int, radius: Radius, last_notified: Value | None) -> None:
         """One more; it must not be here yet."""
-        self._told[id] = radius, told
-        if told is None:
+        self._last_notified[id] = radius, last_notified
+        if last_notified is None:
             self._none.add(id)
         else:
-            self._left.add((self._ends.left(told, radius), id))
-            self._right.add((self._ends.right(told, radius), id))
+            self._left.add((self._ends.left(last_notified, radius), id))
+            self._right.add((self._ends.right(last_notified, radius), id))
 
     def remove(self, id: int) -> tuple[Radius, Value | None]:
-        """One less, with its radius and what it was told; KeyError if it is not here."""
-        radius, told = self._told.pop(id)
-        if told is None:
+        """One less, with its radius and last notified value; KeyError if it is not here."""
+        radius, last_notified = self._last_notified.pop(id)
+        if last_notified is None:
             self._none.discard(id)
         else:
-            self._left.remove((self._ends.left(told, radius), id))
-            self._right.remove((self._ends.right(told, radius), id))
-        return radius, told
+            self._left.remove((self._ends.left(last_notified, radius), id))
+            self._right.remove((self._ends.right(last_notified, radius), id))
+        return radius, last_notified
 
     def event(self, value: Value | None) -> list[tuple[int, Value | None]]:
-        """Those that are told the value now (None: there is none any more), each with what it was told before."""
+        """Those that are notified of the value now (None: there is none any more), each with its last notified value."""
         if value is None:
-            fired = [id for id in self._told if id not in self._none]
+            fired = [id for id in self._last_notified if id not in self._none]
         else:
             fired = sorted(self._none)
             fired += [id for _, id in self._left.irange(minimum=(value, -1))]
             fired += [id for _, id in self._right.irange(maximum=(value, 1 << 63))]
         found = []
         for id in fired:
-            radius, before = self._told[id]
+            radius, before = self._last_notified[id]
             found.append((id, before))
             self.remove(id)
             self.add(id, radius, value)
@@ -85,8 +85,12 @@ class SingleEnds:
 
     def check(self) -> None:
         """The invariants, in O(N)."""
-        placed = {id: ends for id, ends in self._told.items() if ends[1] is not None}
-        assert self._none == self._told.keys() - placed.keys(), "the others were told that there is no value"
+        placed = {id: ends for id, ends in self._last_notified.items() if ends[1] is not None}
+        assert self._none == self._last_notified.keys() - placed.keys(), (
+            "the others were notified that there is no value"
+        )
         for order, end in ((self._left, self._ends.left), (self._right, self._ends.right)):
-            wanted = sorted((end(told, radius), id) for id, (radius, told) in placed.items())
+            wanted = sorted(
+                (end(last_notified, radius), id) for id, (radius, last_notified) in placed.items()
+            )
             assert list(order) == wanted, "each stands by both of its ends"

@@ -5,7 +5,7 @@ narrow column spares edges rows; but the regions of rows that are seen have more
 more often when one of its partners moves, which a column that events change does most. So columns are compared by what
 messages cost (`pricing`), which a run of the statistics job knows of a group that it has seen: by the histograms of its
 constants against those of the column, by update rates, and by the join's frequencies. Of a new group it knows how many
-values of a column tell rows apart, and how often they change. Without a run, and where it does not know all columns in
+values of a column distinguish rows, and how often they change. Without a run, and where it does not know all columns in
 question, the first by position is taken. The same histograms say how many subscriptions select a row of each table, which
 partners depend on.
 
@@ -87,7 +87,7 @@ def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceCon
 
 
 def routing_candidates(table: Table, ranged: Sequence[int], atoms: Sequence[Atom]) -> list[int]:
-    """The columns that may find subscriptions: those with equality if there are any, since it tells most of them apart; a
+    """The columns that may find subscriptions: those with equality if there are any, since it distinguishes most of them; a
     boolean last."""
     equal = {table.position[atom.column.name] for atom in atoms if atom.op == "="}
 
@@ -184,7 +184,7 @@ def selected_share(
 ) -> float | None:
     """The share of subscriptions whose range on a column holds a value of it, on average; None if that is not known.
 
-    A row with a NULL is held by none. Shares below the error of the column's ranks are not told apart. A subscription
+    A row with a NULL is held by none. Shares below the error of the column's ranks are not distinguished. A subscription
     without an end has no constant for it. O(bounds · log bounds).
     """
     name, type = f"{table.name}.{column.name}", table.columns[table.position[column.name]].type

@@ -1,4 +1,4 @@
-"""The items of a table whose values are told: how they are named, measured and compared."""
+"""The items of a table whose values are notified: how they are named, measured and compared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Fired = tuple[Radius, Radius, Arcs | None]  # a range of radii, and which of the
 
 @contextmanager
 def on_a_copy(items: dict[bytes, Any], topic: bytes) -> Iterator[None]:
-    """What happens to an item meanwhile happens to a copy of it: an event back would tell others something."""
+    """What happens to an item meanwhile happens to a copy of it: an event back would notify others."""
     item = items.get(topic)
     if isinstance(item, Sized) and len(item) > MOST_COPIED:
         raise InputError(
@@ -66,7 +66,7 @@ class Plain:
     def remove(self, radius: Radius, label: Label) -> None:
         self._count -= 1
 
-    def put_back(self, radius: Radius, label: Label, told: Any) -> None:
+    def put_back(self, radius: Radius, label: Label, value: Any) -> None:
         self._count += 1
 
     def last_notified(self, radius: Radius, label: Label) -> Any:
@@ -125,9 +125,9 @@ class Items:
         """Whether every value is its own number."""
         return self.measure is None or self.measure.is_identity
 
-    def read(self, told: bytes) -> Any:
-        """What was told, from JSON, as a number."""
-        plain = decode(told)
+    def read(self, value: bytes) -> Any:
+        """A notified value, from JSON, as a number."""
+        plain = decode(value)
         if plain is None or self.measure is None:
             return plain
         return self.measure.number(self.table.columns[self.y].type.read(plain))
@@ -150,7 +150,7 @@ class Items:
 
     @cached_property
     def code(self) -> Callable[[Radius], Any]:
-        """A radius as a coordinate; asked for every range that is told."""
+        """A radius as a coordinate; asked for every range that is sent."""
         if self.measure is None or (self.int64 and not self.measure.is_double):
             return int
         if self.form == "may":
@@ -163,7 +163,7 @@ class Items:
         return self.measure.ends(self.form)
 
     def is_told(self, radius: Radius, before: Any, now: Any) -> bool:
-        """The condition: whether one that was told a number is told another."""
+        """The condition: whether one that was last notified of a number is notified of another."""
         if before is None or now is None or self.measure is None:
             return bool(before != now)
         return bool(now >= self.ends.right(before, radius) or now <= self.ends.left(before, radius))
@@ -174,7 +174,7 @@ class Items:
         return B2Tree.from_state(self.ends, (number, radii), undo)
 
     def epochs(self, number: Any) -> ItemEpochs:
-        """What subscriptions to many items were told of one of them. Fine radii are no integers."""
+        """The last notified values of one of many items. Fine radii are no integers."""
         return Epochs(self.ends, number) if self.form.startswith(FINE) else epochs_of(self.ends, number)
 
 

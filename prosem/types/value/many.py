@@ -64,10 +64,10 @@ class ManyForm(ItemForm):
         return ManySpace(self.items, space_id, context.rows[0])
 
     def snapshot(self, space: Space, rows: Rows, bound: Bound) -> JsonObject:
-        return {"items": cast(ManySpace, space).told(bound)}
+        return {"items": cast(ManySpace, space).last_notified(bound)}
 
     def difference(self, before: JsonObject, after: JsonObject) -> JsonObject | None:
-        """The items whose values differ: one as it is told after an event, several as a list."""
+        """The items whose values differ: one as it is sent after an event, several as a list."""
         was = {encode(item["key"]): item for item in before["items"]}
         now = {encode(item["key"]): item for item in after["items"]}
         changes = []

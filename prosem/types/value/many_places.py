@@ -1,4 +1,4 @@
-"""Where subscriptions to many items stand, and how what was told of an item is written down."""
+"""Where subscriptions to many items stand, and how the last notified values of an item are written."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def by_key(topic: bytes) -> list[tuple[bool, Any]]:
 
 
 def written(kind: Items, topic: bytes, item: ItemEpochs | None, single: SingleEnds | None) -> bytes:
-    """What is kept of an item, as JSON: its key's codes; for each epoch the last birth and what its radii were told; and
-    the subscriptions that were told values of their own."""
+    """What is kept of an item, as JSON: its key's codes; for each epoch the last birth and the last notified values of
+    its radii; and the subscriptions with last notified values of their own."""
     epochs = [
-        (stop, [(kind.code(low), kind.code(high), kind.value(told)) for low, high, told in runs])
+        (stop, [(kind.code(low), kind.code(high), kind.value(value)) for low, high, value in runs])
         for stop, runs in (() if item is None else item.state())
     ]
-    own = [(sid, kind.value(told)) for sid, _, told in single or ()]
+    own = [(sid, kind.value(value)) for sid, _, value in single or ()]
     return encode((topic.decode(), epochs, own) if own else (topic.decode(), epochs))
 
 
 def read(kind: Items, stored: bytes) -> tuple[bytes, State, list[tuple[int, Any]]]:
-    """The item, its epochs and what single subscriptions were told, from what was written."""
+    """The item, its epochs and the last notified values of single subscriptions, from what was written."""
     text, epochs, *rest = decode(stored)
     state = [
         (stop, [Run(kind.radius(low), kind.radius(high), kind.read(encode(v))) for low, high, v in runs])

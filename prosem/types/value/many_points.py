@@ -48,7 +48,7 @@ class ManyPoints(Sketched):
         return RadiusBlocks(radii)
 
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
-        """They come at one moment; what was told before it concerns none of them."""
+        """They come at one moment; what was notified before it concerns none of them."""
         self._put(sids, bounds, [self._next_birth()] * len(sids))
 
     def _next_birth(self) -> Birth:
@@ -130,13 +130,13 @@ class ManyPoints(Sketched):
         return self.points.any(ALL, region)
 
     def _named(self, notified: Notified, topics: Sequence[bytes]) -> list[tuple[Any, tuple[int, ...]]]:
-        """Those that are found under these topics, by what they were told before."""
+        """Those that are found under these topics, by their last notified values."""
         if self._is_compiled and not isinstance(notified, list):
             found: list[tuple[Any, tuple[int, ...]]] = cast(Any, notified).named(self.points, topics)
             return found
         find = self.points.find
-        by_told = [(told, [find(one, region).tolist() for one in topics]) for told, region in notified]
-        return [(told, ids) for told, parts in by_told if (ids := tuple(chain.from_iterable(parts)))]
+        by_value = [(value, [find(one, region).tolist() for one in topics]) for value, region in notified]
+        return [(value, ids) for value, parts in by_value if (ids := tuple(chain.from_iterable(parts)))]
 
     # -- places --------------------------------------------------------------------------------------------------
     def locate(self, sid: int) -> Bound:

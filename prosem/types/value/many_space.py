@@ -1,7 +1,7 @@
 """The server's side of value notification of many items: all points, and the epochs of each item that moved.
 
-A subscription that was given another radius is born again, but keeps what it was told of each item. Where that is not the
-present value, the item remembers it for this subscription alone (`single`), and messages name the subscription.
+A subscription that was given another radius is born again, but keeps its last notified value of each item. Where that is
+not the present value, the item remembers it for this subscription alone (`single`), and messages name the subscription.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ WHOLE_PLANE: Region = ((EVERYTHING, EVERYTHING),)
 
 
 class NotifiedItems(NamedTuple):
-    """An event on an item: the new value, and the regions of those that were told each of the values before.
+    """An event on an item: the new value, and the regions of those that were last notified of each earlier value.
 
-    `apart` are in no region, wherever they stand; those of them that are notified are in `single`, with what each was told
-    before.
+    `apart` are in no region, wherever they stand; those of them that are notified are in `single`, with the value that each
+    was notified of before.
     """
 
     key: Key
@@ -44,9 +44,9 @@ class NotifiedItems(NamedTuple):
 class ManySpace(BesideItems, ManyPoints):
     """The points of all subscriptions, and what items remember of them.
 
-    An event costs what it does in the item's `Epochs`, and a message for each value that was told before: with regions for
-    those that select all rows, with names for the others that are told. A new subscription is a point for each key it
-    lists, or one; no item learns of it before its next event. Of an item whose present value was told to all
+    An event costs what it does in the item's `Epochs`, and a message for each value notified before: with regions for
+    those that select all rows, with names for the other affected ones. A new subscription is a point for each key it
+    lists, or one; no item learns of it before its next event. Of an item of whose present value all were notified
     nothing is kept.
     """
 
@@ -90,19 +90,19 @@ class ManySpace(BesideItems, ManyPoints):
 
     # -- subscriptions -------------------------------------------------------------------------------------------
     def retune(self, sid: int, bound: Bound) -> None:
-        """Another radius: what it was told of items that have moved since is kept for it alone. O(items that moved)."""
+        """Another radius: its last notified values of items that have moved are kept for it alone. O(items that moved)."""
         selected, place = cast(Selected, bound.place), self._places[sid]
         if self._kind.code(selected.radius) == place.code:
             return
         topics, own = {*self._items, *self._single.topics(sid)}, {}
         for topic, present in self._present(topics if place.topics is None else topics & {*place.topics}):
-            told = self._told(topic, present, place, sid)
-            if not is_same(told, present):
-                own[topic] = told
+            last_notified = self._last_notified(topic, present, place, sid)
+            if not is_same(last_notified, present):
+                own[topic] = last_notified
         self.remove(sid, bound)
         self._put([sid], [bound], [self._next_birth()], {sid} if own else ())
-        for topic, told in own.items():
-            self._single.add(topic, sid, selected.radius, told)
+        for topic, last_notified in own.items():
+            self._single.add(topic, sid, selected.radius, last_notified)
             self._changed[topic] = None
 
     def remove(self, sid: int, bound: Bound) -> None:
@@ -119,8 +119,8 @@ class ManySpace(BesideItems, ManyPoints):
                 self._changed[item] = None
 
     # -- answers -------------------------------------------------------------------------------------------------
-    def told(self, bound: Bound) -> list[JsonObject]:
-        """The items of a subscription with what it was told; of a mere selection with their present values."""
+    def last_notified(self, bound: Bound) -> list[JsonObject]:
+        """The items of a subscription with its last notified values; of a mere selection with their present values."""
         kind, sid = self._kind, -1
         if isinstance(bound.place, Selected):
             place = Place(bound.place.topics, kind.code(bound.place.radius), self._births + 1)
@@ -129,19 +129,22 @@ class ManySpace(BesideItems, ManyPoints):
         else:
             sid = int(bound.topic[1:])
             place = self._places[sid]
-        found = {topic: self._told(topic, value, place, sid) for topic, value in self._present(place.topics)}
+        found = {
+            topic: self._last_notified(topic, value, place, sid)
+            for topic, value in self._present(place.topics)
+        }
         names = kind.table.primary_key
         return [
             {"key": dict(zip(names, kind.key(topic), strict=True)), "value": kind.value(found[topic])}
             for topic in sorted(found, key=by_key)
         ]
 
-    def _told(self, topic: bytes, present: Any, place: Place, sid: int) -> Any:
-        """What a subscription was told of an item that has this value."""
+    def _last_notified(self, topic: bytes, present: Any, place: Place, sid: int) -> Any:
+        """The last notified value of a subscription to an item that has this value now."""
         if self._single.holds(topic, sid):
-            return self._single.items[topic].told(sid)
+            return self._single.items[topic].last_notified(sid)
         item = self._items.get(topic)
-        return present if item is None else item.told(self._kind.radius(place.code), place.birth)
+        return present if item is None else item.last_notified(self._kind.radius(place.code), place.birth)
 
     def _present(self, topics: Iterable[bytes] | None) -> list[tuple[bytes, Any]]:
         """The selected items that have a value."""
@@ -160,18 +163,20 @@ class ManySpace(BesideItems, ManyPoints):
         for topic in changed:
             item, single = self._items.get(topic), self._single.items.get(topic)
             is_plain = item is None and single is None
-            told = None if is_plain else written(self._kind, topic, item, single)
-            if told is not None or topic in self._kept:
-                found[topic] = told
-                (self._kept.discard if told is None else self._kept.add)(topic)
-        self._undo.add(self._kept.update, [topic for topic, told in found.items() if told is None])
+            last_notified = None if is_plain else written(self._kind, topic, item, single)
+            if last_notified is not None or topic in self._kept:
+                found[topic] = last_notified
+                (self._kept.discard if last_notified is None else self._kept.add)(topic)
+        self._undo.add(
+            self._kept.update, [topic for topic, last_notified in found.items() if last_notified is None]
+        )
         return found
 
     def restore_items(self, stored: Iterable[bytes]) -> None:
         """Bring kept items back; the subscriptions are there."""
         kind = self._kind
-        for told in stored:
-            topic, state, own = read(kind, told)
+        for last_notified in stored:
+            topic, state, own = read(kind, last_notified)
             self._kept.add(topic)
             number = kind.number(self._rows.get(kind.key(topic)))
             if number is None or not self._is_selected(topic):
@@ -204,7 +209,7 @@ class ManySpace(BesideItems, ManyPoints):
         return _new(NotifiedItems, (delta.key, topic, value, before, single, apart))
 
     def _regular(self, topic: bytes, old: Any, new: Any) -> Notified:
-        """The affected subscriptions by what they were told before, if the item has nothing else to remember of them.
+        """The affected subscriptions by their last notified values, if the item has nothing else to remember of them.
 
         What has no distances may have no hash either: a jsonb object.
         """
@@ -215,9 +220,9 @@ class ManySpace(BesideItems, ManyPoints):
         return self._vanish(topic, old) if new is None else self._regions(self._fire(topic, old, new))
 
     def _fire_single(self, topic: bytes, new: Any) -> tuple[list[tuple[int, Any]], frozenset[int]]:
-        """Those of an item's single subscriptions that are notified, with what they were told before; and all of them.
+        """Those of an item's single subscriptions that are notified, with their last notified values; and all of them.
 
-        One that is told what the others at its place are told is single no more.
+        One that is notified of the same value as the others at its place is single no more.
         """
         single = self._single.items.get(topic)
         if single is None:
@@ -228,7 +233,7 @@ class ManySpace(BesideItems, ManyPoints):
         for sid, _ in fired:
             self._changed[topic] = None
             place = self._places[sid]
-            if item is None or is_same(item.told(self._kind.radius(place.code), place.birth), new):
+            if item is None or is_same(item.last_notified(self._kind.radius(place.code), place.birth), new):
                 self._single.leave(topic, sid)
         return fired, apart
 
@@ -305,17 +310,20 @@ class ManySpace(BesideItems, ManyPoints):
         if plan == "enumerate":
             topics.append(ALL)
         elif ALL in counted:
-            for told, region in before:
+            for last_notified, region in before:
                 if self._is_populated(region):
-                    payload = b"%b%b}" % (begun, encode(kind.value(told)))
+                    payload = b"%b%b}" % (begun, encode(kind.value(last_notified)))
                     drafts.append(Draft("item", ALL, region, payload=payload))
         named = self._named(before, topics) if topics else []
         if apart:
-            named = [(told, tuple([sid for sid in sids if sid not in apart])) for told, sids in named]
-        named += [(told, (sid,)) for sid, told in single]
-        for told, sids in named:
+            named = [
+                (last_notified, tuple([sid for sid in sids if sid not in apart]))
+                for last_notified, sids in named
+            ]
+        named += [(last_notified, (sid,)) for sid, last_notified in single]
+        for last_notified, sids in named:
             if sids:
-                payload = b"%b%b}" % (begun, encode(kind.value(told)))
+                payload = b"%b%b}" % (begun, encode(kind.value(last_notified)))
                 drafts.append(_new(Draft, ("item", topic, (), sids, None, payload, (), ())))
         return drafts
 
@@ -326,7 +334,7 @@ class ManySpace(BesideItems, ManyPoints):
         for single in self._single.items.values():
             for sid, radius, _ in single:
                 place = self._places[sid]
-                assert place.found_by != (ALL,), "one that was told something of its own is named"
+                assert place.found_by != (ALL,), "one with a last notified value of its own is named"
                 assert self._kind.code(radius) == place.code, "its radius is known"
         for topic, item in self._items.items():
             item.check()

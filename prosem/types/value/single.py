@@ -1,6 +1,6 @@
-"""Single subscriptions: those that were told of an item what the item does not know of a whole range of radii.
+"""Single subscriptions: those whose last notified value of an item is not that of a whole range of radii.
 
-A subscription that was given another radius keeps the value it was told. Messages name it from then on, wherever it stands.
+A subscription that was given another radius keeps its last notified value. Messages name it from then on, wherever it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from prosem.values.undo import NO_UNDO, UndoLog
 
 
 class SingleTold:
-    """`items`: what single subscriptions were told, by item. None without a subscription."""
+    """`items`: the last notified values of single subscriptions, by item. None without a subscription."""
 
     def __init__(self, kind: Items) -> None:
         self._kind = kind
@@ -25,12 +25,12 @@ class SingleTold:
     def __contains__(self, sid: object) -> bool:
         return sid in self._topics
 
-    def add(self, topic: bytes, sid: int, radius: Radius, told: Any) -> None:
+    def add(self, topic: bytes, sid: int, radius: Radius, last_notified: Any) -> None:
         """One more of an item."""
         single = self.items.get(topic)
         if single is None:
             single = self.items[topic] = SingleEnds(self._kind.ends)
-        single.add(sid, radius, told)
+        single.add(sid, radius, last_notified)
         self._topics.setdefault(sid, set()).add(topic)
         self.undo.add(self._take_out, topic, sid)
 
@@ -50,7 +50,7 @@ class SingleTold:
             del self._topics[sid]
 
     def event(self, topic: bytes, value: Any) -> list[tuple[int, Any]]:
-        """Those of an item that are told the value now, each with what it was told before."""
+        """Those of an item that are notified of the value now, each with its last notified value."""
         single = self.items.get(topic)
         fired = [] if single is None else single.event(value)
         if fired:

@@ -88,7 +88,7 @@ class ValueSpace(BesideItems, PointSpace):
         if bound.topic.startswith(SINGLE):
             sid = int(bound.topic[len(SINGLE) :])
             (topic,) = self._single.topics(sid)
-            return self._kind.value(self._single.items[topic].told(sid))
+            return self._kind.value(self._single.items[topic].last_notified(sid))
         code, label = bound.place
         return self._kind.value(self._items[bound.topic].last_notified(self._kind.radius(code), label))
 
