@@ -38,6 +38,7 @@ from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete
+from prosem.store.catalog import RowStatements
 from prosem.store.log import Writer
 from prosem.store.writeset import commands
 from prosem.types.base import ArrangedSpace
@@ -58,8 +59,8 @@ class Size(NamedTuple):
     learn_s: float
 
 
-FULL = Size(1.0, 1_000, 20_000, 3_000, 600.0)
-QUICK = Size(0.2, 100, 1_000, 400, 3.0)
+FULL = Size(1.0, 1_000, 20_000, 6_000, 600.0)
+QUICK = Size(0.25, 120, 1_200, 1_000, 5.0)
 
 
 def run(quick: bool) -> Report:
@@ -171,6 +172,7 @@ class Served:
         metrics = Metrics()
         self.size_bytes = self.messages = 0
         self._is_committing = is_committing
+        self._statements: dict[int, RowStatements] = {}
         edge = Edge(metrics, LocalNetwork, _never, _never)
         root = SCHEMES[Settings().network].root("server", {})
         self._dispatcher = Dispatcher(
@@ -203,7 +205,7 @@ class Served:
         if self._is_committing:
             self._writer.write(batch.writes)
         else:
-            for _ in commands(batch.writes, {}, (1, 1)):
+            for _ in commands(batch.writes, self._statements, (1, 1)):
                 pass
         complete(self._dispatcher.release(batch.frames, self.state.seq))
 

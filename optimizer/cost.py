@@ -66,6 +66,7 @@ FOLD_US, BROKERS_US = (
     5.0,
     0.5,
 )  # of the server per subscription that a message reaches: at its own edge, and at brokers
+BROKERS = 8  # that share the subscriptions, as long as it is not known how many there are
 
 
 class Scale(NamedTuple):

@@ -74,7 +74,7 @@ class Groups:
         self._locate, self._max_boxes, self._plan = locate, max_boxes, plan
         self.figures = NO_FIGURES  # of the statistics in force
         self.weights = Weights()  # those in force
-        self.reached_us = FOLD_US  # what a subscription that a message reaches costs the server
+        self.reached_us, self.brokers = FOLD_US, 1  # see `SpaceContext`
         self.by_id: dict[int, Group] = {}
         self.sizes: dict[int, int] = {}
         self.statements: dict[int, Statement] = {}
@@ -273,6 +273,7 @@ class Groups:
             partial(self._part, group, parts),
             lambda: self.weights,
             self.reached_us,
+            self.brokers,
         )
         self._undo.add(self.on_close, number)
         self._keep_space(number)

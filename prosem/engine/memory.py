@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from cn.model.message import Message
 from optimizer.choose import Chooser
-from optimizer.cost import BROKERS_US, FOLD_US
+from optimizer.cost import BROKERS, BROKERS_US
 from prosem.engine.batch import Batch
 from prosem.engine.commands import Closed
 from prosem.engine.groups import Groups
@@ -80,7 +80,8 @@ class EngineMemory:
         self.marks = Marks(self.registry, self.undo)
         self.group_store = Groups(self.table_store, self.views, self._locate, max_boxes, plan, self.undo)
         self.group_store.on_close = self._closed
-        self.group_store.reached_us = FOLD_US if traffic is None else BROKERS_US
+        if traffic is not None:
+            self.group_store.reached_us, self.group_store.brokers = BROKERS_US, BROKERS
         self.batch = Batch()
 
     def _closed(self, space: int) -> None:

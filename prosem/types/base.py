@@ -133,7 +133,8 @@ class SpaceContext(NamedTuple):
     `plan` is the server's setting: `auto`, `random:<seed>` or a plan's name. `figures` are those of the statistics in force,
     `group` the id of the group that opens the space. `shared` has the row indexes of all spaces of the server; None: a space
     has its own. `part` opens a space that this one consists of, among others, by its form; None: a space is whole. `weights`
-    gives the optimizer's weights in force; `reached_us` is what a subscription that a message reaches costs the server.
+    gives the optimizer's weights in force; `reached_us` is what a subscription that a message reaches costs the server,
+    `brokers` how many brokers share the subscriptions.
     """
 
     rows: tuple[Rows, ...]
@@ -146,6 +147,7 @@ class SpaceContext(NamedTuple):
     part: Callable[[Any], Any] | None = None
     weights: Callable[[], Weights] = Weights
     reached_us: float = FOLD_US
+    brokers: int = 1
 
 
 class Draft(NamedTuple):

@@ -66,7 +66,7 @@ def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceCon
     rows = [some.values() for some in context.rows]
     counted = counted_by(shape, rows, figures)._replace(
         subscriptions=max((one.constants for one in points.values()), default=0),
-        pricing=Pricing(context.weights, context.reached_us),
+        pricing=Pricing(context.weights, context.reached_us, context.brokers),
     )
     found = [
         routing_column(number, shape, some, figures, points, counted) for number, some in enumerate(atoms)

@@ -17,10 +17,12 @@ from prosem.types.join.table import Classes
 
 
 class Pricing(NamedTuple):
-    """`weights` gives those in force; `reached_us`: what a subscription that is reached costs the server."""
+    """`weights` gives those in force; `reached_us`: what a subscription that is reached costs the server. A message leaves
+    the server once for each of the `brokers` that host one of them; all brokers host as many."""
 
     weights: Callable[[], Weights] = Weights
     reached_us: float = FOLD_US
+    brokers: int = 1
 
     def message(self, share: float, subscriptions: int, boxes: float = 1.0) -> float:
         """The expected cost of a message for this share of so many subscriptions; of an unknown number (0) the share itself.
@@ -29,6 +31,8 @@ class Pricing(NamedTuple):
         [0.03, 0.29, 1.58]
         >>> [round(Pricing().message(0.02, 1_000, boxes), 2) for boxes in (1, 30)]  # the long one is addressed instead
         [11.58, 13.27]
+        >>> [round(Pricing(Weights, 0.0, 8).message(share, 1_000), 2) for share in (0.001, 0.1)]
+        [1.0, 7.71]
         """
         if not subscriptions:
             return share
@@ -40,7 +44,9 @@ class Pricing(NamedTuple):
             prior(plan, 1, count, reached / sent)
             for plan, count in (("reformulate", boxes), ("enumerate", 1))
         )
-        return sent * min(map(cost, ways)) + cost(Estimate(self.reached_us * reached, 0.0, 0.0, 0.0, reached))
+        copies = self.brokers * (1.0 - (1.0 - min(1.0, share)) ** (subscriptions / self.brokers)) / sent
+        made = min(cost(one._replace(server_stress=copies * one.server_stress)) for one in ways)
+        return sent * made + cost(Estimate(self.reached_us * reached, 0.0, 0.0, 0.0, reached))
 
 
 USUAL = Pricing()

@@ -52,7 +52,7 @@ class JoinSpace(PointSpace):
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
-        pricing = Pricing(context.weights, context.reached_us)
+        pricing = Pricing(context.weights, context.reached_us, context.brokers)
         self.model = JoinModel(shape, self.points, context.rows, context.shared, pricing)
         self.decomposition, self._locate = decomposition, context.locate
         self._mode: Mode = (
