@@ -1,4 +1,4 @@
-"""Select-joins over a network of a thousand brokers: [ProSem thesis]'s figures 5.7 to 5.9 and 5.11 to 5.17.
+"""Select-joins over a network of a thousand brokers: [ProSem thesis]'s figures 5.7 to 5.9 and 5.11 to 5.15.
 
 Messages of every plan come from the engine's own spaces and go over the zones of a CAN, from where each region begins;
 enumerating plans send straight from the server. The same messages down the tree of `cbn` stand beside.
@@ -6,7 +6,8 @@ enumerating plans send straight from the server. The same messages down the tree
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from bench.common import fail, progress
 from bench.join_walk import FLAVOURS
 from bench.join_workload import DOMAIN, SEEDS, Workload, clipped, either, ranges, subscriptions
-from bench.network_nodes import Delivered, measure
 from bench.network_routes import Way, Ways
 from bench.network_setting import Ints, Setting, Zones
 from cn.model.frames import Data, encode
@@ -24,16 +24,22 @@ from prosem.types.join.space import JoinSpace
 from prosem.values.model import Delta, Row
 
 Lines = list[dict[str, Any]]
-TOTALS = ("messages", "boxes", "hops", "traffic", "contents", "tree", "server", "delivered")
+TOTALS = (
+    "messages",
+    "boxes",
+    "hops",
+    "traffic",
+    "once",
+    "once_bytes",
+    "contents",
+    "tree",
+    "delivered",
+)
 ENUMERATED = ("enum-j", "enum-sj")
 STRATEGIES = (*ENUMERATED, "ref-j", "ref-j+", "rel-sel", *FLAVOURS)
 SOME = ("enum-sj", "ref-j+", "rel-sel", "ref-sj-tup", "ref-sj-clu+")
 PLAN = "ref-sj-clu+"
 R_ROWS, S_ROWS, PAYLOAD = 16_000, 5_100, 100
-STAR_PAYLOAD, STAR_ROWS = 1_000, 500
-ENTRIES = (0, 100, 400, 1_000, 3_100)
-STAR_PLANS = {"ref-j+": 7.0, PLAN: 3.0, "rel-sel": None}  # 5.7.3: server stress with 400 entries, times lower
-SPREAD = "can"
 
 
 class Sent(NamedTuple):
@@ -44,7 +50,7 @@ class Sent(NamedTuple):
 
 
 def messages(space: JoinSpace, workload: Workload, plan: str, count: int) -> Iterator[list[Sent]]:
-    """For each event what a plan sends; what affects no subscription is not sent (3.2.3)."""
+    """For each event what a plan sends; what affects no subscription is not sent (3.2.3), except by Ref-J (5.2.4)."""
     yield from sent_by(space, [*workload.events(count)], plan)
 
 
@@ -54,7 +60,7 @@ def sent_by(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Iterator[li
         drafts = [] if description is None else space.messages(description, plan)
         made = [Message(delta.seq, part, 1, *draft) for part, draft in enumerate(drafts)]
         found = [Sent(one, _concerned(space, one)) for one in made]
-        yield [one for one in found if len(one.ids)]
+        yield [one for one in found if len(one.ids) or plan == "ref-j"]
 
 
 def _concerned(space: JoinSpace, message: Message) -> Ints:
@@ -64,17 +70,20 @@ def _concerned(space: JoinSpace, message: Message) -> Ints:
 
 
 class Joins:
-    """One workload under several plans, and what it costs per event."""
+    """One workload under several plans, and what it costs per event.
+
+    `make` makes the workload anew, for every mode. `once` is what would be passed on if a zone got a message once, however
+    many boxes of its region the zone meets.
+    """
 
     def __init__(
         self,
         setting: Setting,
         points: Ints,
         zones: Zones,
-        rows: tuple[int, int],
+        make: Callable[[], Workload],
         events: int,
         plans: Sequence[str],
-        payload_bytes: int = PAYLOAD,
     ) -> None:
         ways = Ways(setting, zones)
         self.events = events
@@ -84,15 +93,15 @@ class Joins:
             wanted = [plan for plan in plans if plan in offered]
             if not wanted:
                 continue
-            workload = distinct(Workload(*rows, payload_bytes))
+            workload = distinct(make())
             deltas = [*workload.events(events)]
             space = workload.space(mode, points)
             for plan in wanted:
                 totals = dict.fromkeys(TOTALS, 0)
                 told[plan] = []
                 for sent in sent_by(space, deltas, plan):
-                    for message, ids in sent:
-                        self._add(totals, message, ids, ways, is_spread=plan not in ENUMERATED)
+                    for one, (way, tree) in zip(sent, _ways(ways, plan, sent), strict=True):
+                        self._add(totals, one, way, tree)
                     told[plan].append(_notified(sent))
                 self.costs[plan] = {name: total / events for name, total in totals.items()}
                 for delta in reversed(deltas):  # the next plan finds the rows as this one did
@@ -100,21 +109,17 @@ class Joins:
         self.costs = {plan: self.costs[plan] for plan in plans}
         _agree(told)
 
-    def _add(
-        self, totals: dict[str, int], message: Message, ids: Ints, ways: Ways, *, is_spread: bool
-    ) -> None:
-        if is_spread:
-            way, tree = ways.can(message, ids), ways.cbn(message, ids)
-        else:
-            size = len(encode(Data(message.seq, message)))
-            way = tree = Way(*(np.array([one]) for one in (ways.setting.server, ways.hosts(ids)[0], size, 1)))
+    def _add(self, totals: dict[str, int], sent: Sent, way: Way, tree: Way) -> None:
+        message, ids = sent
+        zones = len(np.unique(way.receivers))
         totals["messages"] += 1
         totals["boxes"] += len(message.region)
         totals["hops"] += len(way.senders)
         totals["traffic"] += int(way.sizes.sum())
+        totals["once"] += zones
+        totals["once_bytes"] += zones * len(encode(Data(message.seq, message)))
         totals["contents"] += len(way.senders) * len(message.contents)
         totals["tree"] += int(tree.sizes.sum())
-        totals["server"] += int(way.sizes[way.senders == ways.setting.server].sum())
         totals["delivered"] += len(ids) * (len(message.payload) + sum(map(len, message.contents)))
 
     def line(self, by: str, value: Any, what: str = "traffic") -> dict[str, Any]:
@@ -126,6 +131,18 @@ class Joins:
             plan: round(costs["traffic"] + costs["contents"] * (size - PAYLOAD), 1)
             for plan, costs in self.costs.items()
         }
+
+
+def _ways(ways: Ways, plan: str, sent: Sequence[Sent]) -> Iterator[tuple[Way, Way]]:
+    """The way of each message over zones, and down the tree; of one that names its subscription straight to it."""
+    if plan not in ENUMERATED:
+        over = ways.can_each([one.message for one in sent])
+        yield from ((way, ways.cbn(*one)) for way, one in zip(over, sent, strict=True))
+        return
+    for message, ids in sent:
+        links = (ways.setting.server, ways.hosts(ids)[0], len(encode(Data(message.seq, message))), 1)
+        way = Way(*(np.array([one]) for one in links))
+        yield way, way
 
 
 def distinct(workload: Workload) -> Workload:
@@ -164,13 +181,15 @@ def _agree(told: dict[str, list[Ints]]) -> None:
 def by_subscriptions(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figures 5.7, 5.8, 5.12 and 5.14; joined rows one by one only at the smallest size."""
     rows, count, events = size(quick)
-    found: dict[str, Lines] = {name: [] for name in ("5.7", "5.8", "5.8 tree", "5.8 boxes", "5.14")}
+    columns = {"5.7": "hops", "5.7 once": "once", "5.8": "traffic", "5.8 once": "once_bytes", "5.8 tree": "tree",
+               "5.8 boxes": "boxes"}  # fmt: skip
+    found: dict[str, Lines] = {name: [] for name in (*columns, "5.14")}
     for number in (1_000, 2_000) if quick else (100_000, 300_000, 500_000):
         progress(f"networks: figures 5.7, 5.8, 5.12 and 5.14, {number:,} subscriptions")
         points = subscriptions(number)
         plans = STRATEGIES if number <= count else STRATEGIES[1:]
-        joins = Joins(setting, points, setting.zones(points), rows, events, plans)
-        for name, what in (("5.7", "hops"), ("5.8", "traffic"), ("5.8 tree", "tree"), ("5.8 boxes", "boxes")):
+        joins = Joins(setting, points, setting.zones(points), partial(Workload, *rows), events, plans)
+        for name, what in columns.items():
             found[name].append(_filled(joins.line("subscriptions", number, what)))
         last = {plan: round(one["traffic"] + one["delivered"], 1) for plan, one in joins.costs.items()}
         found["5.14"].append(_filled({"subscriptions": number, **last}))
@@ -200,7 +219,7 @@ def _by_rows(
     zones = setting.zones(points)
     for rows in variants:
         progress(f"networks: figure {name}, {rows[0]:,} rows of R, {rows[1]:,} of S")
-        joins = Joins(setting, points, zones, rows, events, SOME)
+        joins = Joins(setting, points, zones, partial(Workload, *rows), events, SOME)
         lines.append(joins.line(("r_rows", "s_rows")[varied], rows[varied]))
     return lines
 
@@ -212,7 +231,7 @@ def by_overlap(setting: Setting, quick: bool) -> dict[str, Lines]:
     for x in (0, 6_000) if quick else (0, 2_000, 4_000, 6_000):
         progress(f"networks: figure 5.13, overlap {x:,}")
         points = overlapping(count, x)
-        joins = Joins(setting, points, setting.zones(points), rows, events, SOME)
+        joins = Joins(setting, points, setting.zones(points), partial(Workload, *rows), events, SOME)
         lines.append(joins.line("overlap", x))
     return {"5.13": lines}
 
@@ -260,92 +279,14 @@ class Stocks(Workload):
 
 def real(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 5.15."""
-    lines = []
+    lines, (_, _, events) = [], size(quick)
     for number in (1_000, 2_000) if quick else (100_000, 300_000):
         progress(f"networks: figure 5.15, {number:,} subscriptions")
         points = subscriptions(number)
-        ways = Ways(setting, setting.zones(points))
-        line: dict[str, Any] = {"subscriptions": number}
-        for plan in SOME:
-            workload = distinct(Stocks(500 if quick else R_ROWS, 0, PAYLOAD))
-            mode = next(mode for mode, offered in MODES.items() if plan in offered)
-            total, events = 0, 6 if quick else 40
-            for sent in messages(workload.space(mode, points), workload, plan, events):
-                for message, ids in sent:
-                    size = len(encode(Data(message.seq, message)))
-                    total += size if plan in ENUMERATED else int(ways.can(message, ids).sizes.sum())
-            line[plan] = round(total / events, 1)
-        lines.append(line)
+        make = partial(Stocks, 500 if quick else R_ROWS, 0)
+        joins = Joins(setting, points, setting.zones(points), make, events, SOME)
+        lines.append(joins.line("subscriptions", number))
     return {"5.15": lines}
-
-
-def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
-    """Figures 5.16 and 5.17: CN* with ever larger repositories, through the real nodes; half of the events fill them."""
-    count, s_rows, events = star_size(quick)
-    points, lines = subscriptions(count), []
-    hosts = setting.hosts(points)
-    for plan, thesis in STAR_PLANS.items():
-        workload = distinct(Workload(STAR_ROWS, s_rows, STAR_PAYLOAD))
-        space = workload.space(next(mode for mode, offered in MODES.items() if plan in offered), points)
-        sent = [[one.message for one in some] for some in messages(space, workload, plan, events)]
-        told: Delivered | None = None
-        for network, sizes in (
-            (SPREAD, (None, 40, 400) if quick else (None, *ENTRIES)),
-            ("cbn", (None, 400)),
-        ):
-            plain = 0.0
-            for entries in sizes:
-                progress(f"networks: figures 5.16 and 5.17, {plan} over {network}, {entries or 'no'} entries")
-                options = {} if entries is None else {"repository": entries}
-                row, delivered, leaving = measure(
-                    network, setting, space.network, points, hosts, sent, options, events // 2
-                )
-                if told is not None and delivered != told:
-                    fail(f"{network} with {entries} entries does not deliver what it does without any")
-                told, plain = delivered, plain or leaving
-                lines.append(
-                    {
-                        "plan": plan,
-                        "network": network,
-                        "entries": "-" if entries is None else entries,
-                        "traffic_bytes": row["traffic_bytes"],
-                        "server_bytes": round(leaving, 1),
-                        "times_less": round(plain / max(1, leaving), 2),
-                        "thesis": thesis if entries == 400 and thesis else "-",
-                        "hop_latency": row["hop_latency"],
-                    }
-                )
-    return lines
-
-
-def star_size(quick: bool) -> tuple[int, int, int]:
-    """Subscriptions, rows of S, events."""
-    return (1_000, 300, 200) if quick else (20_000, S_ROWS, 240)
-
-
-def repositories(setting: Setting, quick: bool) -> dict[str, Lines]:
-    """Figures 5.16 and 5.17, and all that was measured for them."""
-    lines = star(setting, quick)
-    return {
-        "5.16": _by_entries(lines, "traffic_bytes"),
-        "5.17": _by_entries(lines, "hop_latency"),
-        "cn_star": lines,
-    }
-
-
-def _by_entries(star: Sequence[Mapping[str, Any]], what: str) -> Lines:
-    """CN* over the CAN: a line for each size, a column for each plan; without repositories first."""
-    sizes = list(dict.fromkeys(row["entries"] for row in star))
-    return [
-        {"entries": size}
-        | {
-            plan: row[what]
-            for plan in STAR_PLANS
-            for row in star
-            if (row["plan"], row["network"], row["entries"]) == (plan, SPREAD, size)
-        }
-        for size in sizes
-    ]
 
 
 FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {
@@ -354,5 +295,4 @@ FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {
     "5.11": by_s_rows,
     "5.13": by_overlap,
     "5.15": real,
-    "5.16": repositories,
 }

@@ -2,145 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from bench import range_min
 from bench.common import progress
+from bench.minima_workload import USUAL, Event, Workload, ranges
 from bench.network_routes import Costs, Way, Ways
 from bench.network_setting import Ints, Setting, Zones
-from bench.random_walk import BELOW, DOMAIN, SPIKES, updates
+from bench.random_walk import SPIKES
 from cn.model.message import Message
-from prosem.engine import commands as c
-from prosem.index.ranges.a2b_tree import A2BTree
-from prosem.language.parse import parse
-from prosem.types.base import Bound
-from prosem.types.extreme import rule
-from prosem.types.extreme.form import ExtremeSpace
-from prosem.values.model import Delta
 
 Lines = list[dict[str, Any]]
-SEEDS = {"subscriptions": 5, "events": 7}
-USUAL = ((5000.0, 1500.0), (1000.0, 1000.0))  # midpoints and lengths of ranges
-SCHEMES = ("unicast", "multicast", "S-CN", "DS-CN", "CN", "can", "brokers", "cbn")
+ZONED = ("S-CN", "DS-CN", "CN")
+SCHEMES = ("unicast", "multicast", *ZONED, "can", "brokers", "cbn")
 STRESS = {"unicast": 10_282, "multicast": 3, "S-CN": 23, "DS-CN": 25, "CN": 8}  # table 3.4
 STEPS = (1, 100, 320, 1_000, 10_000, 100_000)  # of figure 3.11, bytes
 STOCKS = 3053  # of the trace behind figure 3.12
-
-
-class Event(NamedTuple):
-    """An update of the row at x: its messages, and the subscriptions that each affects.
-
-    `regions` are the messages of [ProSem thesis], also to regions that hold no subscription; none if it was ignorable.
-    """
-
-    x: int
-    messages: list[Message]
-    ids: list[Ints]
-    regions: list[Message]
-
-
-def ranges(
-    count: int, middle: tuple[float, float], length: tuple[float, float], seed: int = SEEDS["subscriptions"]
-) -> Ints:
-    """Points (lo, hi) of so many subscriptions, drawn from normal distributions."""
-    random = np.random.default_rng(seed)
-    centres, lengths = random.normal(*middle, count), np.abs(random.normal(*length, count))
-    ends = np.column_stack([centres - lengths / 2, centres + lengths / 2])
-    return np.clip(ends, 0, DOMAIN).astype(np.int64)
-
-
-class Workload:
-    """The engine's own space over rows that walk at random ([ProSem thesis] table 3.1)."""
-
-    def __init__(
-        self, tuples: int, points: Ints, seed: int = SEEDS["events"], recommendations: bool = False
-    ) -> None:
-        self._random, self._seq = np.random.default_rng(seed), 0
-        random = self._random
-        self._state, self.xs, self.ys = range_min._state(tuples, random)
-        if (
-            recommendations
-        ):  # some hundred places, as mean ratings from 1 to 5 are, and values with a long tail
-            self.xs = np.rint(random.beta(4, 5, tuples) * 400).astype(np.int64) * (DOMAIN // 400)
-            self.ys = np.clip(random.lognormal(6.5, 0.8, tuples), 1, DOMAIN).astype(np.int64)
-            rows = zip(self.xs.tolist(), self.ys.tolist(), strict=True)
-            self._state.rows[1].update({(k,): (k, x, y) for k, (x, y) in enumerate(rows)})
-        first: list[tuple[str | None, dict[str, Any]]] = [
-            (None, dict(zip(("lo", "hi"), points[0].tolist(), strict=True)))
-        ]
-        self._state.execute(c.Subscribe(parse(range_min.SQL), None, first, batch=True))
-        (space,) = self._state.spaces.values()
-        assert isinstance(space, ExtremeSpace)
-        self.space = space
-        for start in range(1, len(points), 100_000):
-            some = points[start : start + 100_000].tolist()
-            space.add(range(start + 1, start + 1 + len(some)), [Bound(b"", tuple(one)) for one in some])
-        placed = zip(self.xs.tolist(), self.ys.tolist(), strict=True)
-        self._tree = A2BTree().build([(x, y, (key,)) for key, (x, y) in enumerate(placed)])
-
-    def events(self, *, ignorable: bool = False) -> Iterator[Event]:
-        """Updates without spikes and without end; ignorable ones too, if asked for."""
-        for key, y in updates(self.xs, self.ys, self._random, spikes=0.0, ignorable=ignorable):
-            yield self._take(key, y)
-
-    def spikes(self, count: int) -> Iterator[Event]:
-        """A value drops below all others, and then bounces back."""
-        for key in self._random.integers(0, len(self.xs), count // 2).tolist():
-            y = int(self._state.rows[1][key,][2])
-            yield self._take(key, BELOW)
-            yield self._take(key, y)
-
-    def _take(self, key: int, y: int) -> Event:
-        self._seq += 1
-        rows = self._state.rows[1]
-        old = rows[key,]
-        new = rows[key,] = (key, old[1], y)
-        description = self.space.step(Delta(self._seq, self._state.tables()["stocks"], (key,), old, new))
-        drafts = self.space.messages(description, "reformulate") if description else []
-        messages = [Message(self._seq, part, 1, *draft) for part, draft in enumerate(drafts)]
-        found = [(one, self.space.points.find(b"", one.region)) for one in messages]
-        found = [(one, ids) for one, ids in found if len(ids)]
-        pieces = rule.step(self._tree, (old[1], old[2]), (old[1], y), (key,))
-        regions = [
-            Message(self._seq, part, 1, *draft)
-            for part, draft in enumerate(self.space.drafts([(b"", one) for one in pieces]))
-        ]
-        return Event(int(old[1]), [one for one, _ in found], [ids for _, ids in found], regions)
-
-
-def affecting(events: Iterator[Event], count: int) -> list[Event]:
-    """The first events that affect a subscription."""
-    found: list[Event] = []
-    for event in events:
-        if event.messages:
-            found.append(event)
-            if len(found) >= count:
-                break
-    return found
 
 
 def costs(setting: Setting, zones: Zones, events: Sequence[Event]) -> dict[str, Costs]:
     """Every scheme on the same events."""
     ways = Ways(setting, zones)
     found = {name: Costs(setting) for name in SCHEMES}
-    each = {"unicast": ways.one_by_one, "multicast": ways.named,
-            "can": ways.can, "brokers": ways.unicast, "cbn": ways.cbn}  # fmt: skip
+    each = {"unicast": ways.one_by_one, "multicast": ways.named, "brokers": ways.unicast, "cbn": ways.cbn}
     for event in events:
         for name, way in each.items():
             pairs = zip(event.messages, event.ids, strict=True)
             found[name].add([way(message, ids) for message, ids in pairs])
-        found["S-CN"].add([ways.s_cn(message) for message in event.regions])
+        found["can"].add([ways.can(*event.messages)])
+    return found | _over_zones(ways, events)
+
+
+def _over_zones(ways: Ways, events: Sequence[Event]) -> dict[str, Costs]:
+    """The schemes of [ProSem thesis] that go from zone to zone."""
+    found = {name: Costs(ways.setting) for name in ZONED}
+    for event in events:
+        found["S-CN"].add([ways.s_cn(*event.regions)])
         found["DS-CN"].add(ways.ds_cn(event.regions, event.x))
         found["CN"].add([_relaxed(ways, event)])
     return found
 
 
 def _relaxed(ways: Ways, event: Event) -> Way:
-    return ways.cn(Message(1, 0, 1, "row", payload=b"%d" % event.x), event.x)
+    return ways.cn(Message(1, 0, 1, "row", payload=event.row), event.x)
 
 
 def _line(by: str, value: Any, found: dict[str, Costs], what: str = "traffic_bytes") -> dict[str, Any]:
@@ -282,15 +189,43 @@ def distribution(setting: Setting, quick: bool) -> dict[str, Lines]:
             {"scheme": name, "hops": one.figures()["overlay_hops"], "bytes": one.figures()["traffic_bytes"]}
             for name, one in found.items()
         ],
+        "3.11 zones": _by_zones(setting, points, some),
         "affected": [
             {
                 "events": len(some),
                 "none": affected.count(0),
                 "most": max(affected),
                 "mean": float(np.mean(affected)),
+                "holding": _holding(points, [event.x for event in some]),
             }
         ],
     }
+
+
+def _holding(points: Ints, xs: Sequence[int]) -> float:
+    """The share of ranges that hold a value, on average over these values."""
+    low, high = np.sort(points, axis=0).T
+    held = np.searchsorted(low, xs, "right") - np.searchsorted(high, xs, "left")
+    return float(held.mean()) / len(points)
+
+
+def _by_zones(setting: Setting, points: Ints, events: Sequence[Event]) -> Lines:
+    """What figure 3.11 says of the routed schemes, if the same points were split into fewer zones."""
+    lines = []
+    for count in (setting.count, setting.count // 3, setting.count // 10, setting.count // 30):
+        found = _over_zones(Ways(setting, Zones(points, count)), events)
+        sent = {name: np.array(one.bytes) for name, one in found.items()}
+        lines.append(
+            {"zones": count}
+            | {f"{name}, links": one.figures()["overlay_hops"] for name, one in found.items()}
+            | {f"{name}, bytes": one.figures()["traffic_bytes"] for name, one in found.items()}
+            | {
+                "S-CN below 1 kB": round(float(np.mean(sent["S-CN"] < 1_000)), 3),
+                "CN below 1 kB": round(float(np.mean(sent["CN"] < 1_000)), 3),
+                "DS-CN without a byte": round(float(np.mean(sent["DS-CN"] == 0)), 3),
+            }
+        )
+    return lines
 
 
 def stocks(setting: Setting, quick: bool) -> dict[str, Lines]:

@@ -80,7 +80,7 @@ class Ways:
 
     def unicast(self, message: Message, ids: Ints) -> Way:
         """One message per broker that hosts an affected subscription (2.3.1)."""
-        hosts = np.unique(self.hosts(ids))
+        hosts = self._each_host(ids)
         return self._sent(
             np.full(len(hosts), self.setting.server), hosts, _size(message), np.ones_like(hosts)
         )
@@ -111,17 +111,28 @@ class Ways:
         return way._replace(sizes=way.sizes + (bytes_at + heads)[way.receivers])
 
     # -- over zones --------------------------------------------------------------------------------------------
-    def s_cn(self, message: Message) -> Way:
+    def s_cn(self, *messages: Message) -> Way:
         """S-CN of [ProSem thesis]: over zones from the server to where each box begins, then over those it meets."""
-        return self._can(message, is_routed=True)
+        return self._can(messages, is_routed=True)[0] if messages else NOWHERE
 
-    def can(self, message: Message, ids: Ints) -> Way:
+    def can(self, *messages: Message) -> Way:
         """Ours: the server knows the zones, and sends straight to where each box begins."""
-        return self._can(message, is_routed=False)
+        return self._can(messages, is_routed=False)[0] if messages else NOWHERE
 
-    def _can(self, message: Message, *, is_routed: bool) -> Way:
-        boxes = message.region
-        sizes = _course_sizes(message)
+    def can_each(self, messages: Sequence[Message]) -> list[Way]:
+        """The same, a way for each message."""
+        if not messages:
+            return []
+        way, boxes = self._can(messages, is_routed=False)
+        numbers = np.repeat(np.arange(len(messages)), [len(message.region) for message in messages])[boxes]
+        order = np.argsort(numbers, kind="stable")
+        cuts = np.searchsorted(numbers[order], np.arange(1, len(messages)))
+        return [Way(*parts) for parts in zip(*(np.split(one[order], cuts) for one in way), strict=True)]
+
+    def _can(self, messages: Sequence[Message], *, is_routed: bool) -> tuple[Way, Ints]:
+        """The ways of all messages of an event, whose boxes spread at once, and the box that each link is for."""
+        boxes = [box for message in messages for box in message.region]
+        sizes = np.concatenate([_course_sizes(message) for message in messages])
         spread = self.zones.spread(boxes)
         if is_routed:
             to_corner = [np.array(self.zones.way(box)) for box in boxes]
@@ -134,7 +145,8 @@ class Ways:
         senders[starts] = self.setting.server
         depths = np.arange(1, len(receivers) + 1) - np.repeat(starts, hops)
         begun = Way(senders, receivers, np.repeat(sizes, hops), depths)
-        return _joined([begun, _spread_way(spread, sizes, hops)])
+        of = np.concatenate([np.repeat(np.arange(len(boxes)), hops), spread.boxes[spread.parents >= 0]])
+        return _joined([begun, _spread_way(spread, sizes, hops)]), of
 
     def cn(self, message: Message, x: int) -> Way:
         """CN of [ProSem thesis]: an event enters at its own point and goes to all ranges that hold it."""
@@ -164,11 +176,15 @@ class Ways:
     def hosts(self, ids: Ints) -> Ints:
         return self.zones.of[ids - 1]
 
+    def _each_host(self, ids: Ints) -> Ints:
+        """The hosts of these subscriptions, each once: counted, since sorting takes longer for a spike's thousands."""
+        return np.flatnonzero(np.bincount(self.hosts(ids), minlength=1))
+
     def _tree(self, ids: Ints) -> Ints:
         """The brokers on the ways to the hosts of these subscriptions, each after the one above it."""
         is_on = np.zeros(self.setting.count + 1, bool)
         is_on[self.setting.server] = True
-        todo = np.unique(self.hosts(ids))
+        todo = self._each_host(ids)
         while len(todo):
             is_on[todo] = True
             todo = np.unique(self.setting.parent[todo])

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from bench import network_joins, network_minima, network_serverless, networks_value
+from bench import (
+    minima_workload,
+    network_joins,
+    network_minima,
+    network_repositories,
+    network_serverless,
+    networks_value,
+)
 from bench.common import Curve, Report, fail, progress
 from bench.join_workload import Workload, subscriptions
 from bench.network_joins import PLAN
@@ -57,8 +64,9 @@ def run(quick: bool) -> Report:
     count, events = (500, 60) if quick else (3_000, 100)
     minima, joins = sampled_minima(setting, count, events), sampled_joins(setting, count, events // 4)
     figures: Figures = {}
-    for measure in (*network_minima.FIGURES.values(), *network_joins.FIGURES.values()):
-        figures |= measure(setting, quick)
+    for some in (network_minima.FIGURES, network_joins.FIGURES, network_repositories.FIGURES):
+        for measure in some.values():
+            figures |= measure(setting, quick)
     star = figures["cn_star"]
     figures = {name: rows for name, rows in figures.items() if name in SAID}
     serverless = network_serverless.rows(setting, *((1_000, 60) if quick else (20_000, 200)))
@@ -89,9 +97,9 @@ def run(quick: bool) -> Report:
 # -- real nodes, and ways that cost the same ---------------------------------------------------------------------
 def sampled_minima(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
     """Range-min through the nodes of every network."""
-    points = network_minima.ranges(count, (5000.0, 1500.0), (1000.0, 1000.0))
-    workload = network_minima.Workload(max(1000, count // 10), points)
-    some = network_minima.affecting(workload.events(), events)
+    points = minima_workload.ranges(count, *minima_workload.USUAL)
+    workload = minima_workload.Workload(max(1000, count // 10), points)
+    some = minima_workload.affecting(workload.events(), events)
     sent = [event.messages for event in some]
     return _checked("range-min", setting, workload.space.network, points, sent, [event.ids for event in some])
 

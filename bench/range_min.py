@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import Report, fail, progress, resident_bytes
-from bench.random_walk import DOMAIN, SPIKES, settled, updates
+from bench.random_walk import DOMAIN, SPIKES, ranges, settled, updates
 from optimizer.choose import chooser
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
@@ -129,9 +129,9 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
     walk.rewind(moves)
     addressed, enumerate_s = walk.take(moves, "enumerate")
     scan = Scan(low, high, xs, ys)
-    start = time.perf_counter()
+    start = time.thread_time()
     affected = [scan.take(key, y) for key, y in moves]
-    scan_s = time.perf_counter() - start
+    scan_s = time.thread_time() - start
     for (key, _), drafts, found in zip(moves, addressed, affected, strict=True):
         if sorted(sid for draft in drafts for sid in draft.targets or ()) != [int(at) + 1 for at in found]:
             fail(f"enumeration and scan disagree on an event of key {key}")
@@ -171,7 +171,7 @@ class Walk:
         self._space, self._xs, self._ys = space, xs, ys
 
     def take(self, moves: list[tuple[int, int]], plan: str) -> tuple[list[list[Draft]], float]:
-        """The messages of every event, and the seconds they took."""
+        """The messages of every event, and the seconds of CPU time they took."""
         space, rows, out = self._space, self._rows, []
         deltas = []
         for key, y in moves:
@@ -180,12 +180,12 @@ class Walk:
             deltas.append(Delta(0, self._table, (key,), old, new))
         for delta in deltas:
             rows[delta.key] = cast(Row, self._first(delta))
-        start = time.perf_counter()
+        start = time.thread_time()
         for delta in deltas:
             rows[delta.key] = delta.new  # type: ignore[assignment]
             description = space.step(delta)
             out.append(space.messages(description, plan) if description else [])
-        return out, time.perf_counter() - start
+        return out, time.thread_time() - start
 
     def _first(self, delta: Delta) -> Row | None:
         key = delta.key[0]
@@ -213,10 +213,7 @@ def _state(
 def _subscribe(
     state: EngineState, count: int, random: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    middle = random.normal(5000, 1500, count)
-    length = np.abs(random.normal(1000, 1000, count))
-    low = np.clip(middle - length / 2, 0, DOMAIN).astype(np.int64)
-    high = np.clip(middle + length / 2, 0, DOMAIN).astype(np.int64)
+    low, high = ranges(random, count).T
     query = parse(SQL)
     for start in range(0, count, 50_000):
         stop = min(count, start + 50_000)

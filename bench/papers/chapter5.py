@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bench.join import STRATEGIES, THESIS_KB, THESIS_SIZE
-from bench.network_joins import PLAN, SOME, STAR_PLANS
+from bench.network_joins import PLAN, SOME
+from bench.network_repositories import STAR_PLANS
 from bench.papers.chapter3 import BYTES, OVER, THESIS, Compare, _lines
 from bench.papers.model import Axes, Comparison, Data, Figure, Line, Lines, below, grows, values
 
@@ -151,13 +152,17 @@ def _facts(data: Data) -> list[Comparison]:
 
 # -- measured reasons --------------------------------------------------------------------------------------------
 def _boxes(data: Data) -> str:
-    boxes, hops, tree = (data[name][0] for name in ("5.8 boxes", "5.7", "5.8 tree"))
+    boxes, hops, tree, once, bytes_once = (
+        data[name][0] for name in ("5.8 boxes", "5.7", "5.8 tree", "5.7 once", "5.8 once")
+    )
     plans = ("ref-j+", "rel-sel", *SEMIJOINS)
     each = ", ".join(f"{plan} {boxes[plan]:,.1f} boxes and {hops[plan]:,.0f} links" for plan in plans)
+    alike = ", ".join(f"{plan} {once[plan]:,.0f} links and {bytes_once[plan]:,.0f} bytes" for plan in plans)
     return (
-        f"Each box of a region is a message of its own over zones, from the zone where it begins: per event {each}."
-        f" Down the tree of cbn, where a region is one message, {PLAN} takes {tree[PLAN]:,.0f} bytes, ref-j+"
-        f" {tree['ref-j+']:,.0f} and rel-sel {tree['rel-sel']:,.0f}."
+        f"Each box of a region is a message of its own over zones, from the zone where it begins: per event {each}. In the"
+        f" source a region is one message. If a zone got it once, however many of its boxes it meets: {alike}. Down the tree"
+        f" of cbn, where a region is one message too, {PLAN} takes {tree[PLAN]:,.0f} bytes, ref-j+ {tree['ref-j+']:,.0f} and"
+        f" rel-sel {tree['rel-sel']:,.0f}."
     )
 
 

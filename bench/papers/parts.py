@@ -12,8 +12,10 @@ from bench import (
     join,
     join_many,
     join_workload,
+    minima_workload,
     network_joins,
     network_minima,
+    network_repositories,
     network_serverless,
     network_setting,
     networks_value,
@@ -97,23 +99,26 @@ def _serverless(quick: bool) -> Measured:
 
 def _value(name: str, quick: bool) -> Measured:
     rows = networks_value.measured(name, _setting(quick), quick)
+    sizes = dict.fromkeys(row["subscriptions"] for row in rows)
     params = _network(quick) | {
-        "events": networks_value.BEFORE[quick],
-        "measured": networks_value.MEASURED[quick],
+        "events before": networks_value.BEFORE[quick],
+        "events": [networks_value.followed(name, size) for size in sizes],
     }
     return Measured(params, {"rows": rows})
 
 
 def _joins(name: str, quick: bool) -> Measured:
     found = network_joins.FIGURES[name](_setting(quick), quick)
-    params = _network(quick)
-    if name == "5.16":
-        count, s_rows, events = network_joins.star_size(quick)
-        params |= {"subscriptions": count, "rows of R": network_joins.STAR_ROWS, "rows of S": s_rows}
-    else:
-        (r_rows, s_rows), count, events = network_joins.size(quick)
-        params |= {"subscriptions": count, "rows of R": r_rows, "rows of S": s_rows}
-    return Measured(params | {"events": events}, dict(found))
+    (r_rows, s_rows), count, events = network_joins.size(quick)
+    sizes = {"subscriptions": count, "rows of R": r_rows, "rows of S": s_rows, "events": events}
+    return Measured(_network(quick) | sizes, dict(found))
+
+
+def _repositories(quick: bool) -> Measured:
+    found = network_repositories.repositories(_setting(quick), quick)
+    count, s_rows, events = network_repositories.star_size(quick)
+    rows = {"rows of R": network_repositories.STAR_ROWS, "rows of S": s_rows}
+    return Measured(_network(quick) | {"subscriptions": count} | rows | {"events": events}, dict(found))
 
 
 # -- joins at the server -----------------------------------------------------------------------------------------
@@ -174,7 +179,7 @@ PARTS: dict[str, Part] = {
     "range-min-tuples": Part(_range_min_tuples, range_min.SEEDS),
     "range-min-subscriptions": Part(_range_min_subscriptions, range_min.SEEDS),
     **{
-        f"networks-{name}": Part(partial(_minima, name), _TOPOLOGY | network_minima.SEEDS)
+        f"networks-{name}": Part(partial(_minima, name), _TOPOLOGY | minima_workload.SEEDS)
         for name in network_minima.FIGURES
     },
     "networks-serverless": Part(_serverless, _TOPOLOGY | {"all": network_serverless.SEED}),
@@ -191,6 +196,7 @@ PARTS: dict[str, Part] = {
         f"networks-{name}": Part(partial(_joins, name), _TOPOLOGY | join_workload.SEEDS)
         for name in network_joins.FIGURES
     },
+    "networks-5.16": Part(_repositories, _TOPOLOGY | join_workload.SEEDS),
     "optimizer": Part(_optimizer, optimizer.SEEDS),
     **{
         f"updates-by-{by}-{name}": Part(partial(measure, name), {"all": parametric_network.SEED})

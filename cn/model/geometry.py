@@ -61,6 +61,25 @@ class Interval(NamedTuple):
             return False
         return bool(high < low) or (low == high and (self.low_open or self.high_open))
 
+    def meets(self, other: Interval) -> bool:
+        """Whether `self & other` is not empty, without making it: networks ask that of every zone that a message may go to.
+
+        >>> Interval(1, 3).meets(Interval(3, 5)), Interval(1, 3).meets(Interval(3, 5, low_open=True))
+        (True, False)
+        """
+        low, high, low_open, high_open = self
+        if other.low is not None and (
+            low is None or other.low > low or (other.low_open and other.low == low)
+        ):
+            low, low_open = other.low, other.low_open
+        if other.high is not None and (
+            high is None or other.high < high or (other.high_open and other.high == high)
+        ):
+            high, high_open = other.high, other.high_open
+        if low is None or high is None:
+            return True
+        return bool(low < high) or bool(low == high and not low_open and not high_open)
+
     def __and__(self, other: Interval) -> Interval:
         low, low_open, high, high_open = self.low, self.low_open, self.high, self.high_open
         if other.low is not None and (low is None or (other.low, other.low_open) > (low, low_open)):

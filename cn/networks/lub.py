@@ -40,7 +40,7 @@ def _meets(one: Filter, region: Region) -> bool:
     for box in region:
         for at, side in enumerate(box):
             extent = one.get(at)
-            if extent is not None and all((side & part).is_empty() for part in extent.intervals):
+            if extent is not None and not any(side.meets(part) for part in extent.intervals):
                 break
         else:
             return True

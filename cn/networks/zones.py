@@ -123,14 +123,14 @@ def touch(one: Box, other: Box) -> bool:
     for a, b in zip(one, other, strict=True):
         if (a.high is not None and a.high == b.low) or (b.high is not None and b.high == a.low):
             sides += 1
-        elif (a & b).is_empty():
+        elif not a.meets(b):
             return False
     return sides == 1
 
 
 def meets(zone: Box, box: Box) -> bool:
     """Whether a zone may hold a point of a box."""
-    return not any((a & b).is_empty() for a, b in zip(zone, box, strict=True))
+    return all(side.meets(other) for side, other in zip(zone, box, strict=True))
 
 
 def holds(zone: Box, point: Point) -> bool:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from bench import network_joins
 from bench.join_workload import Workload, subscriptions
-from bench.network_minima import SCHEMES, costs, ranges
-from bench.network_minima import Workload as Minima
+from bench.minima_workload import USUAL, ranges
+from bench.minima_workload import Workload as Minima
+from bench.network_minima import SCHEMES, costs
 from bench.network_nodes import NETWORKS, measure
 from bench.network_setting import Setting, Zones
 from bench.networks import curve, sampled_joins, sampled_minima
@@ -68,7 +69,7 @@ def test_zones_spread_as_brokers_do(seed: int, data: st.DataObject) -> None:
 
 
 def test_every_scheme_is_measured_on_the_same_events(setting: Setting) -> None:
-    points = ranges(400, (5000.0, 1500.0), (1000.0, 1000.0))
+    points = ranges(400, *USUAL)
     workload = Minima(1000, points)
     events = [event for _, event in zip(range(300), workload.events(), strict=False)]
     events += workload.spikes(4)

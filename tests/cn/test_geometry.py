@@ -38,6 +38,7 @@ def test_interval_holds_what_its_ends_say(
 def test_and_is_the_intersection(first: Interval, second: Interval) -> None:
     assert members(first & second) == members(first) & members(second)
     assert members(second & first) == members(first & second)
+    assert first.meets(second) == second.meets(first) == (not (first & second).is_empty())
 
 
 @given(st.integers(1, 3).flatmap(lambda d: st.tuples(boxes(d), boxes(d))))
