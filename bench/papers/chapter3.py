@@ -215,9 +215,11 @@ def _routed_bytes(data: Data) -> str:
 
 def _rarely(data: Data) -> str:
     traffic = data["3.12"][-1]
+    share = max(1e-9, _share_of(traffic))
     return (
-        f"An update that is not ignorable costs S-CN {traffic['S-CN'] / max(1e-9, _share_of(traffic)):,.0f} bytes: ways over"
-        " neighbouring zones are long (see figure 3.8). ProSem's own server sends straight to the first zone (can)."
+        f"An update that is not ignorable costs S-CN {traffic['S-CN'] / share:,.0f} bytes, since ways over 1,000 zones are"
+        f" long (figure 3.11 has S-CN with fewer zones), DS-CN {traffic['DS-CN'] / share:,.0f} and ProSem's own server,"
+        f" which sends straight to the first zone, {traffic['can'] / share:,.0f} (can)."
     )
 
 
