@@ -202,26 +202,35 @@ def by_r_rows(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 5.9."""
     (_, s_rows), count, events = size(quick)
     sizes = (200, 400) if quick else (1_000, 16_000, 31_000)
-    return {"5.9": _by_rows(setting, "5.9", count, events, [(one, s_rows) for one in sizes], 0)}
+    return _by_rows(setting, "5.9", count, events, [(one, s_rows) for one in sizes], 0)
 
 
 def by_s_rows(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 5.11: the rows of S set the number of joined rows per event."""
     (r_rows, _), count, events = size(quick)
     sizes = (100, 300) if quick else (100, 2_600, 5_100, 10_100)
-    return {"5.11": _by_rows(setting, "5.11", count, events, [(r_rows, one) for one in sizes], 1)}
+    return _by_rows(setting, "5.11", count, events, [(r_rows, one) for one in sizes], 1)
 
 
 def _by_rows(
     setting: Setting, name: str, count: int, events: int, variants: Sequence[tuple[int, int]], varied: int
-) -> Lines:
-    points, lines = subscriptions(count), []
-    zones = setting.zones(points)
+) -> dict[str, Lines]:
+    points, by = subscriptions(count), ("r_rows", "s_rows")[varied]
+    zones, found = setting.zones(points), []
     for rows in variants:
         progress(f"networks: figure {name}, {rows[0]:,} rows of R, {rows[1]:,} of S")
         joins = Joins(setting, points, zones, partial(Workload, *rows), events, SOME)
-        lines.append(joins.line(("r_rows", "s_rows")[varied], rows[varied]))
-    return lines
+        found.append((rows[varied], joins))
+    return _with_once(name, by, found)
+
+
+def _with_once(name: str, by: str, found: Sequence[tuple[int, Joins]]) -> dict[str, Lines]:
+    """The bytes of each line, and what they would be if a zone got a message once."""
+    return {
+        name: [joins.line(by, value) for value, joins in found],
+        f"{name} once": [joins.line(by, value, "once_bytes") for value, joins in found],
+        f"{name} boxes": [joins.line(by, value, "boxes") for value, joins in found],
+    }
 
 
 def by_overlap(setting: Setting, quick: bool) -> dict[str, Lines]:
@@ -279,14 +288,14 @@ class Stocks(Workload):
 
 def real(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 5.15."""
-    lines, (_, _, events) = [], size(quick)
+    found, (_, _, events) = [], size(quick)
     for number in (1_000, 2_000) if quick else (100_000, 300_000):
         progress(f"networks: figure 5.15, {number:,} subscriptions")
         points = subscriptions(number)
         make = partial(Stocks, 500 if quick else R_ROWS, 0)
         joins = Joins(setting, points, setting.zones(points), make, events, SOME)
-        lines.append(joins.line("subscriptions", number))
-    return {"5.15": lines}
+        found.append((number, joins))
+    return _with_once("5.15", "subscriptions", found)
 
 
 FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {
