@@ -22,7 +22,7 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.log import Writer
 from prosem.store.retention import Retention
-from tests.support import scratch, secrets
+from tests.support import authorities, scratch, secrets
 from tests.support.database import empty_database
 from tests.support.effort import SHORT, STRESS
 from tests.support.live import Api
@@ -103,6 +103,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if scratch.begin():
         config.add_cleanup(scratch.end)
+    authorities.shorten()
     hypothesis.settings.load_profile("stress" if config.getoption("--stress") else "short")
 
 

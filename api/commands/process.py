@@ -40,11 +40,12 @@ def start_command(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
 def wait_ready(url: str, process: subprocess.Popen[bytes]) -> bool:
     """Whether the server serves before its time is up."""
     deadline = time.monotonic() + BOOT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if httpx.get(url + "/readyz", trust_env=False).status_code == 200:
-                return True
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
+    with httpx.Client(trust_env=False) as client:
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                if client.get(url + "/readyz").status_code == 200:
+                    return True
+            except httpx.HTTPError:
+                pass
+            time.sleep(0.1)
     return False

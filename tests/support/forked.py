@@ -24,6 +24,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from tests.support import authorities
+
 PRELOADED = ("api.commands.serve", "api.attach.command", "api.poll.command", "prosem_client.client")
 CAN_FORK = hasattr(os, "pidfd_open")  # how the forking process hears that a child ended
 KEPT_B = 1 << 20  # bytes of one request: arguments and environment
@@ -239,6 +241,7 @@ def _main() -> None:
 
     for name in PRELOADED:
         importlib.import_module(name)
+    authorities.shorten()
     gc.freeze()
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
