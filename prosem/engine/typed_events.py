@@ -109,8 +109,8 @@ def typed_events(table: Table, text: bytes | str) -> TypedEvents | None:
     >>> made.effects({(7,): (7, None)})
     [Effect(op='update', key=(7,), old=(7, None), new=(7, Decimal('1.50')))]
     """
-    structs = structs_of(table)
     try:
+        structs = structs_of(table)  # there are none for columns with odd names
         decoded = structs.events(text)
     except _WRONG:
         return None

@@ -14,7 +14,7 @@ from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.engine.tables import Tables
 from prosem.engine.transaction import transaction
-from prosem.engine.typed_events import typed_transaction
+from prosem.engine.typed_events import typed_events, typed_transaction
 from prosem.engine.validate import table_definition
 from prosem.language.parse import parse
 from prosem.runtime.metrics import Metrics
@@ -165,3 +165,14 @@ def test_a_request_that_was_typed_by_another_table_is_read_again() -> None:
     columns = [{"name": "a", "type": "text"}]
     store.add(table_definition({"name": "t", "columns": columns, "primary_key": ["a"]}, 9))
     assert outcome(store, typed)[1:] == ("/events/0/key/c0", "'c0' is no key column; the key is a")
+
+
+def test_a_column_whose_name_no_struct_can_have_is_read_one_by_one() -> None:
+    columns = [{"name": name, "type": "integer"} for name in ("k", 'a"b')]
+    table = table_definition({"name": "odd", "columns": columns, "primary_key": ["k"]}, 1)
+    row = {"k": 1, 'a"b': 2}
+    assert typed_events(table, encode({"events": [{"op": "insert", "row": row}]})) is None
+    assert (
+        typed_transaction({"odd": table}, encode({"events": [{"table": "odd", "op": "insert", "row": row}]}))
+        is None
+    )

@@ -32,7 +32,7 @@ class Pricing(NamedTuple):
         >>> [round(Pricing().message(0.02, 1_000, boxes), 2) for boxes in (1, 30)]  # the long one is addressed instead
         [11.58, 13.27]
         >>> [round(Pricing(Weights, 0.0, 8).message(share, 1_000), 2) for share in (0.001, 0.1)]
-        [1.0, 7.71]
+        [1.27, 7.71]
         """
         if not subscriptions:
             return share
