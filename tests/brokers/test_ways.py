@@ -40,23 +40,23 @@ def test_messages_take_the_way_that_the_weights_prefer() -> None:
             for socket in sockets:
                 socket.progress(seq)
 
+        def takes(way: str, other: str) -> bool:
+            """Whether messages take one way alone; on a busy machine latencies may be the other way round for a moment."""
+            before = ways()
+            publish(10)
+            after = ways()
+            return bool(after[way] > before[way] and after[other] == before[other])
+
         publish(5)
         (last,) = set(depth) - set(depth.values())
         until(lambda: latency(deployed, last)["tree"] > latency(deployed, last)["straight"] > 0)
         until(lambda: is_learned(deployed.network(), last))
         api.call("PUT", "/v1/optimizer/weights", json=NOTHING | {"response_time": 1.0})
-        before = ways()
-        publish(10)
-        sooner = ways()
-        assert sooner["straight"] > before["straight"]
-        assert sooner["tree"] == before["tree"]
+        until(lambda: takes("straight", "tree"))
         (group, *_) = api.call("POST", "/v1/explain", json={"table": table, "event": event(rng)})["groups"]
         assert any(plan["straight"] > 0 for plan in group["plans"])
         api.call("PUT", "/v1/optimizer/weights", json=NOTHING | {"server_stress": 1.0})
-        publish(10)
-        spared = ways()
-        assert spared["tree"] > sooner["tree"]
-        assert spared["straight"] == sooner["straight"]
+        assert takes("tree", "straight")
         assert_exact(api, ids, sockets)
         for socket in sockets:
             socket.close()
