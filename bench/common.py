@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -114,3 +115,18 @@ def fail(text: str) -> None:
     """Strategies disagree: no figure of such a run is worth anything."""
     print(f"bench failed: {text}", file=sys.stderr)
     raise SystemExit(1)
+
+
+def child_found(module: str, *arguments: object) -> dict[str, Any]:
+    """What `child` of a module prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {module} import child; child()", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    if done.returncode:
+        fail(f"a process of {module} failed: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -14,9 +14,9 @@ from typing import Any
 
 import psycopg
 
-from bench.common import Report, fail, progress
+from bench.common import Report, child_found, fail, progress
 from bench.postgres import migrated_postgres
-from bench.stored_rows import DOMAIN, PER_REQUEST, child_found, fill, recovered, updates
+from bench.stored_rows import DOMAIN, PER_REQUEST, fill, recovered, updates
 from optimizer.choose import chooser
 from prosem.engine.state import EngineState
 from prosem.runtime.metrics import Metrics

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from bench.common import Report, fail, progress
+from bench.common import Report, child_found, fail, progress
 from bench.postgres import migrated_postgres
-from bench.stored_rows import DOMAIN, child_found, fill, recovered, updates
+from bench.stored_rows import DOMAIN, fill, recovered, updates
 from optimizer.choose import chooser
 from prosem.engine.publishing import read_ahead
 from prosem.engine.state import EngineState

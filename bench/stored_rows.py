@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import gc
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 
-from bench.common import fail, progress, resident_bytes
+from bench.common import resident_bytes
 from optimizer.choose import chooser
 from prosem.engine import commands as c
 from prosem.engine.recovery import recover
@@ -46,22 +42,6 @@ def fill(url: str, columns: Mapping[str, str], subscriptions: int) -> None:
             writer.write(state.begin().writes)
     finally:
         writer.close()
-
-
-def child_found(module: str, *arguments: object) -> dict[str, Any]:
-    """What `child` of a module prints in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {module} import child; child()", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    if done.returncode:
-        fail(f"the recovery failed: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    progress(f"rows: {found['rows']:,} recovered in {found['recovered_s']:.1f} s")
-    return found
 
 
 def recovered(url: str, state: EngineState) -> dict[str, Any]:

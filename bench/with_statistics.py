@@ -10,8 +10,6 @@ host all subscriptions. Brokers, commits and sockets are left out.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -21,7 +19,7 @@ from typing import Any, NamedTuple
 
 from api.server.memory import MemoryBuilder
 from api.server.settings import Settings
-from bench.common import Report, fail, progress
+from bench.common import Report, child_found, progress
 from bench.postgres import migrated_postgres
 from bench.statistics_workload import SEEDS, Market, subscribe
 from cn.model.frames import Data, Frame
@@ -94,14 +92,14 @@ def measure(url: str, number: int, size: Size) -> dict[str, Any]:
     for pair in range(PAIRS):
         for name in list(pairs) if pair % 2 else list(pairs)[::-1]:
             _use(url, number if name == "with" else None)
-            found = _child(url, size, pair)
+            found = child_found(__name__, url, size.rows, size.events, pair, 0.0)
             progress(
                 f"pair {pair + 1}, {name}: {found['cpu_us']:.0f} µs, {found['bytes']:.0f} bytes per event"
             )
             pairs[name].append(found)
     _use(url, None)
     progress(f"a server that learns for {size.learn_s:.0f} s")
-    learned = _child(url, size, PAIRS, learn_s=size.learn_s)
+    learned = child_found(__name__, url, size.rows, size.events, PAIRS, size.learn_s)
     figures: dict[str, Any] = {
         name: {one: round(median(found[one] for found in some), 1) for one in ("cpu_us", "bytes", "messages")}
         for name, some in (*pairs.items(), ("learned", [learned]))
@@ -240,24 +238,6 @@ class Served:
 
 def _never(*_: Any) -> Any:
     raise AssertionError("there are no replays, and no stream ends")
-
-
-def _child(url: str, size: Size, pair: int, learn_s: float = 0.0) -> dict[str, Any]:
-    """A server in a process of its own; what it found."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", f"from {__name__} import child; child()"),
-            *map(str, (url, size.rows, size.events, pair, learn_s)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    if done.returncode:
-        fail(f"a server failed: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def child() -> None:

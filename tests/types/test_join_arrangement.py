@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from math import comb
 from typing import Any
 
@@ -11,15 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cn.match.point_index import PointIndex
-from prosem.language.parse import parse
 from prosem.types.base import SpaceContext
 from prosem.types.join.arrangement import selected_share
 from prosem.types.join.decomposition import cheapest, first_decomposition, simulation
-from prosem.types.join.form import JoinForm
 from prosem.types.join.model import JoinModel
 from prosem.types.join.pricing import Counted, Selected
 from prosem.types.join.space import JoinSpace
-from prosem.types.registry import recognise
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Row, Table
 from prosem.values.statistics import (
@@ -30,6 +28,7 @@ from prosem.values.statistics import (
     SideStatistics,
 )
 from prosem.values.wire import decode, encode
+from tests.support.join_forms import bounds, join_form
 
 
 def table(number: int, name: str, **columns: str) -> Table:
@@ -41,20 +40,8 @@ R = table(1, "r", b="integer", d="integer", a="integer")
 S = table(2, "s", b="integer", x="integer", y="integer")
 T = table(3, "t", d="integer", c="integer")
 TABLES = {one.name: one for one in (R, S, T)}
+form = partial(join_form, tables=TABLES)
 TWO = "SELECT * FROM r JOIN s USING (b) WHERE s.x BETWEEN :x1 AND :x2 AND s.y BETWEEN :y1 AND :y2"
-
-
-def form(sql: str) -> JoinForm:
-    query = parse(sql)
-    made = recognise(query, [TABLES[name] for name in query.tables], None)
-    assert isinstance(made, JoinForm)
-    return made
-
-
-def bounds(values: list[Any], buckets: int = 64) -> list[Any]:
-    """An exact equi-depth histogram."""
-    order = sorted(values)
-    return [order[min(len(order) - 1, len(order) * at // buckets)] for at in range(buckets + 1)]
 
 
 def column(name: str, values: list[Any]) -> ColumnStatistics:

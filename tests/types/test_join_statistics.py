@@ -5,19 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from optimizer.cost import BROKERS_US, FOLD_US, Weights, prior
 from optimizer.plan import Estimate
-from prosem.language.parse import parse
 from prosem.types.base import Bound, SpaceContext
 from prosem.types.join.arrangement import Arrangement, arrange, selected_share
 from prosem.types.join.decomposition import first_decomposition
-from prosem.types.join.form import JoinForm
 from prosem.types.join.space import JoinSpace
-from prosem.types.registry import recognise
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Delta, Row, Table
 from prosem.values.statistics import (
@@ -27,6 +25,7 @@ from prosem.values.statistics import (
     RunFigures,
     SideStatistics,
 )
+from tests.support.join_forms import bounds, join_form
 
 GROUP, DOMAIN = 7, 1_000
 BY_COST = "point and column histograms, update rates and join frequencies of the run"
@@ -40,18 +39,7 @@ def table(number: int, name: str, *columns: str) -> Table:
 R, S = table(1, "r", "b", "d", "a"), table(2, "s", "b", "x", "y")
 T = table(3, "t", "d", "c")
 TABLES = {one.name: one for one in (R, S, T)}
-
-
-def form(sql: str) -> JoinForm:
-    query = parse(sql)
-    made = recognise(query, [TABLES[name] for name in query.tables], None)
-    assert isinstance(made, JoinForm)
-    return made
-
-
-def bounds(values: list[Any], buckets: int = 64) -> list[Any]:
-    order = sorted(values)
-    return [order[min(len(order) - 1, len(order) * at // buckets)] for at in range(buckets + 1)]
+form = partial(join_form, tables=TABLES)
 
 
 def column(
