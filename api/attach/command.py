@@ -55,13 +55,13 @@ def attach(options: Options) -> int:
         start_http_server(options.metrics_port, "127.0.0.1", registry)
     try:
         with _reporting(progress, options.report_s):
-            _follow(options, progress, stopped)
+            follow(options, progress, stopped)
     except StoppedError as error:
         print(error.detail, file=sys.stderr)
     return 0
 
 
-def _follow(options: Options, progress: Progress, stopped: threading.Event) -> None:
+def follow(options: Options, progress: Progress, stopped: threading.Event) -> None:
     """Again and again as long as the source is lost; what is wrong at the first attempt is an error."""
     tables: list[SourceTable] = []
     target: Target | None = None
@@ -97,7 +97,7 @@ def _follow(options: Options, progress: Progress, stopped: threading.Event) -> N
             except psycopg.OperationalError as error:
                 if target is None:
                     raise SetupError(f"the source cannot be reached: {str(error).strip()}") from None
-                if follower is not None and follower.is_following:
+                if follower is not None and follower.is_copied:
                     again, made = False, []
                 if progress.state == "following":
                     backoff.reset()

@@ -49,25 +49,26 @@ class Follower:
         self._url, self._source, self._target, self._tables = url, source, target, tables
         self._progress, self._stopped, self._once = progress, stopped, once
         self._facts: list[Facts] = []
-        self.is_following = False
+        self.is_copied = False
 
     def run(self, again: bool, made: Sequence[str] = ()) -> None:
         """Copy if that is necessary, then follow until stopped. OperationalError when the source is lost.
 
-        `made`: tables that the server did not have at the start.
+        `made`: tables that the server did not have at the start. From `is_copied` on, it is continued after a loss.
         """
         self._target.refresh()
         if again or self._target.position is None:
             self._copy()
         else:
             self._continue(made)
+        self.is_copied = True
         goal = self._source.end() if self._once else None
         position = self._target.position
         assert position is not None
         self._progress.position = position
         with Slot(self._url, self._source.slot_name) as slot:
             slot.start(position, self._source.publication)
-            self._progress.state, self.is_following = "following", True
+            self._progress.state = "following"
             stream = Stream(
                 slot,
                 self._source,

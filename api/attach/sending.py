@@ -134,11 +134,12 @@ class Sender:
         before = self._target.position
         await asyncio.to_thread(self._target.refresh)
         position = self._target.position
-        if position != before and position not in chain:
+        if position != before and position not in chain and not self._target.was_asked(position):
             raise SetupError("another prosem attach has gone on with this slot; only one may run")
         while self.waiting and self.waiting[0].end <= (position or 0):
             self._acknowledged(self.waiting[0])
         if self.waiting:
+            self.waiting[0].before = position
             await self._send_alone(self.waiting[0])
 
     def _acknowledged(self, transaction: Transaction) -> None:

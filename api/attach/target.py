@@ -63,14 +63,19 @@ class Target:
 
     def __init__(self, url: str, source: str, api_key: str = "") -> None:
         self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        tls = ssl.create_default_context() if url.startswith("https:") else True
+        tls = (
+            ssl.create_default_context()
+            if url.startswith("https:")
+            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         self._http = httpx.Client(
             base_url=url, timeout=TIMEOUT, trust_env=False, headers=self.headers, verify=tls
         )
-        self.url, self._source = url, source
+        self.url, self.source = url, source
         self.waiting: Callable[[str], None] = lambda reason: None
         self.position: int | None = None
         self.definition = ""
+        self._asked: set[int] = set()  # the ends of transactions that were sent and not answered
 
     def close(self) -> None:
         self._http.close()
@@ -101,7 +106,7 @@ class Target:
 
     def refresh(self) -> None:
         """Find out how far this source was applied, and as of which facts about its tables."""
-        rows = self._select("SELECT * FROM prosem_attached WHERE source = :source", {"source": self._source})[
+        rows = self._select("SELECT * FROM prosem_attached WHERE source = :source", {"source": self.source})[
             "rows"
         ]
         last = max(rows, key=lambda row: row["position"], default=None)
@@ -130,29 +135,35 @@ class Target:
     def forget(self) -> None:
         """The tables are about to be copied anew: until that is done there is no position."""
         if self.position is not None:
-            key = {"source": self._source, "position": self.position}
+            key = {"source": self.source, "position": self.position}
             event = {"table": POSITIONS["name"], "op": "delete", "key": key}
             self._call("POST", "/v1/events", {"events": [event]})
         self.position = None
 
     def request(self, transaction: Transaction) -> bytes:
         """Its body: the position first, so that nothing else of it is looked at if it does not come next."""
+        self._asked.add(transaction.end)
         row: dict[str, Any] = {"position": transaction.end, "committed": transaction.at}
         if transaction.definition is not None:
             row["definition"] = transaction.definition
         event: Event = {"table": POSITIONS["name"]}
         if transaction.before is None:
-            event |= {"op": "insert", "row": {"source": self._source, **row}}
+            event |= {"op": "insert", "row": {"source": self.source, **row}}
         else:
-            key = {"source": self._source, "position": transaction.before}
+            key = {"source": self.source, "position": transaction.before}
             event |= {"op": "update", "key": key, "set": row}
         return b'{"events":[' + b",".join((msgspec.json.encode(event), *transaction.events)) + b"]}"
 
     def applied(self, transaction: Transaction) -> None:
         """The server has it."""
         self.position = transaction.end
+        self._asked.discard(transaction.end)
         if transaction.definition is not None:
             self.definition = transaction.definition
+
+    def was_asked(self, position: int | None) -> bool:
+        """Whether this process sent a transaction with that end: a stream may end while the server works on it."""
+        return position in self._asked
 
     def apply(self, transaction: Transaction) -> None:
         """Send it and wait for the answer; what the server refuses is explained."""
@@ -161,6 +172,9 @@ class Target:
         except Refused as error:
             if error.http_status == 409:
                 self.refresh()
+                if self.was_asked(self.position) and (self.position or 0) < transaction.end:
+                    transaction.before = self.position
+                    return self.apply(transaction)
             if error.http_status != 409 or self.position != transaction.end:  # else only the answer was lost
                 raise self._explained(error, transaction) from None
         self.applied(transaction)

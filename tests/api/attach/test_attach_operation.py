@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
+from api.attach.command import Options, follow
+from api.attach.progress import Progress
+from api.attach.sending import Sender
+from api.attach.slot import Slot
+from api.attach.target import Target, Transaction
 from api.attach.values import reader
 from api.commands.process import free_port
+from prosem.runtime.supervise import end
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.values.errors import SetupError
 from tests.support.attached import (
     WAIT_S,
     Attacher,
@@ -26,7 +36,7 @@ from tests.support.attached import (
     slot_name,
 )
 from tests.support.processes import ServerProcess, open_folder
-from tests.support.waiting import until
+from tests.support.waiting import bounded, until, until_async
 
 ITEMS = "CREATE TABLE items (id integer PRIMARY KEY, version integer, note text)"
 FILL = "INSERT INTO items SELECT n, 0, repeat(md5(n::text), 3) FROM generate_series(1, {}) n"
@@ -48,6 +58,58 @@ def impatient() -> Iterator[EmbeddedPostgres]:
     yield made
     made.stop()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_source_that_is_lost_right_after_the_copy_is_followed(
+    source: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables were made at this start, and their copy is whole: neither is a reason to stop."""
+    execute(source, ITEMS.replace("items", "lost_items") + "; INSERT INTO lost_items VALUES (1, 2, 'three')")
+    start, losses = Slot.start, 2
+
+    def lost(slot: Slot, position: int, publication: str) -> None:
+        nonlocal losses
+        if losses:
+            losses -= 1
+            raise psycopg.OperationalError("the source is gone")
+        start(slot, position, publication)
+
+    monkeypatch.setattr(Slot, "start", lost)
+    progress = Progress()
+    follow(Options(source, server, "lost_items", slot_name(), once=True), progress, threading.Event())
+    assert progress.losses == 2
+    assert progress.rows == 1, "copied once"
+    assert rows_there(server, "lost_items") == rows_here(source, "lost_items")
+
+
+@bounded
+async def test_a_request_of_an_earlier_stream_may_be_applied_late(server: str) -> None:
+    """It is no other command on the same slot, whether the next transaction is sent alone or on a stream."""
+    target = Target(server, f"late/{slot_name()}")
+    target.prepare([])
+    target.apply(Transaction(None, 10))
+
+    def apply_late(before: int, end: int) -> None:
+        body = target.request(Transaction(before, end))
+        assert httpx.post(server + "/v1/events", content=body, trust_env=False).status_code == 200
+
+    apply_late(10, 20)
+    target.apply(Transaction(10, 30))
+    apply_late(30, 40)
+    sender = Sender(target, Progress())
+    sender.put(Transaction(30, 50))
+    sender.put(Transaction(50, 60))
+    sending = asyncio.create_task(sender.run())
+    await until_async(lambda: sending.done() or not sender.waiting)
+    assert not sending.done(), sending.exception()
+    await end(sending)
+    await asyncio.to_thread(target.refresh)
+    assert target.position == 60
+    other = Target(server, target.source)
+    with pytest.raises(SetupError, match="only one may run"):
+        other.apply(Transaction(10, 70))
+    other.close()
+    target.close()
 
 
 def test_the_source_hears_of_us_and_the_lag_is_shown_while_a_request_waits(
