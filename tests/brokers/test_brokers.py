@@ -50,7 +50,7 @@ PATCHES: list[Json] = [
 @pytest.fixture(scope="module")
 def deployed() -> Iterator[Deployed]:
     """Two brokers at the server, and one below the first of them; what the last is sent comes late and in another order."""
-    with Deployed(options=("--network", "cbn", "--network-options", "fan_out=2"), reordering=True) as made:
+    with Deployed(options=("--network", "cbn", "--network-options", "fan_out=2"), reordering=1) as made:
         yield made
 
 

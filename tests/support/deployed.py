@@ -25,7 +25,7 @@ LEASE_S = 2
 class Deployed:
     """`prosem serve --nats …` and some `prosem broker`s, each of which a test may stop or kill.
 
-    `reordering`: the last broker is sent everything late and in another order.
+    `reordering`: so many of the last brokers are sent everything late and in another order.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Deployed:
         brokers: int = 3,
         nats: str = "embedded",
         options: tuple[str, ...] = (),
-        reordering: bool = False,
+        reordering: int = 0,
     ) -> None:
         self.folder = open_folder("prosem-brokers-")
         lease = ("--lease-s", str(LEASE_S))
@@ -52,16 +52,17 @@ class Deployed:
         ]
         self.proxy: ReorderingProxy | None = None
         if reordering:
-            self._reorder(self.brokers[-1])
+            self._reorder(self.brokers[-reordering:])
 
-    def _reorder(self, broker: ServerProcess) -> None:
+    def _reorder(self, brokers: list[ServerProcess]) -> None:
         """The address of NATS is made here, not by the server, so that it is known before it starts."""
         port, other = free_port(), free_port()
         folder = self.server.folder / "data" / "nats"
         folder.mkdir(parents=True)
         (folder / "address").write_text(f"nats://prosem:secret@127.0.0.1:{port}\n")
         self.proxy = ReorderingProxy(other, port)
-        broker.options += ("--nats", f"nats://prosem:secret@127.0.0.1:{other}")
+        for broker in brokers:
+            broker.options += ("--nats", f"nats://prosem:secret@127.0.0.1:{other}")
 
     def _made(self, name: str) -> Path:
         (self.folder / name).mkdir(mode=0o755)
