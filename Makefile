@@ -2,15 +2,19 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Most modules of most packages are never imported: bytecode of the others is written when they are.
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+PIP    := $(BIN)/python $(INSTALL)
+MADE   := $(VENV)/.made
 STAMP  := $(VENV)/.installed
 DEV    := $(VENV)/.installed-dev
-BUILD  := $(VENV)/.installed-build
 KERNELS := $(VENV)/.installed-kernels
+BUILDER := $(VENV)/builder
+BUILT  := $(VENV)/.built-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
 SOAK_KILLS ?= 1000
-PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=5
+PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=5
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
@@ -20,32 +24,37 @@ export PYTHONDONTWRITEBYTECODE :=
 	example-price-alerts example-drivers example-boards example-existing-postgresql
 install: $(STAMP)
 
-$(STAMP): requirements.txt pyproject.toml clients/python/pyproject.toml
+$(MADE):
 	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(STAMP): $(MADE) requirements.txt pyproject.toml clients/python/pyproject.toml
 	$(PIP) --require-hashes -r requirements.txt
 	$(PIP) --no-deps --no-build-isolation --editable clients/python
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# After what builds the kernels, which has packages in common with it: both would install them at once. Most of these
-# packages' modules are never imported: bytecode of the others is written when they are.
-$(DEV): $(STAMP) $(BUILD) requirements-dev.txt
-	$(PIP) --no-compile --require-hashes -r requirements-dev.txt
-	@touch $@
-
-$(BUILD): $(STAMP) requirements-kernels.txt
-	$(PIP) --require-hashes -r requirements-kernels.txt
+# PySpark comes as source alone: the wheel that is built of its jars, and unpacked at once, need not be compressed.
+$(DEV): $(STAMP) requirements-dev.txt
+	$(PIP) --config-settings=--build-option=--compression=stored --require-hashes -r requirements-dev.txt
 	@touch $@
 
 kernels: $(KERNELS)      ## the compiled structures, where there is a C++ compiler; everything works without them
 
-$(KERNELS): $(STAMP) $(BUILD) kernels/pyproject.toml kernels/CMakeLists.txt $(wildcard kernels/*/*.*)
+# In an environment of its own, so that it may go on while packages are installed, which come first.
+$(BUILT): $(MADE) requirements-kernels.txt kernels/pyproject.toml kernels/CMakeLists.txt $(wildcard kernels/*/*.*)
 	@if command -v $${CXX:-c++} > /dev/null; then \
 		echo "building the kernels"; \
-		$(PIP) --no-deps --no-build-isolation --force-reinstall ./kernels && touch $@; \
+		$(PYTHON) -m venv $(BUILDER) && rm -rf $(BUILDER)/wheel && \
+		nice $(BUILDER)/bin/python $(INSTALL) --require-hashes -r requirements-kernels.txt && \
+		nice $(BUILDER)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+			--wheel-dir $(BUILDER)/wheel ./kernels && touch $@; \
 	else \
 		echo "no C++ compiler: the kernels are not built, the structures in Python are used"; \
 	fi
+
+$(KERNELS): $(STAMP) $(BUILT)
+	@if [ -e $(BUILT) ]; then $(PIP) --no-deps --no-index --force-reinstall $(BUILDER)/wheel/*.whl && touch $@; fi
 
 demo: install            ## a live stock market on an embedded PostgreSQL
 	$(BIN)/prosem demo

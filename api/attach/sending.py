@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections import deque
 from itertools import islice
 
@@ -77,7 +76,7 @@ class Sender:
             "ws" + self._target.url.rstrip("/").removeprefix("http") + "/v1/publish",
             additional_headers=self._target.headers,
             proxy=None,
-            ssl=ssl.create_default_context() if self._target.url.startswith("https:") else None,
+            ssl=self._target.tls,
             open_timeout=10.0,
             close_timeout=1.0,
             max_size=None,

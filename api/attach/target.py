@@ -7,7 +7,6 @@ process that was thought dead, or before the one it continues, it finds no such 
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import httpx
 import msgspec
 
 from api.attach.source import SourceTable
+from prosem.runtime.tls import tls_for, verified
 from prosem.values.columns import column_type
 from prosem.values.errors import ProsemError, SetupError
 from prosem.values.wire import decode_exact
@@ -63,13 +63,13 @@ class Target:
 
     def __init__(self, url: str, source: str, api_key: str = "") -> None:
         self.headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        tls = (
-            ssl.create_default_context()
-            if url.startswith("https:")
-            else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        )
+        self.tls = tls_for(url)
         self._http = httpx.Client(
-            base_url=url, timeout=TIMEOUT, trust_env=False, headers=self.headers, verify=tls
+            base_url=url,
+            timeout=TIMEOUT,
+            trust_env=False,
+            headers=self.headers,
+            verify=verified(self.tls),
         )
         self.url, self.source = url, source
         self.waiting: Callable[[str], None] = lambda reason: None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections import deque
 from collections.abc import AsyncIterator
 
@@ -22,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from api.http.problems import BrokenOff, response
 from api.http.websocket_frames import admit
 from prosem.runtime.supervise import end
+from prosem.runtime.tls import tls_for, verified
 from prosem.values.errors import BusyError
 
 _HOP = frozenset(
@@ -36,13 +36,13 @@ class Forwarder:
         self._urls = deque(one.strip().rstrip("/") for one in url.split(","))
         self.url = self._urls[0]
         self.own = {"Authorization": f"Bearer {key}"} if key else {}
-        self.tls = ssl.create_default_context() if "https:" in url else None
+        self.tls = tls_for(url)
         self._http = httpx.AsyncClient(
             base_url=self.url,
             timeout=httpx.Timeout(None, connect=3.0),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=2.0),
             trust_env=False,
-            verify=self.tls or True,
+            verify=verified(self.tls),
         )
 
     def fail_over(self, failed: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from api.broker.forward import Forwarder
+from prosem.runtime.tls import verified
 
 RENEWALS = 5  # within one lease
 
@@ -45,7 +46,7 @@ class Renewal:
 
     def _run(self) -> None:
         key, tls = self._forwarder.own, self._forwarder.tls
-        with httpx.Client(trust_env=False, timeout=5.0, headers=key, verify=tls or True) as client:
+        with httpx.Client(trust_env=False, timeout=5.0, headers=key, verify=verified(tls)) as client:
             while not self._closed.wait(self._pause_s):
                 try:
                     response = client.put(self._address(), json=self._report())

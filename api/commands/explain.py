@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from api.commands.plain_table import plain_table
 from api.commands.terminal import NO_KEY, NOT_THERE
+from prosem.runtime.tls import tls_for, verified
 
 _errors = Console(stderr=True)
 _COLUMNS = {
@@ -47,7 +47,7 @@ def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_j
             timeout=60,
             trust_env=False,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
-            verify=ssl.create_default_context(),
+            verify=verified(tls_for(url)),
         )
     except httpx.HTTPError as error:
         _errors.print(f"[red]{url} cannot be reached: {error}[/red]\n{NOT_THERE}", highlight=False)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 
+from prosem.runtime.tls import tls_for, verified
+
 BOOT_S = 90.0
 
 
@@ -40,7 +42,7 @@ def start_command(log: Path, *arguments: str) -> subprocess.Popen[bytes]:
 def wait_ready(url: str, process: subprocess.Popen[bytes]) -> bool:
     """Whether the server serves before its time is up."""
     deadline = time.monotonic() + BOOT_S
-    with httpx.Client(trust_env=False) as client:
+    with httpx.Client(trust_env=False, verify=verified(tls_for(url))) as client:
         while time.monotonic() < deadline and process.poll() is None:
             try:
                 if client.get(url + "/readyz").status_code == 200:

@@ -98,13 +98,13 @@ class Workers:
     def close(self) -> None:
         """End them, and give the port back."""
         self._closing.set()
+        self._inner.close()  # nobody answers there any more: a worker's goodbye is refused at once
         for process in list(self._processes.values()):
             process.terminate()
         for thread in self._threads:
             thread.join(END_S)
         os.close(self._held)  # those that are left end now
         os.close(self._lifeline)
-        self._inner.close()
         self._listener.close()
 
     def _keep(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""How much a test does: all of it in `make stress`, a third of it in `make test`."""
+"""How much a test does: all of it in `make stress`, a quarter of it in `make test`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SHORT, STRESS = 10, 200  # where a test does not say
 
 def examples(number: int) -> int:
     """Of Hypothesis, where a test says how many; no less than other tests try."""
-    return number if _is_stress() else min(number, max(SHORT, number // 3))
+    return number if _is_stress() else min(number, max(SHORT, number // 4))
 
 
 def rounds(number: int) -> int:
     """Of a test that walks by itself; asked for while it runs."""
-    return number if _is_stress() else -(-number // 3)
+    return number if _is_stress() else -(-number // 4)
 
 
 def seeds(few: int, number: int) -> list[Any]:
