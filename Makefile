@@ -14,13 +14,13 @@ BUILT  := $(VENV)/.built-kernels
 REACT  := clients/react/node_modules/.package-lock.json
 SOAK_S ?= 3600
 SOAK_KILLS ?= 1000
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=5
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=5
 LOCK   := uv pip compile --quiet --generate-hashes --universal --no-annotate --no-header --no-emit-index-url --no-emit-package prosem-client
 
 # Tests and demos start hundreds of processes: each would compile every module again where an environment forbids bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install kernels tools demo serve test tests images wheels docs first-answer check format stress soak bench acceptance lock clean \
+.PHONY: install kernels tools demo serve test tests images wheels docs first-answer style check format stress soak bench acceptance lock clean \
 	example-price-alerts example-drivers example-boards example-existing-postgresql
 install: $(STAMP)
 
@@ -81,7 +81,7 @@ tools: $(DEV)            ## what the tests need beside Python: a browser, Node.j
 	@tests/tools.sh $(BIN)/python
 
 test:                            ## style, types, layers, and everything that must hold, on real parts
-	@$(MAKE) --no-print-directory --jobs 2 check tests
+	@$(MAKE) --no-print-directory --jobs 2 style tests
 
 tests: tools kernels             ## the tests alone
 	$(PYTEST)
@@ -99,11 +99,13 @@ docs: $(DEV)             ## the documentation as a site with search, in build/si
 first-answer: tools      ## the time from git clone to an answer that changes in the browser
 	$(BIN)/python -m tests.first_answer
 
-check: $(DEV)            ## style, types, layers, and the audit of dependencies (offline)
+style: $(DEV)            ## style, types, and the audit of dependencies (offline)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_layers.py
 	$(BIN)/python -m tests.audit
+
+check: style             ## the same, and layers
+	$(BIN)/python -m pytest tests/test_layers.py
 
 format: $(DEV)
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

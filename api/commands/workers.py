@@ -98,7 +98,7 @@ class Workers:
     def close(self) -> None:
         """End them, and give the port back."""
         self._closing.set()
-        self._inner.close()  # nobody answers there any more: a worker's goodbye is refused at once
+        self._inner.close()  # the goodbye of a worker, which is not answered any more, is refused at once
         for process in list(self._processes.values()):
             process.terminate()
         for thread in self._threads:

@@ -1,4 +1,4 @@
-"""Whom this process trusts as a client of others."""
+"""Which certificates this process trusts as a client of others."""
 
 from __future__ import annotations
 
