@@ -215,6 +215,7 @@ def pause(seconds: float) -> None:
 async def blocking(work: Callable[..., Any], *args: Any) -> Any:
     """Carry out code that waits by `time.sleep`, or for PostgreSQL, as in a thread of its own."""
     thread = _Thread(work)
+    thread.gr_context = copy_context()  # else it would be of no process
     waits = thread.switch(*args)
     while not thread.dead:
         thread.parent = greenlet.getcurrent()

@@ -15,6 +15,7 @@ pytest.importorskip("greenlet")
 pytest.importorskip("nats")
 
 from tests.simulation.campaign import read_plan, regressions, search
+from tests.simulation.machine import CURRENT, Process, VirtualLoop, blocking, pause
 from tests.simulation.plan import decode_plan, make_plan
 from tests.simulation.world import run
 
@@ -32,6 +33,22 @@ def test_the_same_seed_is_the_same_run() -> None:
         plan = make_plan(seed)
         assert decode_plan(plan.encode()) == plan
         assert run(plan) == run(plan)
+
+
+def test_blocking_code_is_of_the_process_that_calls_it() -> None:
+    """Else its sessions would outlive it, and no fault of a process would meet them."""
+    loop = VirtualLoop()
+    process = Process(loop, "server-0")
+
+    def work() -> list[Process | None]:
+        before = CURRENT.get()
+        pause(1.0)
+        return [before, CURRENT.get()]
+
+    try:
+        assert loop.run_until_complete(process.spawn(blocking(work))) == [process, process]
+    finally:
+        loop.end()
 
 
 def test_the_contract_holds_under_faults(
