@@ -1,6 +1,6 @@
-"""The acceptance kit behind three brokers on every network, a third of its scenarios on each; `make soak` runs them all.
+"""The acceptance kit behind three brokers on every network, a sixth of its scenarios on each; `make soak` runs them all.
 
-Every scenario meets three of the nine networks, and every network loses servers and streams (`durability`).
+Every scenario meets a network, and every network loses servers and streams (`durability`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cn.networks.registry import SCHEMES
 from tests.support.kit import KIT, run_on, scenarios
 
 pytestmark = pytest.mark.slow
-PARTS = 3
+PARTS = 6
 
 
 @pytest.mark.skipif(not (KIT / "run.py").is_file(), reason=f"there is no acceptance kit in {KIT}")

@@ -384,11 +384,11 @@ def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World,
     assert many["rows"] == few["rows"]
     assert many["size_bytes"] < 1.1 * few["size_bytes"]
     sizes = world.ask(
-        "SELECT group_id, count(*) FROM prosem.statistics_training WHERE run = %s GROUP BY 1 ORDER BY 1",
+        "SELECT group_id, part, count(*) FROM prosem.statistics_training WHERE run = %s GROUP BY 1, 2 ORDER BY 1, 2",
         full.run,
     )
-    assert [group for group, _ in sizes] == [1, 2]
-    assert all(2 <= count <= 7 for _, count in sizes), "both plans have entries, within the limit"
+    assert [(group, part) for group, part, _ in sizes] == [(1, 0), (2, 0), (2, 1)]
+    assert all(2 <= count <= 7 for _, _, count in sizes), "both plans have entries, within the limit"
     (longest,) = world.ask("SELECT max(length(rows::text)) FROM prosem.statistics_run")
     assert longest[0] < 2_000
 
