@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 
 import pytest
 
-from tests.support.kit import KIT, ROOT, scenarios
+from tests.support.effort import today
+from tests.support.kit import KIT, run_kit, scenarios
 
 RANGES = "range-min,range-max,range-count,range-sum,range-avg,range-2d,distinct,filter"
 VALUES = "value-change,value-percent,value-factor"
@@ -18,7 +16,6 @@ SCENARIOS = (
     f"tables,bad-input,{RANGES},{VALUES},params,resume,concurrent,ndjson,idempotency,durability".split(",")
 )
 KINDS = f"{RANGES},value-change"
-DAY_S = 86_400
 PARTS = 3
 SERVE = f"{sys.executable} -m api.commands.cli serve --data-dir {{dir}} --port {{port}}"
 
@@ -28,49 +25,29 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def today() -> int:
-    return int(time.time()) // DAY_S
-
-
-def run_kit(*options: str, timeout_s: float) -> str:
-    command = [sys.executable, str(KIT / "run.py"), "--serve", SERVE]
-    done = subprocess.run(
-        [*command, *options],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:]
-    return done.stdout
-
-
-def check(output: str, named: Sequence[str]) -> None:
-    """Each of these scenarios ran and none was skipped."""
-    lines = output.splitlines()
+def check_kit(named: Sequence[str], *options: str, timeout_s: float) -> None:
+    """Each of these scenarios ran, passed, and none was skipped."""
+    done = run_kit(SERVE, named, *options, timeout_s=timeout_s)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    lines = done.stdout.splitlines()
     for name in named:
-        assert any(line.startswith(f"{name}: ok (") for line in lines), output
+        assert any(line.startswith(f"{name}: ok (") for line in lines), done.stdout
     assert lines[-1] == f"{len(named)} passed, 0 failed"
 
 
 def test_scenarios_in_miniature() -> None:
     """A third of them each day; `make stress` runs them all."""
-    chosen = SCENARIOS[today() % PARTS :: PARTS]
     sizes = ("--subs", "16", "--events", "50", "--kills", "1")
-    check(run_kit("--scenario", ",".join(chosen), "--kinds", KINDS, *sizes, timeout_s=180), chosen)
+    check_kit(SCENARIOS[today() % PARTS :: PARTS], "--kinds", KINDS, *sizes, timeout_s=180)
 
 
 @pytest.mark.slow
 def test_every_scenario() -> None:
     """Of every version of the contract, with the seed of the day."""
-    check(run_kit("--seed", str(today()), timeout_s=1200), scenarios())
+    check_kit(scenarios(), "--seed", str(today()), timeout_s=1200)
 
 
 @pytest.mark.slow
 def test_every_scenario_in_larger_domains() -> None:
     sizes = ("--realistic", "--subs", "120", "--events", "600")
-    chosen = ("--scenario", ",".join(SCENARIOS), "--kinds", KINDS)
-    check(run_kit("--seed", "6", *chosen, *sizes, timeout_s=1200), SCENARIOS)
+    check_kit(SCENARIOS, "--kinds", KINDS, "--seed", "6", *sizes, timeout_s=1200)

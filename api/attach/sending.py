@@ -138,7 +138,6 @@ class Sender:
         while self.waiting and self.waiting[0].end <= (position or 0):
             self._acknowledged(self.waiting[0])
         if self.waiting:
-            self.waiting[0].before = position
             await self._send_alone(self.waiting[0])
 
     def _acknowledged(self, transaction: Transaction) -> None:

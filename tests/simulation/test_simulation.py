@@ -6,7 +6,6 @@ The first seed is that of the day, or PROSEM_SEED.
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ from tests.simulation.campaign import read_plan, regressions, search
 from tests.simulation.machine import CURRENT, Process, VirtualLoop, blocking, pause
 from tests.simulation.plan import decode_plan, make_plan
 from tests.simulation.world import run
+from tests.support.effort import today
 
 SHORT_S, LONG_S = 60.0, 900.0
-DAY_S = 86_400
 
 
 @pytest.mark.parametrize("path", regressions(), ids=lambda path: path.stem)
@@ -54,7 +53,7 @@ def test_blocking_code_is_of_the_process_that_calls_it() -> None:
 def test_the_contract_holds_under_faults(
     request: pytest.FixtureRequest, record_property: pytest.FixtureRequest
 ) -> None:
-    first = int(os.environ.get("PROSEM_SEED") or 1_000_000 * (int(time.time()) // DAY_S))
+    first = int(os.environ.get("PROSEM_SEED") or 1_000_000 * today())
     found = search(first, LONG_S if request.config.getoption("--stress") else SHORT_S)
     record_property("summary", f"simulation from seed {first}: {found.summary}")  # type: ignore[operator]
     assert found.failure is None, f"{found.failure}\nor PROSEM_SEED={found.failure.seed} make test"

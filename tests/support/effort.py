@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 SHORT, STRESS = 10, 200  # where a test does not say
+DAY_S = 86_400
 
 
 def examples(number: int) -> int:
@@ -23,6 +25,11 @@ def rounds(number: int) -> int:
 def seeds(few: int, number: int) -> list[Any]:
     """Parameters of a test: all of them in `make stress`, the first few in `make test`."""
     return [*range(few), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, number))]
+
+
+def today() -> int:
+    """A number for what differs from day to day, and is the same again on this one."""
+    return int(time.time()) // DAY_S
 
 
 def _is_stress() -> bool:

@@ -34,28 +34,27 @@ def scenarios() -> list[str]:
     return listed.stdout.split()
 
 
-def run_on(network: str, chosen: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
-    """These scenarios on a network of brokers; what the kit printed, and its exit code."""
-    more = CONTENTS + ("" if SCHEMES[network].overlay is star else CHAIN)
-    front = "-m tests.support.brokers_front --data-dir {dir} --port {port} --killed-s 10"
-    serve = f"{sys.executable} {front} --network {network} --network-options {more}"
-    sizes = ("--subs", "40", "--events", "120", "--timeout", "60")
+def run_kit(
+    serve: str, chosen: Sequence[str], *options: str, timeout_s: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """These scenarios on servers started by that command; what the kit printed, and its exit code."""
     return subprocess.run(
-        [
-            sys.executable,
-            str(KIT / "run.py"),
-            "--serve",
-            serve,
-            "--scenario",
-            ",".join(chosen),
-            *sizes,
-            *options,
-        ],
+        [sys.executable, str(KIT / "run.py"), "--serve", serve, "--scenario", ",".join(chosen), *options],
+        cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
+        timeout=timeout_s,
         check=False,
     )
+
+
+def run_on(network: str, chosen: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
+    """The same on a network of brokers."""
+    more = CONTENTS + ("" if SCHEMES[network].overlay is star else CHAIN)
+    front = "-m tests.support.brokers_front --data-dir {dir} --port {port} --killed-s 10"
+    serve = f"{sys.executable} {front} --network {network} --network-options {more}"
+    return run_kit(serve, chosen, "--subs", "40", "--events", "120", "--timeout", "60", *options)
 
 
 def main() -> int:
