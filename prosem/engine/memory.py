@@ -127,7 +127,7 @@ class EngineMemory:
         return form.snapshot(space, self.table_store.visible[form.tables[0].id], bound)
 
     def send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> int:
-        """Put a message into the outbox and among the frames; its size in bytes."""
+        """Put a message into the outbox and among the frames; its size in bytes, of one not packed without its region."""
         message = Message(seq, part, space.network.id, *draft)
         body, storage = None, space.storage.get(message.kind, Storage.WHOLE)
         if message.space in self.group_store.from_log and message.kind != MOVED:
@@ -140,4 +140,4 @@ class EngineMemory:
             return 0
         self.batch.frames.append(message)
         self.metrics.messages[plan] += 1
-        return len(message.payload if body is None else body)
+        return len(message.payload) + sum(map(len, message.contents)) if body is None else len(body)
