@@ -270,7 +270,7 @@ class Load:
                 await self._check_answer(id, oracle)
         finally:
             oracle.close()
-        assert not self.receiver.faults
+        assert not self.receiver.faults, self.receiver.faults
         self.counts.checks += 1
         self._going.set()
 

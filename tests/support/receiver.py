@@ -81,7 +81,10 @@ class Receiver:
         self._thread.join()
 
     def _receive(self, handler: BaseHTTPRequestHandler) -> None:
-        body = handler.rfile.read(int(handler.headers["Content-Length"]))
+        length = int(handler.headers["Content-Length"])
+        body = handler.rfile.read(length)
+        if len(body) < length:
+            return  # the server was killed while it sent this
         headers = {name.lower(): value for name, value in handler.headers.items()}
         until(lambda: self.secret)
         try:

@@ -273,3 +273,16 @@ def test_what_was_not_signed_is_not_believed(header: str, says: str) -> None:
 def test_one_of_several_signatures_is_enough() -> None:
     header = sign(b"{}", SECRET, 100) + ",v1=00"
     assert verify(b"{}", header, SECRET, now=100) == {}
+
+
+def test_a_request_that_ends_early_is_no_forged_one() -> None:
+    """A server that is killed while it sends has signed the whole body, of which a part has come."""
+    with Receiver(SECRET) as receiver:
+        port = int(receiver.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(
+                b"POST /hook HTTP/1.1\r\nContent-Length: 9\r\nX-Prosem-Signature: t=1,v1=00\r\n\r\n{"
+            )
+            connection.shutdown(socket.SHUT_WR)
+            assert connection.recv(1) == b"", "closed without an answer"
+        assert (receiver.faults, receiver.requests) == ([], [])
