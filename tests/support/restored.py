@@ -8,6 +8,8 @@ import psycopg
 
 from prosem.store.installation import _folders, _major
 
+WAIT_S = 60  # for transactions that are under way
+
 
 def dump(url: str) -> str:
     """The whole database as SQL that psycopg can load."""
@@ -21,7 +23,7 @@ def dump(url: str) -> str:
 
 def restore(url: str, dumped: str) -> None:
     """As `pg_restore --clean` does: everything of ours is dropped and made again."""
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(url, options=f"-c lock_timeout={WAIT_S}s") as connection:
         schemas = connection.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname = 'prosem' OR nspname LIKE 'tenant\\_%'"
         ).fetchall()
