@@ -133,6 +133,7 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._http.close()
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(40)
         shutil.rmtree(self.folder, ignore_errors=True)

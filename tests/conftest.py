@@ -61,7 +61,7 @@ ON_SPARK = {
     "tests/pipeline/test_cluster.py",
 }
 LEFT_OUT = "the seeds of this test have had their time"
-SEEDS_S = 45.0  # that the seeds of one slow test may take in make stress
+SEEDS_S = 30.0  # that the seeds of one slow test may take in make stress
 _seeds_s: dict[str, float] = {}  # that were taken, by test
 _begun: set[tuple[str, str]] = set()  # tests with parameters other than the seed
 # No test asserts a time; a busy machine must not fail one either.
