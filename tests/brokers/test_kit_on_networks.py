@@ -1,6 +1,7 @@
 """The acceptance kit behind three brokers on every network, a part of its scenarios on each; `make soak` runs them all.
 
-Every scenario meets a network, and every network loses servers and streams (`durability`).
+Every scenario meets a network, another one every day. That every network loses servers and streams is in
+`test_brokers_long.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ PARTS = len(SCHEMES)  # all networks together run the whole kit, and each anothe
 @pytest.mark.skipif(not (KIT / "run.py").is_file(), reason=f"there is no acceptance kit in {KIT}")
 @pytest.mark.parametrize("network", SCHEMES)
 def test_the_kit_behind_a_balancer(network: str) -> None:
-    named = [name for name in scenarios() if name != "durability"]
-    chosen = [*named[(list(SCHEMES).index(network) + today()) % PARTS :: PARTS], "durability"]
+    chosen = scenarios()[(list(SCHEMES).index(network) + today()) % PARTS :: PARTS]
     done = run_on(network, chosen, "--kills", "3")
     assert done.returncode == 0, done.stdout[-3000:]
     assert done.stdout.splitlines()[-1] == f"{len(chosen)} passed, 0 failed"
