@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-SHORT, STRESS = 10, 100  # where a test does not say
+SHORT, STRESS = 10, 40  # where a test does not say
 DAY_S = 86_400
 
 
