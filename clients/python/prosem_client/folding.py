@@ -1,8 +1,9 @@
 """Folding: the answer before and a change give the answer after.
 
 One class a kind of answer, chosen by the one field that names it. Each holds its entries so that a change
-costs the size of the change (and `result` one copy of the answer): against a scan of a list of 10,000 rows
-for every row that is removed or updated. A fold from scratch, `fold()`, costs the size of the answer.
+costs the size of the change, and `result` one copy of the answer (`versions.py` makes it when it is asked for): against a
+scan of a list of 10,000 rows for every row that is removed or updated. A fold from scratch, `fold()`, costs the size of the
+answer.
 """
 
 from __future__ import annotations

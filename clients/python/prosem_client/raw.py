@@ -16,6 +16,7 @@ from prosem_client.feed import Feed, Frame
 from prosem_client.rules import LocalState
 from prosem_client.subscription import Opening, Subscription
 from prosem_client.values import Change, JsonObject
+from prosem_client.versions import resolved
 
 Rules = Callable[[str], Awaitable[JsonObject]]  # of a type, by its name
 
@@ -61,7 +62,7 @@ class RawSubscription(Subscription):
         self._local.apply(messages)
         result = self._local.result()
         is_sum = all(message["message"] == "delta" for message in messages)
-        if _is_same(result, self._result, numeric=is_sum):
+        if _is_same(result, resolved(self._result), numeric=is_sum):
             return None
         self._result = result
         return Change(self.id, self._seq, None, result, frame.is_snapshot, tuple(messages))

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from prosem_client.errors import Closed, ProsemError
 from prosem_client.feed import Feed, Frame
-from prosem_client.folding import Answer, answer_of, whole_result
+from prosem_client.folding import whole_result
 from prosem_client.frames import Column, to_arrow, to_pandas
 from prosem_client.parameters import Parameters, Updates
 from prosem_client.pinned import PinnedVariable, Pins
 from prosem_client.query import Shape
 from prosem_client.stream import Stream
 from prosem_client.values import Change, JsonObject, Result
+from prosem_client.versions import Version, Versions, resolved
 
 
 class Opening(NamedTuple):
@@ -74,8 +75,8 @@ class Subscription:
         self._began: Opening | None = None
         self._seq = -1
         self._timeline: str | None = None
-        self._result: JsonObject | None = None
-        self._answer: Answer | None = None
+        self._result: Version | JsonObject | None = None
+        self._versions: Versions | None = None
         self._pins = Pins(self)
         values = {name: self._pins.bind(name, value) for name, value in params.items()}
         self._updates = Updates(values, self._register, self._interrupt)
@@ -102,7 +103,7 @@ class Subscription:
     def result(self) -> JsonObject | None:
         """The answer as of `seq`; None while it is unknown, after an `attach` with `after` alone."""
         self._opened()
-        return self._result
+        return resolved(self._result)
 
     @property
     def rows(self) -> list[JsonObject]:
@@ -221,9 +222,10 @@ class Subscription:
     # -- inside ----------------------------------------------------------------------------------------------
     async def _columns(self) -> list[Column]:
         began = (await self._ready())._opened()
-        if self._result is None:
+        result = self.result
+        if result is None:
             raise ValueError("the answer is not known: attach without `after`, or give its `result`")
-        return await self._calls.columns(began.sql, began.shape, self._result)
+        return await self._calls.columns(began.sql, began.shape, result)
 
     def _opened(self) -> Opening:
         if self._began is None:
@@ -292,15 +294,14 @@ class Subscription:
         return self._item(frame.payload, snapshot=False)
 
     def _fold(self, change: JsonObject) -> None:
-        if self._answer is None:
+        if self._versions is None:
             self._set_result(whole_result(change))
-            return
-        self._answer.apply(change)
-        self._result = self._answer.result()
+        else:
+            self._result = self._versions.fold(change)
 
     def _set_result(self, result: JsonObject | None) -> None:
         self._result = result
-        self._answer = None if result is None else answer_of(result, self._opened().shape)
+        self._versions = None if result is None else Versions(result, self._opened().shape)
 
     def _item(self, change: JsonObject | None, *, snapshot: bool) -> Change:
         return Change(self.id, self._seq, change, self._result, snapshot, timeline=self._timeline)

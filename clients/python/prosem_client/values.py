@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 JsonObject = dict[str, Any]
 Event = Mapping[str, Any]
@@ -43,22 +43,34 @@ class Batch:
     ids: tuple[str, ...]
 
 
+class Made(Protocol):
+    """An answer that is made when it is asked for."""
+
+    def result(self) -> JsonObject: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One item of a stream: `change` took the answer to `result` at `seq`.
 
     A `snapshot` stands for everything up to its `seq`: then `change` is None and `result` replaces what was
     known. `result` is None only while the answer is unknown: attached with `after` and without a result to
-    fold into. In raw mode `messages` are what the server sent, and `change` is None.
+    fold into. It is made when it is first asked for: who looks at changes alone pays for these alone. In raw mode
+    `messages` are what the server sent, and `change` is None.
     """
 
     id: str
     seq: int
     change: JsonObject | None
-    result: JsonObject | None
+    _answer: JsonObject | Made | None = field(repr=False)
     snapshot: bool = False
     messages: tuple[JsonObject, ...] = ()
     timeline: str | None = None
+
+    @property
+    def result(self) -> JsonObject | None:
+        answer = self._answer
+        return answer if answer is None or isinstance(answer, dict) else answer.result()
 
 
 def encode(value: Any) -> str:
