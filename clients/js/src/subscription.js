@@ -2,8 +2,9 @@
 
 import { Closed, ProsemError } from "./errors.js";
 import { Feed } from "./feed.js";
-import { answerOf, wholeResult } from "./fold.js";
+import { wholeResult } from "./fold.js";
 import { follow, valuesOf } from "./pinned.js";
+import { resolved, Versions } from "./versions.js";
 
 /**
  * Asynchronously iterable: its changes, as `{id, seq, timeline, change, result, snapshot}`.
@@ -61,7 +62,7 @@ export class Subscription {
 
   /** The answer as of `seq`; null while it is unknown, after an `attach` with `after` alone. */
   get result() {
-    return this._result;
+    return resolved(this._result);
   }
 
   /** The parameters as the server has them. */
@@ -187,11 +188,8 @@ export class Subscription {
     this._seq = seq;
     this._timeline = timeline;
     if (isSnapshot) this._setResult(payload);
-    else if (this._answer === null) this._setResult(wholeResult(payload));
-    else {
-      this._guarded(() => this._answer.apply(payload));
-      this._result = this._answer.result();
-    }
+    else if (this._versions === null) this._setResult(wholeResult(payload));
+    else this._guarded(() => (this._result = this._versions.fold(payload)));
     return this._item(isSnapshot ? null : payload);
   }
 
@@ -208,12 +206,22 @@ export class Subscription {
 
   _setResult(result) {
     this._result = result;
-    this._answer = result === null ? null : answerOf(result, this._began.shape);
+    this._versions = result === null ? null : new Versions(result, this._began.shape);
   }
 
   _item(change) {
-    const { _seq: seq, _timeline: timeline, _result: result } = this;
-    return { id: this.id, seq, timeline, change, result, snapshot: change === null };
+    const { _seq: seq, _timeline: timeline, _result: answer } = this;
+    return {
+      id: this.id,
+      seq,
+      timeline,
+      change,
+      /** Made when it is first asked for: who looks at changes alone pays for these alone. */
+      get result() {
+        return resolved(answer);
+      },
+      snapshot: change === null,
+    };
   }
 
   /** One request at a time, with the values of the moment it leaves. */
