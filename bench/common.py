@@ -9,7 +9,8 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from api.commands.serve import COLLECT
+
 _progress = Console(stderr=True)
+WIDE = 200  # columns of a table that goes into a file or a pipe
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,13 @@ class Report:
             }
             print(json.dumps(document))
             return
-        console = Console()
+        console = Console() if sys.stdout.isatty() else Console(width=WIDE)
         for title, rows in self.tables:
             table = Table(title=title, title_justify="left")
             for name in rows[0]:
-                table.add_column(name, justify="right")
+                table.add_column(
+                    name, justify="right", overflow="fold"
+                )  # a number that is cut is a wrong one
             for row in rows:
                 table.add_row(*(_short(value) for value in row.values()))
             console.print(table)
@@ -99,6 +105,10 @@ def machine() -> dict[str, Any]:
     }
 
 
+def load_average() -> float:
+    return round(os.getloadavg()[0], 1)
+
+
 def resident_bytes() -> int:
     """The memory of this process; 0 where the system does not tell."""
     statm = Path("/proc/self/statm")
@@ -106,6 +116,20 @@ def resident_bytes() -> int:
         return 0
     gc.collect()
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def as_served() -> Iterator[None]:
+    """Garbage is collected as a server does: what was built before is not looked at again."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 Bench = Callable[[bool], Report]

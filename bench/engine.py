@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bench.common import Report, progress, resident_bytes
+from bench.common import Report, as_served, progress, resident_bytes
 from bench.mixed import EVENTS as EVENTS_OF
 from bench.mixed import Mixed
 from bench.stored_rows import PER_REQUEST
@@ -136,21 +136,33 @@ def _timed(take: Any, at: int, spent: dict[int, int], *arguments: Any) -> Iterat
         yield outcome
 
 
+def minima_state(
+    chance: random.Random, rows: int, subscriptions: int, choose: Chooser | None = None
+) -> EngineState:
+    """A table of so many rows with one group of range minima."""
+    state = _state({"t": ("k", "x", "y")}, choose)
+    _publish(state, "t", [_row(chance, key, "x", "y") for key in range(rows)])
+    if subscriptions:
+        _subscribe(state, MINIMA, [_range(chance) for _ in range(subscriptions)])
+    return state
+
+
 # -- the steps of an event ---------------------------------------------------------------------------------------
 def steps(rows: int, subscriptions: int, batches: int) -> list[dict[str, Any]]:
-    """A state without subscriptions takes the same requests: what it saves is the time of the spaces."""
+    """A state without subscriptions takes the same requests: what it saves is the time of the spaces.
+
+    Medians alone: some steps are differences, and the least of those is noise.
+    """
     progress(f"engine: the steps of an event, {subscriptions:,} range minima")
-    chance, state, bare = random.Random(3), *(_state({"t": ("k", "x", "y")}) for _ in range(2))
-    made = [_row(chance, key, "x", "y") for key in range(rows)]
-    for one in (state, bare):
-        _publish(one, "t", made)
-    _subscribe(state, MINIMA, [_range(chance) for _ in range(subscriptions)])
+    chance = random.Random(3)
+    state, bare = minima_state(chance, rows, subscriptions), minima_state(random.Random(3), rows, 0)
     seen = defaultdict[str, list[float]](list)
-    for _ in range(batches):
-        texts = [_updates(chance, rows) for _ in range(BATCH)]
-        for name, ns in _batch(state, bare, texts).items():
-            seen[name].append(ns / BATCH / PER_REQUEST / 1e3)
-    return [{"step": name} | _shown(values) for name, values in seen.items()]
+    with as_served():
+        for _ in range(batches):
+            texts = [_updates(chance, rows) for _ in range(BATCH)]
+            for name, ns in _batch(state, bare, texts).items():
+                seen[name].append(ns / BATCH / PER_REQUEST / 1e3)
+    return [{"step": name, "median": _shown(values)["median"]} for name, values in seen.items()]
 
 
 def _updates(chance: random.Random, rows: int) -> bytes:
@@ -202,13 +214,14 @@ def fourteen(subscriptions: int, events: int) -> dict[str, Any]:
     mixed = Mixed(chooser("auto"), subscriptions)
     state, half = mixed.state, len(requests) // 2
     took: dict[str, list[float]] = defaultdict(list)
-    for at, request in enumerate(requests[:half]):
-        begun = _cpu()
-        state.execute(request)
-        if at >= half // 4:  # plans are measured before
-            took[request.table].append((_cpu() - begun) / PER_REQUEST / 1e3)
-        state.begin()
-    with _clocked(state) as spent:
+    with as_served():
+        for at, request in enumerate(requests[:half]):
+            begun = _cpu()
+            state.execute(request)
+            if at >= half // 4:  # plans are measured before
+                took[request.table].append((_cpu() - begun) / PER_REQUEST / 1e3)
+            state.begin()
+    with as_served(), _clocked(state) as spent:
         for request in requests[half:]:
             state.execute(request)
             state.begin()
@@ -256,11 +269,12 @@ def two_ranges(rows: int, subscriptions: int, events: int) -> list[dict[str, Any
     found = []
     for name, some in (("insert", inserts), ("delete", deletes)):
         took = []
-        for event in some:
-            begun = _cpu()
-            state.execute(c.Publish("t", [event]))
-            took.append((_cpu() - begun) / 1e3)
-            state.begin()
+        with as_served():
+            for event in some:
+                begun = _cpu()
+                state.execute(c.Publish("t", [event]))
+                took.append((_cpu() - begun) / 1e3)
+                state.begin()
         found.append({"event": name, "rows": rows, "mean": round(statistics.mean(took), 1)} | _shown(took))
     return found
 

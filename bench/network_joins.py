@@ -229,6 +229,7 @@ def _with_once(name: str, by: str, found: Sequence[tuple[int, Joins]]) -> dict[s
     return {
         name: [joins.line(by, value) for value, joins in found],
         f"{name} once": [joins.line(by, value, "once_bytes") for value, joins in found],
+        f"{name} zones": [joins.line(by, value, "once") for value, joins in found],
         f"{name} boxes": [joins.line(by, value, "boxes") for value, joins in found],
     }
 

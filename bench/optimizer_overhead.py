@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from bench.common import progress
+from bench.engine import DOMAIN, minima_state
 from bench.mixed import Mixed
 from bench.optimizer_cases import Case
 from optimizer.choose import Chooser
 from optimizer.estimate import Entry
 from prosem.engine import commands as c
+from prosem.engine.state import EngineState
 from prosem.store.writeset import commands
 
 WARM = 10  # turns before the clock runs
 READINGS = 100
+ROWS = 10_000  # of the table with one group
 
 
 class Forced(Chooser):
@@ -35,30 +39,50 @@ class Forced(Chooser):
 def overhead(
     mixed: Mixed, training: Sequence[Case], sizes: Sequence[int], turns: int, count: int
 ) -> dict[int, float]:
-    """Choosing in percent of the rest of an event's time, by entries of an estimator: from the command to what is packed
-    for PostgreSQL. Both are CPU time, without what reading that clock takes at every choice.
-    """
-    chance, found, state = random.Random(9), {}, mixed.state
-    read_ns = _read_ns()
+    """Choosing in percent of the rest of an event's time, by entries of an estimator."""
+    chance, found = random.Random(9), {}
     for entries in sizes:
-        forced = state.chooser = Forced(share=0, entries=max(1, entries))
+        progress(f"optimizer: overhead with {entries:,} entries")
+        forced = Forced(share=0, entries=max(1, entries))
         forced.adopt(forced.prepare(_grown(training, entries, chance)))
-        total_ns = 0
-        for turn in range(WARM + turns):
-            progress(f"optimizer: overhead with {entries:,} entries, turn {turn + 1} of {WARM + turns}")
-            if turn == WARM:
-                forced.spent_ns = forced.calls = total_ns = 0
-            for table, event in mixed.events(count):
-                start = time.thread_time_ns()
-                state.execute(c.Publish(table, [event]))
-                total_ns += time.thread_time_ns() - start
-            start = time.thread_time_ns()
-            list(commands(state.begin().writes, {}, (1, 1)))
-            total_ns += time.thread_time_ns() - start
-        chosen_ns = forced.spent_ns - read_ns * forced.calls
-        rest_ns = total_ns - forced.spent_ns - read_ns * forced.calls
-        found[entries] = round(100 * chosen_ns / rest_ns, 1)
+        found[entries] = _percent(mixed.state, forced, partial(mixed.events, count), turns)
     return found
+
+
+def overhead_of_one_group(subscriptions: int, turns: int, count: int) -> float:
+    """The same on a table with one group of range minima, measured as it goes."""
+    progress("optimizer: overhead on a table with one group")
+    chance, forced = random.Random(9), Forced()
+    state = minima_state(chance, ROWS, subscriptions, forced)
+
+    def events() -> Iterator[tuple[str, Any]]:
+        for _ in range(count):
+            key, y = chance.randrange(ROWS), chance.randrange(DOMAIN)
+            yield "t", {"op": "update", "key": {"k": key}, "set": {"y": y}}
+
+    return _percent(state, forced, events, turns)
+
+
+def _percent(
+    state: EngineState, forced: Forced, events: Callable[[], Iterable[tuple[str, Any]]], turns: int
+) -> float:
+    """From the command to what is packed for PostgreSQL. Both are CPU time, without what reading that clock takes at every
+    choice.
+    """
+    state.chooser, read_ns, total_ns = forced, _read_ns(), 0
+    for turn in range(WARM + turns):
+        if turn == WARM:
+            forced.spent_ns = forced.calls = total_ns = 0
+        for table, event in events():
+            start = time.thread_time_ns()
+            state.execute(c.Publish(table, [event]))
+            total_ns += time.thread_time_ns() - start
+        start = time.thread_time_ns()
+        list(commands(state.begin().writes, {}, (1, 1)))
+        total_ns += time.thread_time_ns() - start
+    chosen_ns = forced.spent_ns - read_ns * forced.calls
+    rest_ns = total_ns - forced.spent_ns - read_ns * forced.calls
+    return round(100 * chosen_ns / rest_ns, 1)
 
 
 def _read_ns() -> float:

@@ -3,7 +3,8 @@
 Tuples uniform over x in [0, 10000], y a random walk in [0, 10000] with 0.5 % spikes (`bench/random_walk.py`); ranges with
 midpoint N(5000, 1500) and length N(1000, 1000). The engine's own space is driven, not a copy of it. All strategies see the
 same events and must agree on every affected subscription. As in [ProSem thesis] no event is ignorable. The source sends a
-message for every region of an event, ours only for those that hold a subscription: both are counted.
+message for every region of an event, ours only for those that hold a subscription: both are counted. Beside it stands the
+same tree and rule in C++ alone, without the search for subscriptions, where there is a compiler (`bench/native.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.common import Report, fail, progress, resident_bytes
+from bench.common import Report, as_served, fail, progress, resident_bytes
+from bench.native import range_min_us
 from bench.random_walk import DOMAIN, SPIKES, ranges, settled, updates
 from optimizer.choose import chooser
 from prosem.engine import commands as c
@@ -37,6 +39,7 @@ _NAMES = {
     "us_reformulate": "µs",
     "us_enumerate": "µs 1 by 1",
     "us_scan": "µs scan",
+    "us_native": "µs C++",
 }
 SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
 TABLE = {
@@ -83,6 +86,7 @@ def run(quick: bool) -> Report:
     report.notes = [
         f"{memory:.0f} bytes per subscription at {by_subscriptions[-1]['subscriptions']:,}, everything included",
         "msgs: regions that hold a subscription; regions: all of them, as the thesis sends; thesis: S-CN / unicast",
+        "µs C++: tree and rule without Python and without the search for subscriptions",
     ]
     return report
 
@@ -125,9 +129,10 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
     assert isinstance(space, ExtremeSpace)
     moves = list(islice(updates(xs, ys, random), events))
     walk = Walk(state, space, xs, ys)
-    told, reformulate_s = walk.take(moves, "reformulate")
-    walk.rewind(moves)
-    addressed, enumerate_s = walk.take(moves, "enumerate")
+    with as_served():
+        told, reformulate_s = walk.take(moves, "reformulate")
+        walk.rewind(moves)
+        addressed, enumerate_s = walk.take(moves, "enumerate")
     scan = Scan(low, high, xs, ys)
     start = time.thread_time()
     affected = [scan.take(key, y) for key, y in moves]
@@ -136,17 +141,21 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
         if sorted(sid for draft in drafts for sid in draft.targets or ()) != [int(at) + 1 for at in found]:
             fail(f"enumeration and scan disagree on an event of key {key}")
     named = [sum(len(draft.targets or ()) for draft in drafts) for drafts in addressed]
+    all_regions, native = regions(xs, ys, moves), range_min_us(xs, ys, moves)
+    if native is not None and native[1] != all_regions:
+        fail(f"the rule makes {all_regions} regions in Python and {native[1]} in C++")
     return {
         "subscriptions": subscriptions,
         "tuples": tuples,
         "messages_reformulate": round(sum(map(len, told)) / len(moves), 3),
-        "messages_regions": round(regions(xs, ys, moves) / len(moves), 3),
+        "messages_regions": round(all_regions / len(moves), 3),
         "messages_enumerate": round(sum(named) / len(moves), 2),  # as one by one: they share few messages
         "unaffecting_percent": round(100 * sum(not count for count in named) / len(moves), 1),
         "most_affected": max(named),
         "us_reformulate": round(reformulate_s / len(moves) * 1e6, 2),
         "us_enumerate": round(enumerate_s / len(moves) * 1e6, 2),
         "us_scan": round(scan_s / len(moves) * 1e6, 2),
+        "us_native": None if native is None else round(native[0], 2),
     }, memory
 
 

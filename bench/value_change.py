@@ -45,7 +45,7 @@ THESIS_SAME_RAD = {
     50_000: (0.04, 483),
 }
 DIFF_SIZES = {True: (5_000, 20_000), False: (10_000, *THESIS_DIFF_RAD)}
-SAME_SIZES = {True: (5_000, 10_000), False: (5_000, *THESIS_SAME_RAD)}
+SAME_SIZES = {True: (5_000, 10_000), False: (5_000, *THESIS_SAME_RAD, 100_000)}
 RADIUS = 51_000
 SEED = 7
 FEW = 4  # messages of an event

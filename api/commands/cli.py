@@ -677,15 +677,21 @@ def bench(
         bool, typer.Option(help="rows of 20 columns, all of them in memory and only those used (rows)")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="measure the parts of these figures alone (papers); repeatable")
+        list[str] | None,
+        typer.Option(help="measure these figures (papers) or benches (targets) alone; repeatable"),
     ] = None,
     out: Annotated[
-        str, typer.Option(help="the page to write; results are kept in a folder beside it (papers)")
-    ] = "docs/papers.md",
-    kept: Annotated[bool, typer.Option(help="write the page from kept results alone (papers)")] = False,
+        str,
+        typer.Option(
+            help="the page to write, docs/papers.md or docs/targets.md if not given; results are kept in a folder beside it"
+        ),
+    ] = "",
+    kept: Annotated[
+        bool, typer.Option(help="write the page from kept results alone (papers, targets)")
+    ] = False,
 ) -> None:
     """Measure the parts of the server and the whole, beside published figures and the naive way."""
-    from bench.registry import BENCHES
+    from bench.registry import BENCHES, PAGES
 
     if name and name != "all" and name not in BENCHES:
         raise typer.BadParameter(f"there is no bench {name!r}; there are {', '.join(BENCHES)}")
@@ -697,14 +703,15 @@ def bench(
         raise typer.BadParameter("only `prosem bench parametric --network cbn` measures in a network")
     if wide and name != "rows":
         raise typer.BadParameter("only `prosem bench rows --wide` measures wide rows")
-    if (only or kept) and name != "papers":
-        raise typer.BadParameter("only `prosem bench papers` takes figures and kept results")
-    if name == "papers":
-        from bench.papers.run import run as run_papers
-
-        run_papers(quick, only or (), Path(out), measure=not kept).show(json_output)
+    if (only or kept or out) and name not in PAGES:
+        raise typer.BadParameter(
+            "only `prosem bench papers` and `targets` take figures, kept results and a page"
+        )
+    if name in PAGES:
+        page = Path(out or f"docs/{name}.md")
+        PAGES[name](quick, only or (), page, measure=not kept).show(json_output)
         return
-    for known in [one for one in BENCHES if one != "papers"] if name == "all" else [name]:
+    for known in [one for one in BENCHES if one not in PAGES] if name == "all" else [name]:
         run = BENCHES[known][0]
         if wide:
             from bench.rows_wide import run

@@ -171,10 +171,14 @@ def _once(name: str, data: Data) -> str:
     if f"{name} once" not in data:
         return ""
     sent, once, boxes = (data[one][-1] for one in (name, f"{name} once", f"{name} boxes"))
-    plans = ", ".join(
-        f"{plan} {boxes[plan]:,.1f} boxes and {sent[plan]:,.0f} bytes, {once[plan]:,.0f} if a zone got a message once"
-        for plan in ("ref-j+", "rel-sel", PLAN)
-    )
+    zones = data[f"{name} zones"][-1] if f"{name} zones" in data else {}
+
+    def shown(plan: str) -> str:
+        each = f" ({once[plan] / max(1, zones[plan]):,.0f} for each of {zones[plan]:,.0f})" if zones else ""
+        beside = f"{once[plan]:,.0f} if a zone got a message once{each}"
+        return f"{plan} {boxes[plan]:,.1f} boxes and {sent[plan]:,.0f} bytes, {beside}"
+
+    plans = ", ".join(map(shown, ("ref-j+", "rel-sel", PLAN)))
     return f"Each box of a region is a message of its own over zones, in the source a region is one: per event {plans}."
 
 

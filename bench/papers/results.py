@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,10 +38,6 @@ class Took(NamedTuple):
 
     seconds: float
     cpu_seconds: float
-
-
-def load_average() -> float:
-    return round(os.getloadavg()[0], 1)
 
 
 def result_of(

@@ -6,13 +6,13 @@ import time
 from collections.abc import Container, Sequence
 from pathlib import Path
 
-from bench.common import Report, progress
+from bench.common import Report, load_average, progress
 from bench.papers import pictures
 from bench.papers.model import Figure
 from bench.papers.parts import PARTS
 from bench.papers.registry import FIGURES, chosen, parts_of
 from bench.papers.report import page
-from bench.papers.results import Result, Took, keep, kept, load_average, result_of
+from bench.papers.results import Result, Took, keep, kept, result_of
 
 OUT = Path("docs/papers.md")
 KEYS = ("ProSem thesis", "Beretta", "Parametric", "Multi-stage", "Siena")

@@ -49,9 +49,13 @@ def test_versions_are_read_in_any_order(seed: int) -> None:
 
 
 def test_what_is_not_asked_for_is_not_made(monkeypatch: Any) -> None:
-    copies = []
-    result = Rows.result
-    monkeypatch.setattr(Rows, "result", lambda self: copies.append(1) or result(self))
+    copies, result = list[int](), Rows.result
+
+    def counted(self: Rows) -> Any:
+        copies.append(1)
+        return result(self)
+
+    monkeypatch.setattr(Rows, "result", counted)
     versions = Versions({"rows": [{"k": k} for k in range(1_000)]}, KEY)
     items = [Change("s", k, None, versions.fold({"add": [{"k": k}]})) for k in range(1_000, 3_000)]
     assert len(copies) == 1, "one for as many changes as there were rows"

@@ -218,7 +218,9 @@ class Driver:
         self.mark()
         self.network.settle()
         heard = [*self._heard()]
-        for _ in range(WAITS):  # who was asked for a content and died is not waited for any longer, one after another
+        for _ in range(
+            WAITS
+        ):  # who was asked for a content and died is not waited for any longer, one after another
             if len(self.delivered) == len(heard):
                 break
             self.network.memory.now += 2.0

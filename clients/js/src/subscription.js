@@ -216,7 +216,7 @@ export class Subscription {
       seq,
       timeline,
       change,
-      /** Made when it is first asked for: who looks at changes alone pays for these alone. */
+      /** Made when it is first asked for: a reader of changes alone pays for these alone. */
       get result() {
         return resolved(answer);
       },

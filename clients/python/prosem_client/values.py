@@ -55,7 +55,7 @@ class Change:
 
     A `snapshot` stands for everything up to its `seq`: then `change` is None and `result` replaces what was
     known. `result` is None only while the answer is unknown: attached with `after` and without a result to
-    fold into. It is made when it is first asked for: who looks at changes alone pays for these alone. In raw mode
+    fold into. It is made when it is first asked for: a reader of changes alone pays for these alone. In raw mode
     `messages` are what the server sent, and `change` is None.
     """
 
