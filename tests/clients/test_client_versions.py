@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 import threading
 from typing import Any
@@ -94,3 +96,16 @@ def test_answers_are_read_while_others_are_folded() -> None:
     is_over.set()
     thread.join()
     assert not faults
+
+
+def test_an_item_is_copied_pickled_and_compared_with_its_answer() -> None:
+    """As before answers were made when they are asked for."""
+    versions = Versions({"rows": [{"k": 1}]}, KEY)
+    item = Change("s", 1, {"add": [{"k": 2}]}, versions.fold({"add": [{"k": 2}]}))
+    versions.fold({"remove": [{"k": 1}]})
+    same = Change("s", 1, {"add": [{"k": 2}]}, {"rows": [{"k": 1}, {"k": 2}]})
+    assert item == same
+    for other in (pickle.loads(pickle.dumps(item)), copy.deepcopy(item)):
+        assert other == item
+        assert other.result == {"rows": [{"k": 1}, {"k": 2}]}
+    assert item != Change("s", 1, {"add": [{"k": 2}]}, {"rows": []})

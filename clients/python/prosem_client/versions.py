@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from prosem_client.folding import Whole, answer_of
+from prosem_client.folding import answer_of
 from prosem_client.query import Shape
 from prosem_client.values import JsonObject
 
@@ -19,7 +19,10 @@ LEAST = 100  # changes between two answers that are made unasked
 
 
 class Version:
-    """The answer after a change; may be asked for it on any thread, and gives the same one each time."""
+    """The answer after a change; may be asked for it on any thread, and gives the same one each time.
+
+    Compared, copied and pickled as that answer.
+    """
 
     __slots__ = ("_change", "_previous", "_result", "_versions")
 
@@ -35,6 +38,12 @@ class Version:
     def result(self) -> JsonObject:
         with self._versions.lock:
             return self._made()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self.result() == (other.result() if isinstance(other, Version) else other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self.result(),)
 
     def _made(self) -> JsonObject:
         if self._result is None:
@@ -64,12 +73,10 @@ class Versions:
         self._latest = Version(self, None, {}, result)
         self._left = _size(result)
 
-    def fold(self, change: Mapping[str, Any]) -> Version | JsonObject:
-        """What comes of a change: a version, or the answer itself where that costs nothing."""
+    def fold(self, change: Mapping[str, Any]) -> Version:
+        """The version that comes of a change."""
         with self.lock:
             self._answer.apply(change)
-            if isinstance(self._answer, Whole):
-                return self._answer.result()
             self._latest = Version(self, self._latest, change)
             self._left -= 1
             if self._left < 0:
