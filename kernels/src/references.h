@@ -70,14 +70,4 @@ struct KeyRef {
     }
 };
 
-// A number, such as that of a row: eight bytes, compared without Python.
-struct NumberRef {
-    using Value = int64_t;
-
-    static int64_t hash(int64_t number) { return number; }
-    static bool equal(int64_t one, int64_t other) { return one == other; }
-    static void keep(int64_t) {}
-    static void let_go(int64_t) {}
-};
-
 }  // namespace kernels
