@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from api.commands.serve import COLLECT
+from prosem.runtime.garbage import COLLECT
 
 _progress = Console(stderr=True)
 WIDE = 200  # columns of a table that goes into a file or a pipe
@@ -63,10 +63,8 @@ class Report:
         console = Console() if sys.stdout.isatty() else Console(width=WIDE)
         for title, rows in self.tables:
             table = Table(title=title, title_justify="left")
-            for name in rows[0]:
-                table.add_column(
-                    name, justify="right", overflow="fold"
-                )  # a number that is cut is a wrong one
+            for name in rows[0]:  # a number that is cut is a wrong one
+                table.add_column(name, justify="right", overflow="fold")
             for row in rows:
                 table.add_row(*(_short(value) for value in row.values()))
             console.print(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
 import tempfile
@@ -22,7 +23,9 @@ def _program() -> Path | None:
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None or not HEADERS.exists() or not SOURCE.exists():
         return None
-    made = Path(tempfile.mkdtemp(prefix="prosem-bench-")) / "range_min"
+    folder = Path(tempfile.mkdtemp(prefix="prosem-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = folder / "range_min"
     subprocess.run([compiler, "-O3", "-std=c++17", "-I", HEADERS, SOURCE, "-o", made], check=True)
     return made
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.common import Report, fail, load_average, progress
+from bench.kept import FULL, QUICK, keep, kept
 from prosem.values.errors import SetupError
 
 OUT = Path("docs/targets.md")
@@ -207,11 +208,11 @@ def run(quick: bool, only: Sequence[str] = (), out: Path = OUT, measure: bool = 
         out.parent / out.stem,
     )
     for name in names if measure else ():
-        keep(folder, measured(name, quick, kept(folder).get(name)))
+        keep(folder, measured(name, quick, kept(folder, Result).get(name)))
         write(out, folder)  # after each: what comes later may fail
     if not measure:
         write(out, folder)
-    rows = list(lines(kept(folder).values()))
+    rows = list(lines(kept(folder, Result).values()))
     report.figures = {"targets": rows}
     report.tables = [(f"targets, in {out}", rows)] if rows else []
     return report
@@ -234,24 +235,9 @@ def measured(name: str, quick: bool, before: Result | None) -> Result:
         fail(f"prosem bench {name} has failed")
     found = json.loads(done.stdout.splitlines()[-1])
     return Result(
-        name, "quick" if quick else "full", datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), [load, load_average()],
+        name, QUICK if quick else FULL, datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), [load, load_average()],
         found["machine"], found["seconds"], found["figures"], {} if before is None else before.values,
     )  # fmt: skip
-
-
-def keep(folder: Path, result: Result) -> None:
-    """A small result does not replace one at full size."""
-    there = kept(folder).get(result.bench)
-    if there is not None and there.size == "full" and result.size == "quick":
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result._asdict(), indent=1, ensure_ascii=False)
-    (folder / f"{result.bench}.json").write_text(text + "\n", encoding="utf-8")
-
-
-def kept(folder: Path) -> dict[str, Result]:
-    found = [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
-    return {one.bench: one for one in found}
 
 
 def lines(results: Iterable[Result]) -> Iterable[dict[str, str]]:
@@ -305,4 +291,4 @@ def page(results: Mapping[str, Result]) -> str:
 
 def write(out: Path, folder: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(page(kept(folder)), encoding="utf-8")
+    out.write_text(page(kept(folder, Result)), encoding="utf-8")

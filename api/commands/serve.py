@@ -24,11 +24,10 @@ from api.server.kernels import configure_kernels
 from api.server.lifetime import ServerLifetime
 from api.server.logs import configure_logging
 from api.server.settings import BrokerSettings, Settings
+from prosem.runtime.garbage import COLLECT
 from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem")
-# A full collection walks every row and stream, which takes a tenth of a second and more, and finds next to nothing.
-COLLECT = (50_000, 20, 1_000)
 SWITCH_S = 0.001  # the loop must not wait 5 ms for the engine thread at each of the hops of an event
 
 

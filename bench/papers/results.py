@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.common import machine
+from bench.kept import FULL, QUICK
 from bench.papers.parts import Measured, Part
-
-FULL, QUICK = "full", "quick"
 
 
 class Result(NamedTuple):
@@ -48,20 +45,3 @@ def result_of(
         name, QUICK if quick else FULL, now, command, dict(part.seeds), measured.params, load, machine(),
         round(took.seconds, 1), round(took.cpu_seconds, 1), measured.figures,
     )  # fmt: skip
-
-
-def keep(folder: Path, result: Result) -> bool:
-    """Write a result; a small one does not replace one at full size."""
-    there = kept(folder).get(result.part)
-    if there is not None and there.is_full and not result.is_full:
-        return False
-    folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result._asdict(), indent=1, ensure_ascii=False)
-    (folder / f"{result.part}.json").write_text(text + "\n", encoding="utf-8")
-    return True
-
-
-def kept(folder: Path) -> dict[str, Result]:
-    """All results by part."""
-    found = [Result(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(folder.glob("*.json"))]
-    return {one.part: one for one in found}

@@ -7,12 +7,13 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 
 from bench.common import Report, load_average, progress
+from bench.kept import keep, kept
 from bench.papers import pictures
 from bench.papers.model import Figure
 from bench.papers.parts import PARTS
 from bench.papers.registry import FIGURES, chosen, parts_of
 from bench.papers.report import page
-from bench.papers.results import Result, Took, keep, kept, result_of
+from bench.papers.results import Result, Took, result_of
 
 OUT = Path("docs/papers.md")
 KEYS = ("ProSem thesis", "Beretta", "Parametric", "Multi-stage", "Siena")
@@ -29,7 +30,7 @@ def run(quick: bool, only: Sequence[str] = (), out: Path = OUT, measure: bool = 
             write(out, [name])  # after each part: what comes later may fail
     else:
         write(out, PARTS)
-    results = kept(folder)
+    results = kept(folder, Result)
     rows = [
         {
             "figure": figure.name,
@@ -57,7 +58,7 @@ def measured(name: str, figures: Sequence[Figure], quick: bool) -> Result:
 
 def write(out: Path, drawn: Container[str]) -> None:
     """The page from what is kept, and the plots of these parts."""
-    results = kept(out.parent / out.stem)
+    results = kept(out.parent / out.stem, Result)
     images = out.parent / "images" / "papers"
     figures = [*FIGURES.values()]
     for figure in figures:

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from api.commands.cli import app
 from bench import random_walk
+from bench.kept import keep, kept
 from bench.papers import results
 from bench.papers.model import Comparison, below, flat, grows
 from bench.papers.parts import PARTS, Measured
 from bench.papers.registry import FIGURES, chosen, parts_of
 from bench.papers.report import NOT_MEASURED, anchor, comparisons, page, table, title
-from bench.papers.results import kept
 from bench.papers.run import KEYS, run
 from bench.rete import Rete, ReteWithPoset
 from bench.selectors import Selectors
@@ -76,10 +76,10 @@ def cells(text: str) -> list[list[str]]:
 def test_a_report_is_made_of_parts_that_ran_one_after_another(tmp_path: Path) -> None:
     out = tmp_path / "papers.md"
     run(True, ["multi-stage 5.3"], out)
-    first = kept(tmp_path / "papers")
+    first = kept(tmp_path / "papers", results.Result)
     assert first.keys() == {"stages"}
     run(True, ["3.12"], out)
-    found = kept(tmp_path / "papers")
+    found = kept(tmp_path / "papers", results.Result)
     assert found.keys() == {"stages", "networks-3.12"}
     assert found["stages"] == first["stages"]
     assert found["networks-3.12"].seeds == {"topology": 3, "subscriptions": 5, "events": 7}
@@ -119,16 +119,16 @@ def test_small_sizes_do_not_replace_full_ones(tmp_path: Path) -> None:
             "stages", PARTS["stages"], measured, quick, "x", [0.0, 0.0], results.Took(1.0, 0.5)
         )
 
-    assert results.keep(tmp_path, made(True, 1))
-    assert results.keep(tmp_path, made(False, 2))
-    assert not results.keep(tmp_path, made(True, 3))
-    assert kept(tmp_path)["stages"].figures == {"rows": [2]}
+    assert keep(tmp_path, made(True, 1))
+    assert keep(tmp_path, made(False, 2))
+    assert not keep(tmp_path, made(True, 3))
+    assert kept(tmp_path, results.Result)["stages"].figures == {"rows": [2]}
 
 
 def test_the_page_is_the_one_of_the_kept_results() -> None:
     """The page of the documentation is generated: nothing in it is written by hand."""
     docs = ROOT / "docs"
-    found = kept(docs / "papers")
+    found = kept(docs / "papers", results.Result)
     assert page([*FIGURES.values()], found, KEYS) == (docs / "papers.md").read_text(), (
         "stale: prosem bench papers --kept"
     )

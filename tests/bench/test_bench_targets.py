@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from api.commands.cli import app
+from bench.kept import keep, kept
 from bench.registry import BENCHES
-from bench.targets import TARGETS, Result, benches, keep, kept, lines, page, run
+from bench.targets import TARGETS, Result, benches, lines, page, run
 from prosem.values.errors import SetupError
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def test_a_figure_is_met_or_not_and_stands_beside_the_run_before() -> None:
 def test_small_sizes_do_not_replace_full_ones(tmp_path: Path) -> None:
     for result, left in ((rows_result(1, "quick"), 1), (rows_result(2), 2), (rows_result(3, "quick"), 2)):
         keep(tmp_path, result)
-        assert kept(tmp_path)["rows"].figures["sizes"][0]["bytes_per_row"] == left
+        assert kept(tmp_path, Result)["rows"].figures["sizes"][0]["bytes_per_row"] == left
 
 
 def test_names_are_checked_before_anything_is_measured(tmp_path: Path) -> None:
@@ -65,12 +66,12 @@ def test_a_bench_is_measured_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     out = tmp_path / "targets.md"
     for before in ({}, rows_result(7).values):
         run(True, ["rows"], out)
-        assert kept(tmp_path / "targets")["rows"].before == before
+        assert kept(tmp_path / "targets", Result)["rows"].before == before
     assert "| bytes per row, 10,000,000 rows | ≤ 120 | 7 | 7 | yes |" in out.read_text()
 
 
 def test_the_page_is_the_one_of_the_kept_results() -> None:
-    found = kept(ROOT / "docs" / "targets")
+    found = kept(ROOT / "docs" / "targets", Result)
     assert found.keys() <= set(benches())
     assert all(one.size == "full" for one in found.values())
     shown = [one for one in lines(found.values()) if one["bench"] in found]
