@@ -25,11 +25,9 @@ from optimizer.plan import Choice, Descriptor, Estimate, Offered, Planned
 SHARE = 0.02  # of the time spent on events may go into measuring their plans
 _LEARNING = 32  # samples of a space that may take ten times as much
 _REMEMBERED = 20_000  # choices of one space
-LOOKING, CONSIDERING = (
-    0.04,
-    0.015,
-)  # of the same time may go into descriptors, and into searches for estimates
-FREE_NS = 20_000_000  # that each may take in a space before that, and again with other weights
+# Of the same time may go into descriptors, and into searches for estimates: together less than a twentieth.
+LOOKING, CONSIDERING = 0.033, 0.012
+FREE_NS = 5_000_000  # that each may take in a space before that, and again with other weights
 LONGEST_NS = (
     2_000_000  # that a look is charged for: beyond it the process was paused, or a collection of garbage ran
 )

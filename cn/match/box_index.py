@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cn.match.block import Ids
 from cn.match.fastint import Fastint
 from cn.model.geometry import Filters
 
@@ -91,10 +92,9 @@ class BoxIndex:
         found = self._fastint.match(attributes)
         return list(dict.fromkeys(found)) if self._several else found
 
-    def match_each(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[list[int]]:
+    def match_each(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[Ids]:
         """For each group of vectors the ids of which a filter holds one of them, each once, in no order: in one call."""
-        found = self._fastint.match_each(groups)
-        return [[*dict.fromkeys(ids)] for ids in found] if self._several else found
+        return self._fastint.match_each(groups)
 
     def _keep(self, id: int, slots: Slots) -> None:
         if len(slots) == 1 == len(slots[0]) and 0 <= id < SPARSE * (self._tabled + 64):

@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from cn.match import partition as partitions
+from cn.match.block import Ids
 from cn.match.image import NOWHERE, POINT, Node, canonical_nodes, cell_at, interval_bounds, point
 from cn.match.partition import MANY, SAMPLE, Partition
 from cn.match.rows import Rows
@@ -263,31 +264,30 @@ class Fastint:
     def match(self, attributes: Sequence[Any]) -> list[int]:
         """The owners of the conjunctions that hold a vector; an owner of several may come twice."""
         if self._module is not None:
-            return self._matched(((attributes,),))[0]
+            found: list[int] = self._matched(((attributes,),))[0].tolist()
+            return found
         partitions = self._reached(attributes)
         question = self._rows.question(attributes)
-        found = [slots for one in partitions if len(slots := one.candidates(question))]
-        if not found:
+        some = [slots for one in partitions if len(slots := one.candidates(question))]
+        if not some:
             return []
-        slots = found[0] if len(found) == 1 else np.concatenate(found)
+        slots = some[0] if len(some) == 1 else np.concatenate(some)
         self.visits += len(slots)
         return self._rows.owners(slots, question)
 
-    def match_each(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[list[int]]:
-        """For each group of vectors the owners of conjunctions that hold one of them; of one vector one may come twice."""
+    def match_each(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[Ids]:
+        """For each group of vectors the owners of conjunctions that hold one of them, each once."""
         if self._module is not None:
             return self._matched(groups)
-        return [
-            self.match(group[0]) if len(group) == 1 else [*dict.fromkeys(chain(*map(self.match, group)))]
-            for group in groups
-        ]
+        found = [set(chain(*map(self.match, vectors))) for vectors in groups]
+        return [np.fromiter(owners, np.int64, len(owners)) for owners in found]
 
-    def _matched(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[list[int]]:
+    def _matched(self, groups: Sequence[Sequence[Sequence[Any]]]) -> list[Ids]:
         """By the compiled partitions, in one call."""
         assert self._module is not None, "partitions are compiled"
         owners, verified = self._module.match_filters(self._root, self._places, self._rows, groups)
         self.visits += verified
-        return cast(list[list[int]], owners)
+        return cast(list[Ids], owners)
 
     def _reached(self, attributes: Sequence[Any]) -> list[Partition]:
         """The partitions whose conjunctions may hold a vector."""

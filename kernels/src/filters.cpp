@@ -1,6 +1,7 @@
 // Partitions of filters, and matching, over the rows that cn.match.rows.Rows holds in arrays.
 #include <nanobind/stl/optional.h>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "filter_partition.h"
 #include "reading.h"
@@ -137,6 +138,33 @@ void reach(nb::handle root, nb::handle places, const Items& vector, Visit&& visi
     }
 }
 
+// A bit for each owner, made when it is needed first; all are zero between two calls.
+struct Marks {
+    static constexpr size_t FEW = 64;      // owners that are sorted in less time than bits are made
+    static constexpr int64_t SPARSE = 64;  // numbers that there may be for each filter
+    std::vector<uint64_t> words;
+
+    // Each of some owners once.
+    void keep_once(std::vector<int64_t>& owners, size_t filters) {
+        auto limit = SPARSE * static_cast<int64_t>(filters);
+        auto [least, most] = std::minmax_element(owners.begin(), owners.end());
+        if (owners.size() < FEW || *least < 0 || *most >= limit) {
+            std::sort(owners.begin(), owners.end());
+            owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+            return;
+        }
+        words.resize(std::max(words.size(), static_cast<size_t>(*most) / 64 + 1));
+        auto is_marked = [&](int64_t owner) {
+            uint64_t &word = words[static_cast<size_t>(owner) / 64], bit = uint64_t{1} << owner % 64;
+            bool is_known = word & bit;
+            word |= bit;
+            return is_known;
+        };
+        owners.erase(std::remove_if(owners.begin(), owners.end(), is_marked), owners.end());
+        for (int64_t owner : owners) words[static_cast<size_t>(owner) / 64] = 0;
+    }
+};
+
 // The rows with what is read of them once per call.
 struct Matcher {
     nb::handle root, places, rows;
@@ -144,6 +172,7 @@ struct Matcher {
     View owned;
     nb::dict rest;  // extents that bounds only approximate, by slot
     int64_t verified = 0;
+    std::vector<int32_t> found;
 
     Matcher(nb::handle root, nb::handle places, nb::handle rows)
         : root(root), places(places), rows(rows), read(rows), owned(rows, "_owners"),
@@ -152,7 +181,7 @@ struct Matcher {
     // Adds the owners of the filters that hold a vector; one of several filters may come twice.
     void match(const Items& vector, std::vector<int64_t>& owners) {
         FilterQuestion question = read_question(rows, vector);
-        std::vector<int32_t> found;
+        found.clear();
         reach(root, places, vector, [&](const BoundPartition& one) { one.match(question, read.rows, found, verified); });
         const auto* owner = static_cast<const int64_t*>(owned.buffer.buf);
         bool is_exact = !rest.size();
@@ -177,26 +206,20 @@ struct Matcher {
     }
 };
 
-// For each group of vectors the owners of the filters that hold one of them, and how many were verified in all. Of one
-// vector an owner of several filters may come twice; of several vectors each owner comes once.
+// For each group of vectors an array of the owners of the filters that hold one of them, each once, and how many filters
+// were verified in all.
 nb::object match(nb::handle root, nb::handle places, nb::handle rows, nb::handle groups) {
     Matcher matcher(root, places, rows);
     Items all{groups};
     nb::list found;
+    Marks marks;
     std::vector<int64_t> owners;
     for (Py_ssize_t group = 0; group < all.count; ++group) {
         Items vectors{nb::handle(all.items[group])};
         owners.clear();
         for (Py_ssize_t at = 0; at < vectors.count; ++at) matcher.match(Items{nb::handle(vectors.items[at])}, owners);
-        if (vectors.count > 1) {
-            std::sort(owners.begin(), owners.end());
-            owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
-        }
-        nb::object listed = nb::steal(PyList_New(static_cast<Py_ssize_t>(owners.size())));
-        if (!listed.is_valid()) throw nb::python_error();
-        for (size_t at = 0; at < owners.size(); ++at)
-            PyList_SET_ITEM(listed.ptr(), static_cast<Py_ssize_t>(at), PyLong_FromLongLong(owners[at]));
-        found.append(listed);
+        marks.keep_once(owners, matcher.read.rows.slots);
+        found.append(as_array(owners));
     }
     return nb::make_tuple(found, matcher.verified);
 }

@@ -145,6 +145,25 @@ def test_ids_are_known_once(module: Any) -> None:
 
 
 @judged
+@pytest.mark.parametrize("number", [int, lambda at: 10**12 + at, lambda at: at - 250, lambda at: 1000 * at])
+def test_many_ids_are_found_once_by_several_vectors(module: Any, number: Any) -> None:
+    """One is found at several places: by each of its filters, by each vector, in each part of its interval."""
+    chance, index, known = random.Random(5), BoxIndex(module), dict[int, Filters]()
+    for at in range(500):
+        low = chance.randrange(100)
+        wide: Filters = (
+            {0: Extent((Interval(low, low + chance.randrange(60)),))},
+            {1: Extent((Interval(at % 3, 9),))},
+        )
+        known[number(at)] = wide[: 1 + at % 2]
+    index.insert_many(list(known), list(known.values()))
+    groups = [[(chance.randrange(150), chance.randrange(5)) for _ in range(1 + at % 3)] for at in range(30)]
+    held = [sorted({id for one in some for id in scan(known, one)}) for some in groups]
+    assert [sorted(ids) for ids in index.match_each(groups)] == held
+    assert max(map(len, held)) > 100
+
+
+@judged
 def test_an_equality_spares_the_scan(module: Any) -> None:
     chance = random.Random(3)
     index = BoxIndex(module)

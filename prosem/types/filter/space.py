@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
+from cn.match.block import Ids
 from cn.match.kernels import box_index
 from cn.model.network import Space as NetworkSpace
 from optimizer.plan import Descriptor
@@ -20,7 +21,7 @@ class Matched(NamedTuple):
 
     delta: Delta
     vectors: tuple[Vector | None, Vector | None]
-    sids: tuple[int, ...]
+    sids: Ids
 
 
 class FilterSpace(SteppedSpace):
@@ -75,14 +76,14 @@ class FilterSpace(SteppedSpace):
         ]
         groups = [[one for one in dict.fromkeys(some) if one is not None] for some in vectors]
         for at, some, sids in zip(changed, vectors, self.filters.match_each(groups), strict=True):
-            if sids:
-                found[at] = Matched(deltas[at], some, tuple(sids))
+            if len(sids):
+                found[at] = Matched(deltas[at], some, sids)
         return found
 
     def messages(self, description: Matched, plan: str) -> list[Draft]:
         delta, vectors, sids = description
         draft = draft_with(vectors, self._table, delta.old, delta.new, self._conditions.keys())
-        return [draft._replace(targets=sids) if plan == "enumerate" else draft]
+        return [draft._replace(targets=tuple(sids.tolist())) if plan == "enumerate" else draft]
 
     # -- for the optimizer ---------------------------------------------------------------------------------------
     def descriptor(self, description: Matched) -> Descriptor:
