@@ -10,7 +10,7 @@ same tree and rule in C++ alone, without the search for subscriptions, where the
 from __future__ import annotations
 
 import time
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -40,6 +40,9 @@ _NAMES = {
     "us_enumerate": "µs 1 by 1",
     "us_scan": "µs scan",
     "us_native": "µs C++",
+    "us_rows": "rows",
+    "us_step": "step",
+    "us_messages": "messages",
 }
 SQL = "SELECT MIN(y) FROM stocks WHERE x BETWEEN :lo AND :hi"
 TABLE = {
@@ -86,6 +89,7 @@ def run(quick: bool) -> Report:
     report.notes = [
         f"{memory:.0f} bytes per subscription at {by_subscriptions[-1]['subscriptions']:,}, everything included",
         "msgs: regions that hold a subscription; regions: all of them, as the thesis sends; thesis: S-CN / unicast",
+        "rows, step, messages: parts of µs; a step is tree, rule and the search for subscriptions",
         "µs C++: tree and rule without Python and without the search for subscriptions",
     ]
     return report
@@ -132,6 +136,8 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
     with as_served():
         told, reformulate_s = walk.take(moves, "reformulate")
         walk.rewind(moves)
+        parts = walk.parts(moves)
+        walk.rewind(moves)
         addressed, enumerate_s = walk.take(moves, "enumerate")
     scan = Scan(low, high, xs, ys)
     start = time.thread_time()
@@ -153,6 +159,7 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
         "unaffecting_percent": round(100 * sum(not count for count in named) / len(moves), 1),
         "most_affected": max(named),
         "us_reformulate": round(reformulate_s / len(moves) * 1e6, 2),
+        **parts,
         "us_enumerate": round(enumerate_s / len(moves) * 1e6, 2),
         "us_scan": round(scan_s / len(moves) * 1e6, 2),
         "us_native": None if native is None else round(native[0], 2),
@@ -182,19 +189,43 @@ class Walk:
     def take(self, moves: list[tuple[int, int]], plan: str) -> tuple[list[list[Draft]], float]:
         """The messages of every event, and the seconds of CPU time they took."""
         space, rows, out = self._space, self._rows, []
-        deltas = []
-        for key, y in moves:
-            old, new = rows[key,], (key, int(self._xs[key]), y)
-            rows[key,] = new
-            deltas.append(Delta(0, self._table, (key,), old, new))
-        for delta in deltas:
-            rows[delta.key] = cast(Row, self._first(delta))
+        deltas = self._deltas(moves)
         start = time.thread_time()
         for delta in deltas:
             rows[delta.key] = delta.new  # type: ignore[assignment]
             description = space.step(delta)
             out.append(space.messages(description, plan) if description else [])
         return out, time.thread_time() - start
+
+    def parts(self, moves: list[tuple[int, int]]) -> dict[str, float]:
+        """µs per event of each part, all events through one part before the next."""
+        space, rows, deltas = self._space, self._rows, self._deltas(moves)
+        clock = [time.thread_time()]
+        for delta in deltas:
+            rows[delta.key] = delta.new  # type: ignore[assignment]
+        clock.append(time.thread_time())
+        descriptions = [space.step(delta) for delta in deltas]
+        clock.append(time.thread_time())
+        for description in descriptions:
+            if description:
+                space.messages(description, "reformulate")
+        clock.append(time.thread_time())
+        names = ("us_rows", "us_step", "us_messages")
+        return {
+            name: round(1e6 * (after - before) / len(deltas), 2)
+            for name, (before, after) in zip(names, pairwise(clock), strict=True)
+        }
+
+    def _deltas(self, moves: list[tuple[int, int]]) -> list[Delta]:
+        """The events; the rows are as before them."""
+        rows, deltas = self._rows, []
+        for key, y in moves:
+            old, new = rows[key,], (key, int(self._xs[key]), y)
+            rows[key,] = new
+            deltas.append(Delta(0, self._table, (key,), old, new))
+        for delta in deltas:
+            rows[delta.key] = cast(Row, self._first(delta))
+        return deltas
 
     def _first(self, delta: Delta) -> Row | None:
         key = delta.key[0]

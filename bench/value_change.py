@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sortedcontainers import SortedList
 
-from bench.common import Report, fail, progress
+from bench.common import Report, as_served, fail, progress
 from bench.value_choice import may_must
 from bench.value_many import many
 from bench.value_workloads import truncated
@@ -62,6 +62,11 @@ class Workload(NamedTuple):
 
 
 def run(quick: bool) -> Report:
+    with as_served():
+        return _run(quick)
+
+
+def _run(quick: bool) -> Report:
     events = 1_000 if quick else 20_000
     diff_sizes, same_sizes = DIFF_SIZES[quick], SAME_SIZES[quick]
     all_sizes = [5_000] if quick else [5_000, 10_000, 20_000, 50_000]
