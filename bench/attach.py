@@ -107,7 +107,7 @@ def measure(accounts: int, backlog: int, seconds: int, subscriptions: int) -> di
                 first = len(arrivals.all)
                 drained = (backlog - 1) / arrivals.drained_s(backlog)
                 used = {name: after - before[name] for name, after in cpu(folder, watched).items()}
-                events = EVENTS * (backlog - first)
+                events = EVENTS * max(1, backlog - first)  # a short backlog may have arrived at once
                 progress(f"attach: {drained * EVENTS:,.0f} events/s drained")
                 pgbench.run("-T", str(seconds), "--rate", f"{drained / 2:.1f}")
                 total = pgbench.transactions()

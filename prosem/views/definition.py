@@ -51,14 +51,24 @@ class ViewDefinition:
             rows_key(columns.left),
             row_key(columns.right),
             self._left_side(number, columns),
-            side_of(columns.right, self.sources[number][1].key_positions, wrap=False),
+            side_of(
+                self.sources[number][1],
+                columns.right,
+                [self._column(place) for place in columns.left],
+                wrap=False,
+            ),
         )
 
     def _left_side(self, number: int, columns: JoinColumns) -> Side:
         if number > 1:
             return KeyIndex()
         positions = [position for _, position in columns.left]
-        return side_of(positions, self.sources[0][1].key_positions, wrap=True)
+        others = [self._column((number, at)) for at in columns.right]
+        return side_of(self.sources[0][1], positions, others, wrap=True)
+
+    def _column(self, place: Place) -> Column:
+        source, at = place
+        return self.sources[source][1].columns[at]
 
     def _output(self) -> Output:
         errors = RowErrors(self.view.name, self.sources)

@@ -1,7 +1,8 @@
 """The two ways to find the rows of one side of a join by a join key.
 
 `KeyIndex` keeps the identities by join key. `PrimaryKey` keeps nothing: where the join columns are the key of the table,
-the table itself is the index. Both hold identities alone; the rows stay in their table.
+and are compared with values of the same type, the table itself is the index. Both hold identities alone; the rows stay in
+their table.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from prosem.values.columns import Value
-from prosem.values.model import Key
+from prosem.values.columns import ColumnType, Value
+from prosem.values.model import Column, Key, Table
 from prosem.views.joined import Lookup
 
 Identity = tuple[Any, ...]  # a row's key, or the keys of a joined row
@@ -120,8 +121,18 @@ def _key_in_order(order: Sequence[int]) -> Callable[[Value], Key]:
     return lambda values: tuple([values[at] for at in order])
 
 
-def side_of(columns: Sequence[int], key_positions: Sequence[int], wrap: bool) -> Side:
-    """How a table is searched by these columns."""
-    if len(set(columns)) == len(columns) and set(columns) == set(key_positions):
-        return PrimaryKey([list(columns).index(at) for at in key_positions], wrap)
+def side_of(table: Table, columns: Sequence[int], others: Sequence[Column], wrap: bool) -> Side:
+    """How a table is searched by these columns, which are compared with others.
+
+    A table finds a key by values of its own types: it knows 4, and not Decimal("4.0").
+    """
+    if len(set(columns)) == len(columns) and set(columns) == set(table.key_positions):
+        own = [table.columns[at].type for at in columns]
+        if all(_is_alike(one, other.type) for one, other in zip(own, others, strict=True)):
+            return PrimaryKey([list(columns).index(at) for at in table.key_positions], wrap)
     return KeyIndex()
+
+
+def _is_alike(one: ColumnType, other: ColumnType) -> bool:
+    """Whether equal values of two types are the same in Python: integers of any size are."""
+    return one.name == other.name or one.encode is other.encode is int

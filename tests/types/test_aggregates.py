@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, cast
 
@@ -57,7 +58,11 @@ class Aggregates(Population):
             return self._doubles(text)
         row = self.connection.execute(text.encode()).fetchone()
         assert row is not None
-        return None if row[0] is None else str(row[0])
+        if row[0] is None:
+            return None
+        return (
+            f"{row[0]:f}" if isinstance(row[0], Decimal) else str(row[0])
+        )  # as PostgreSQL writes it, 0E-20 or not
 
     def _doubles(self, text: str) -> Any:
         """Correctly rounded, which PostgreSQL's own sum need not be."""
