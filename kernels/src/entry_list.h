@@ -215,8 +215,19 @@ class EntryList {
     std::vector<Held> flat_;
     std::unique_ptr<Blocks> blocks_;
 
+    // Primary keys are tuples; those of a view with a LEFT JOIN may hold None, which comes before all values.
     static bool is_less(PyObject* one, PyObject* other) {
-        int is_it = PyObject_RichCompareBool(one, other, Py_LT);
+        if (!PyTuple_Check(one) || !PyTuple_Check(other)) return is_true(one, other, Py_LT);
+        Py_ssize_t length = std::min(PyTuple_GET_SIZE(one), PyTuple_GET_SIZE(other));
+        for (Py_ssize_t at = 0; at < length; ++at) {
+            PyObject *a = PyTuple_GET_ITEM(one, at), *b = PyTuple_GET_ITEM(other, at);
+            if (is_true(a, b, Py_EQ)) continue;
+            return a == Py_None || (b != Py_None && is_true(a, b, Py_LT));
+        }
+        return PyTuple_GET_SIZE(one) < PyTuple_GET_SIZE(other);
+    }
+    static bool is_true(PyObject* one, PyObject* other, int operation) {
+        int is_it = PyObject_RichCompareBool(one, other, operation);
         if (is_it < 0) throw nb::python_error();
         return is_it;
     }
@@ -230,9 +241,7 @@ class EntryList {
     }
     static bool is_at(const std::vector<Held>& list, size_t at, int64_t code, PyObject* key) {
         if (at == list.size() || list[at].code != code) return false;
-        int is_it = PyObject_RichCompareBool(key_of(list[at].entry), key, Py_EQ);
-        if (is_it < 0) throw nb::python_error();
-        return is_it;
+        return is_true(key_of(list[at].entry), key, Py_EQ);
     }
     static PyObject* removed(std::vector<Held>& list, int64_t code, PyObject* key) {
         size_t at = lower(list, {code, key});

@@ -127,12 +127,25 @@ def test_keys_are_those_of_a_dictionary(make: Any) -> None:
 
 
 @is_built
+def test_null_in_a_primary_key_comes_first_where_it_is_compiled() -> None:
+    entries = [(1, (2, 5)), (1, (None, 7)), (1, (2, None)), (0, (9, 9))]
+    index = COMPILED.JoinKeys([("k", entry) for entry in entries[:2]])
+    for entry in entries[2:]:
+        index.add("k", entry)
+    index.check()
+    assert [entry[1] for entry in index.at("k")] == [(9, 9), (None, 7), (2, None), (2, 5)]
+    index.remove("k", (1, (2, None)))
+    assert index.holds("k", (1, (None, 7)))
+    assert not index.holds("k", (1, (2, None)))
+
+
+@is_built
 def test_what_the_compiled_one_refuses() -> None:
     index = COMPILED.JoinKeys([("k", (1, (1,), "row")), ("k", (1, (2,), "row"))])
     held = index.at("k")
     with pytest.raises(IndexError):
         held[2]
-    for entry in [(2**63, (1,)), ("1", (1,)), (1,), [1, (1,)], (1, (None,))]:
+    for entry in [(2**63, (1,)), ("1", (1,)), (1,), [1, (1,)], (1, ("1",))]:
         with pytest.raises((OverflowError, TypeError)):
             index.add("k", entry)
         index.check()

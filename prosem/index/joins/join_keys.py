@@ -150,6 +150,11 @@ class JoinKeys:
         assert count == self._count, "the count is kept"
 
 
+def takes_null(int64: bool) -> bool:
+    """Whether primary keys may hold None, as those of a view with a LEFT JOIN do: compiled, it comes before all values."""
+    return int64 and kernels.compiled() is not None
+
+
 def join_keys(int64: bool, entries: Iterable[tuple[Hashable, Entry]] = ()) -> JoinKeys:
     """Compiled where all codes fit 64 bits. What its `at` gives raises RuntimeError if it is used after a change."""
     module = kernels.compiled() if int64 else None

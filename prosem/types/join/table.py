@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from cn.model.geometry import BOTTOM, EVERYTHING, TOP, Box, Code, Interval, Point
-from prosem.index.joins.join_keys import Entry, JoinKeys, join_keys
+from prosem.index.joins.join_keys import Entry, JoinKeys, join_keys, takes_null
 from prosem.index.shared_indexes import SharedIndexes
 from prosem.types.join.shape import Codes, JoinKey, JoinShape
 from prosem.types.shared.ranges import reader
@@ -80,13 +80,16 @@ class JoinTable:
         # the two dimensions of the routing column's condition
         self.routing = None if self._routing is None else self._sides[self._routing]
         self._table = shape.tables[number]
-        self._key_of = self._table.key_of
         self._code = _code_of(self._table, routing)
         self._joins = shape.key_of(number, shape.classes_of(number))
         self._shared = SharedIndexes() if shared is None else shared
         self._orders: dict[Classes, Order] = {}
         # by what the order holds, not by the join: others may share it
         self._int64 = routing is None or self._table.columns[routing].type.int64
+        has_null = any(self._table.columns[at].nullable for at in self._table.key_positions)
+        self._key_of: Callable[[Row], Key] = self._table.key_of
+        if has_null and not takes_null(self._int64):
+            self._key_of = lambda row: _sortable(self._table.key_of(row))
         self._hold((), lambda: join_keys(self._int64, (((), entry) for entry in self._entries(rows))))
 
     def __len__(self) -> int:
@@ -104,7 +107,7 @@ class JoinTable:
         columns = range(len(self._table.columns))
         others = (self._shared.get(self._name((), at)) for at in (None, *columns))
         held: JoinKeys | None = next((one for one in others if one is not None), None)
-        known = {} if held is None else {entry[1]: entry[2] for entry in held.at(())}
+        known = {} if held is None else {self._table.key_of(entry[2]): entry[2] for entry in held.at(())}
         for key, row in rows.items():
             entry = self._entry(known.get(key, row))
             if entry is not None:
@@ -280,7 +283,16 @@ def _itself(rows: JoinKeys) -> JoinKeys:
 
 
 def _order(entry: Entry) -> Entry:
-    return entry[:2]
+    return entry[0], _sortable(entry[1])
+
+
+def _sortable(key: Key) -> Key:
+    """A key that may hold NULL, which comes before all values.
+
+    >>> sorted([(1, "a"), (1, None), (None, "b")], key=_sortable)
+    [(None, 'b'), (1, None), (1, 'a')]
+    """
+    return tuple([(value is not None, value) for value in key])
 
 
 def _code_of(table: Table, column: int | None) -> Callable[[Row], Code | None]:
