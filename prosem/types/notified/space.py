@@ -95,11 +95,15 @@ class NotifiedSpace(SteppedSpace):
     def _renew(self, slot: int, answer: Answer) -> None:
         """A subscription was looked at: it is due, or the aggregate knows how far it is from being notified."""
         columns, number = self._columns, self._values.number
-        is_due = self._is_far(slot, answer)
+        last, now, radius = (
+            number(columns.last_notified[slot].value),
+            number(answer.value),
+            columns.radii[slot],
+        )
+        is_due = self._values.condition.is_far(radius, last, now)
         if is_due != (slot in self._is_due):
             self._turn(slot, is_due)
-        last, now = number(columns.last_notified[slot].value), number(answer.value)
-        self._watched.renew(slot, columns.radii[slot], last, now, answer)
+        self._watched.renew(slot, radius, last, now, answer)
 
     def _turn(self, slot: int, is_due: bool) -> None:
         bound = self._columns.bounds[slot]
@@ -213,16 +217,26 @@ class NotifiedSpace(SteppedSpace):
         What they were notified of before is added to `before`, and what was looked at to `looked_at`.
         """
         slots, self._looked_at = self._looked_at, set()
-        changes, sids = [], self._columns.sids
+        changes, columns, watched = [], self._columns, self._watched
+        sids, bounds, radii, last_notified = (
+            columns.sids,
+            columns.bounds,
+            columns.radii,
+            columns.last_notified,
+        )
+        number, is_far = self._values.number, self._values.condition.is_far
         looked_at.update([sids[slot] for slot in slots])
         for slot in slots:
-            answer = self._watched.answer(self._columns.bounds[slot], rows)
-            if self._is_far(slot, answer):
-                now = LastNotified(answer.value, answer.row)
-                before.append((sids[slot], self._columns.last_notified[slot]))
-                changes.append((slot, self._columns.last_notified[slot], now))
-                self._columns.last_notified[slot] = now
-            self._renew(slot, answer)
+            answer, radius, last = watched.answer(bounds[slot], rows), radii[slot], last_notified[slot]
+            was, now = number(last.value), number(answer.value)
+            if is_far(radius, was, now):
+                notified = last_notified[slot] = LastNotified(answer.value, answer.row)
+                before.append((sids[slot], last))
+                changes.append((slot, last, notified))
+                was = now
+            if slot in self._is_due:
+                self._turn(slot, False)
+            watched.renew(slot, radius, was, now, answer)
         return self._described(changes)
 
     def _is_far(self, slot: int, answer: Answer) -> bool:

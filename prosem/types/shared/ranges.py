@@ -28,6 +28,7 @@ from prosem.values.columns import INT64_MAX, INT64_MIN, ColumnType
 from prosem.values.errors import InputError, LanguageError, pointer
 from prosem.values.model import JsonObject, Row, Table
 
+_new = tuple.__new__  # a third quicker than calling the class of a named tuple
 _RANGE = {"<", "<=", ">", ">="}
 MOST_TOPICS = 1_000  # combinations of the values of IN
 STATELESS = Stateless()
@@ -184,10 +185,11 @@ class Ranges:
 
     def data_box(self, place: Codes) -> tuple[Interval, ...]:
         """The rows a subscription's ranges select, as one interval per range column."""
-        lows, highs = place[::2], place[1::2]
         return tuple(
-            Interval(None if low is BOTTOM else low, None if high is TOP else high)
-            for low, high in zip(lows, highs, strict=True)
+            [
+                _new(Interval, (None if low is BOTTOM else low, None if high is TOP else high, False, False))
+                for low, high in zip(place[::2], place[1::2], strict=True)
+            ]
         )
 
 

@@ -150,6 +150,8 @@ class SumForm(RangeForm):
 
     def state(self, space: Space, bound: Bound) -> SumState:
         """With `IN` the sum over all topics: what each of them gains is added to it."""
+        if len(bound.topics) == 1:
+            return cast(SumSpace, space).total(bound.topics[0], cast(Codes, bound.place))
         number = total = 0
         for topic in bound.topics:
             more, units_ = cast(SumSpace, space).total(topic, cast(Codes, bound.place))
