@@ -154,7 +154,8 @@ class Load:
         self, pause_s: float, action: Callable[..., Coroutine[Any, Any, None]], *given: int
     ) -> None:
         while True:
-            await self._going.wait()
+            while not self._going.is_set():  # it may be cleared again before one that waited for it goes on
+                await self._going.wait()
             self._busy += 1
             try:
                 await action(*given)
