@@ -17,8 +17,9 @@ from bench.network_setting import Ints, Setting
 from cn.model.frames import Content, ContentsHeld, Fetch, Frame, encode
 from cn.model.message import Message
 from cn.model.network import Space
+from cn.networks.contents import REQUEST_TIMEOUT_S
 from cn.simulation.metrics import Meter
-from cn.simulation.network import SERVER
+from cn.simulation.network import SERVER, Simulated
 from cn.simulation.registry import make_simulated
 
 Events = list[list[Message]]
@@ -73,7 +74,7 @@ def measure(
         is_counted = seq > warming
         for message in messages:
             network.inject(message)
-            network.settle()
+            _settle(network)
         network.watermark(seq)
     number, costs = len(sent) - warming, [*meter.events.values()]
     leaving = sum(cost.byte_stress[SERVER] for cost in costs) + contents[1]
@@ -86,6 +87,15 @@ def measure(
         "ip_hops": round(sum(cost.ip_hops for cost in costs) / number, 2),
     }
     return row, delivered, leaving / number
+
+
+def _settle(network: Simulated) -> None:
+    """Until nothing is under way; brokers that wait for a content in vain ask the server after a while."""
+    network.settle()
+    while any(getattr(node, "is_waiting", False) for node in network.memory.nodes.values()):
+        network.run(2 * REQUEST_TIMEOUT_S)
+        network.memory.tick()
+        network.settle()
 
 
 def compare(

@@ -266,6 +266,11 @@ class PayloadNode:
                 request.askers.pop(broker, None)
 
     # -- what is shown -----------------------------------------------------------------------------------------
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a content is asked for: brokers that ask each other in a circle go on when `tick` asks the server."""
+        return bool(self._requests)
+
     def report(self) -> dict[str, int]:
         """For GET /v1/network."""
         return {
