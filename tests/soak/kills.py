@@ -27,6 +27,7 @@ class Kills:
 
     async def strike(self, load: Load, part: str) -> None:
         since = time.monotonic()
+        print(f"kill {self.count + 1}: {part}")
         await asyncio.to_thread(_kill, load.deployed, part, load.chance)
         await load.caught_up()
         self.recovered_s[part].append(time.monotonic() - since)

@@ -81,7 +81,10 @@ class Deployed:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
+        if kind is not None:
+            for one in (self.server, *self.brokers):
+                print(f"-- the end of the log of {one.folder.name}:\n{one.log[-4000:]}")
         for processes in (self.brokers, [self.server]):
             left = [one for one in processes if one.process is not None and one.process.poll() is None]
             for one in left:
