@@ -113,6 +113,23 @@ class Counting(Protocol):
     def wait_progress(self, seq: int, seconds: float = 60.0) -> None: ...
 
 
+class Link:
+    """One connection without a client library, which would take part of the time."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def __call__(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        self._connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        return self._connection.getresponse().read()
+
+
 class Served:
     """A server process in a folder of its own, and what is asked of it."""
 
@@ -226,13 +243,10 @@ class Served:
         """
         progress("end-to-end: one event at a time")
         times: dict[str, list[float]] = {"commit": [], "healthz": [], "acknowledged": [], "change": []}
-        link = http.client.HTTPConnection(self.url.removeprefix("http://"))
-
-        def asked(method: str, path: str, body: bytes | None = None) -> bytes:
-            link.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            return link.getresponse().read()
-
-        with psycopg.connect(address("", self.folder / "data"), autocommit=True) as connection:
+        with (
+            Link(self.url) as asked,
+            psycopg.connect(address("", self.folder / "data"), autocommit=True) as connection,
+        ):
             connection.execute("CREATE TABLE raw_commit (seq integer, body text)")
             for y in range(count):
                 start = time.perf_counter()
@@ -248,7 +262,6 @@ class Served:
                 arrived = listener.arrival(seq, 5.0)
                 if arrived is not None:
                     times["change"].append(arrived - sent)
-        link.close()
         return {
             name: {"p50": round(1000 * float(np.median(some)), 2), "least": round(1000 * min(some), 2)}
             for name, some in times.items()
@@ -291,12 +304,13 @@ class Served:
         times, y = [], 0
         time.sleep(1.0)
         deadline = time.perf_counter() + seconds
-        with httpx.Client(base_url=self.url, trust_env=False, timeout=30) as client:
+        with Link(self.url) as asked:
             while time.perf_counter() < deadline:
                 y += 1
+                body = json.dumps({"events": [_update(PROBE, y)]}).encode()
                 sent = time.time()
-                answer = client.post("/v1/tables/stocks/events", json={"events": [_update(PROBE, y)]}).json()
-                arrived = listener.arrival(answer["first_seq"], 5.0)
+                seq = json.loads(asked("POST", "/v1/tables/stocks/events", body))["first_seq"]
+                arrived = listener.arrival(seq, 5.0)
                 if arrived is not None:
                     times.append((arrived - sent) * 1000)
                 time.sleep(0.01)

@@ -94,7 +94,7 @@ class WorkQueue:
                 next(self._steps)
         except StopIteration:
             self._steps = None
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # whatever waits behind it goes on
             log.exception("work after a commit failed in a way it should not")
             self._steps = None
 

@@ -74,16 +74,13 @@ def codes(table: Table, row: Row | None, conditions: Collection[int]) -> Vector 
     """The attribute vector of a row: one code per column, None for NULL (jsonb: 0, it is only asked whether it is NULL)."""
     if row is None:
         return None
-    return tuple(
-        [
-            None
-            if value is None or at not in conditions
-            else 0
-            if (encode := kind.type.encode) is None
-            else encode(value)
-            for at, (value, kind) in enumerate(zip(row, table.columns, strict=True))
-        ]
-    )
+    found: list[Any] = [None] * len(row)
+    for at in conditions:
+        value = row[at]
+        if value is not None:
+            encode = table.columns[at].type.encode
+            found[at] = 0 if encode is None else encode(value)
+    return tuple(found)
 
 
 def _changed(old: Row, new: Row) -> list[int]:
