@@ -151,7 +151,7 @@ class JoinKeys:
 
 
 def takes_null(int64: bool) -> bool:
-    """Whether primary keys may hold None, as those of a view with a LEFT JOIN do: compiled, it comes before all values."""
+    """Whether primary keys may hold None, as those of a view with groups may: compiled, it comes before all values."""
     return int64 and kernels.compiled() is not None
 
 
