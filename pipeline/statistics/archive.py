@@ -3,6 +3,7 @@
     <folder>/<id of the database>/event_log/segment=<after>-<upto>/table_id=<id>/day=<date>/   one segment per run
                                   base/segment=<seq>-<seq>/table_id=<id>/   the rows of each table as of this seq
                                   sketch/segment=<after>-<upto>/            of the log's segment (see `incremental`)
+                                  join_key/segment=0-<upto>/                rows per join key as of it (see `join_keys`)
                                   plan_measurement/segment=<after>-<upto>/
                                   definition/segment=<after>-<upto>/        tables and views; only the last copy is kept
                                   subscription/segment=<after>-<upto>/      likewise

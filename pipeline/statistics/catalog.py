@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from pipeline.statistics.database import Connection
 from pipeline.statistics.definitions import Definition
-from pipeline.statistics.joins import Edge, Side, edges, side_query
+from pipeline.statistics.joins import Edge, Side, edges
 from pipeline.statistics.source import ranges
 from prosem.store.catalog import column_names, key_name, relation, table_from
 from prosem.store.partitions import HOLD_LOG
@@ -106,18 +106,6 @@ def family(tables: Mapping[int, Table], table_id: int) -> list[Table]:
     """A table and all that extend it: their rows are rows of it too."""
     top = tables[table_id]
     return [table for table in tables.values() if table is top or top in table.ancestors]
-
-
-def key_queries(connection: Connection, catalog: Catalog, sides: Sequence[Side]) -> list[str]:
-    """The queries that read the keys of all sides, in parts of some blocks."""
-    made = []
-    for number, side in enumerate(sides):
-        for table in family(catalog.tables, side.table):
-            names = column_names(table)
-            columns = [names[table.position[column]].as_string(connection) for column in side.columns]
-            name = relation(table).as_string(connection)
-            made += [side_query(number, name, columns, part) for part in _parts(connection, table)]
-    return made
 
 
 def row_queries(connection: Connection, table: Table) -> list[str]:

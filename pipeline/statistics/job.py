@@ -27,10 +27,10 @@ if __name__ == "__main__":  # by spark-submit, which puts only this file's folde
 import psycopg
 
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.catalog import Catalog, family, key_queries, open_catalog
+from pipeline.statistics.catalog import Catalog, family, open_catalog
 from pipeline.statistics.database import Connection, connect, take_lock
 from pipeline.statistics.figures import Collected, Figures
-from pipeline.statistics.joins import SIDE, Frequencies, JoinStatistics, Side, frequencies
+from pipeline.statistics.joins import Frequencies, JoinStatistics, Side, frequencies
 from pipeline.statistics.moments import moment
 from pipeline.statistics.places import check_folder, reason
 from pipeline.statistics.progress import Steps
@@ -155,7 +155,7 @@ class Job:
 
         def of_joins() -> dict[int, Frequencies]:
             with self.steps.step("joins"):
-                return self._frequencies(catalog)
+                return self._frequencies(archive, catalog)
 
         def of_training() -> DataFrame:
             with self.steps.step("training set"):
@@ -181,17 +181,15 @@ class Job:
         since = self.options.since
         return None if since is None else int(since.timestamp() * 1_000_000)
 
-    def _frequencies(self, catalog: Catalog) -> dict[int, Frequencies]:
+    def _frequencies(self, archive: Archive, catalog: Catalog) -> dict[int, Frequencies]:
         """Of the sides of joins, by their places in `catalog.sides`."""
-        from pipeline.statistics.source import frame
+        from pipeline.statistics.join_keys import side_keys
 
         if not catalog.sides:
             return {}
-        queries = key_queries(self.connection, catalog, catalog.sides)
-        keys = frame(self.session.spark, self.options.database, queries, SIDE, self._driver)
         return {
             row.side: Frequencies(row.keys, row.rows, row.skew)
-            for row in self.collected.of(frequencies(keys))
+            for row in self.collected.of(frequencies(side_keys(archive, catalog)))
         }
 
 

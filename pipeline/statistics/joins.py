@@ -1,7 +1,7 @@
 """Statistics of join edges: how often each side has events, and how many rows share a key.
 
-Edges are those of the groups that join tables. Rows a key are counted in the tables as they are now: tables fit the
-memory of a server, which the log does not. The server prices semijoins by them (`prosem/types/join/decomposition.py`).
+Edges are those of the groups that join tables. Rows per key are those of the tables as of the run, which follow from the
+archive (`join_keys`). The server prices semijoins by them (`prosem/types/join/decomposition.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from prosem.values.model import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-SIDE = "side int, key string"
 
 
 class Side(NamedTuple):
@@ -80,26 +78,14 @@ def _edges(sql: str, tables: Mapping[str, Table]) -> Iterable[Edge]:
                 break
 
 
-def side_query(number: int, relation: str, columns: Sequence[str], blocks: tuple[int, int]) -> str:
-    """The keys of one side in some blocks of a relation (names as PostgreSQL quotes them); rows with a NULL join no row."""
-    key = f"{columns[0]}::text" if len(columns) == 1 else f"json_build_array({', '.join(columns)})::text"
-    present = " AND ".join(f"{column} IS NOT NULL" for column in columns)
-    first, last = blocks
-    return (
-        f"SELECT {number}::integer, {key} FROM ONLY {relation}"
-        f" WHERE ctid >= '({first},0)'::tid AND ctid < '({last},0)'::tid AND {present}"
-    )
-
-
 def frequencies(keys: DataFrame) -> DataFrame:
-    """Of each side the number of keys, the rows per key, and the skew: (Σn²/Σn) / (Σn/keys)."""
+    """Of each side the number of keys, the rows per key, and the skew: (Σn²/Σn) / (Σn/keys); from `join_keys.side_keys`."""
     from pyspark.sql import functions as f
 
-    counted = keys.groupBy("side", "key").count()
-    together = counted.groupBy("side").agg(
+    together = keys.groupBy("side").agg(
         f.count("*").alias("keys"),
-        f.sum("count").alias("rows"),
-        f.sum(f.pow("count", f.lit(2))).alias("squares"),
+        f.sum("rows").alias("rows"),
+        f.sum(f.pow("rows", f.lit(2))).alias("squares"),
     )
     rows = f.col("rows") / f.col("keys")
     return together.select(

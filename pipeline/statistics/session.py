@@ -31,7 +31,9 @@ CONFIGURATION = {
     "spark.sql.caseSensitive": "true",  # as PostgreSQL's names of columns are
 }
 _SHUFFLE = "spark.sql.shuffle.partitions"
-_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # the work is Arrow's: this halves what Java takes
+_COLLECTOR = (
+    "-XX:+UseSerialGC"  # sketches leave little garbage: other collectors only take threads from the executors
+)
 _LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -120,7 +122,7 @@ def _configuration(master: str, folder: Path) -> dict[str, str]:
     if master.startswith("local"):
         logging = folder / "log4j2.properties"
         logging.write_text(_LOGGING)
-        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging} {_SHORT_RUN}"
+        chosen["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{logging} {_COLLECTOR}"
         chosen["spark.driver.host"] = chosen["spark.driver.bindAddress"] = "127.0.0.1"
     return chosen
 

@@ -69,12 +69,6 @@ class Summary:
         return self.points.take(pa.array(chosen)), min(1.0, (self.error + 1) / total)
 
 
-def summary(values: Any) -> Summary:
-    """Of an Arrow array without NULL."""
-    points = values.take(pc.sort_indices(values))
-    return Summary(points, np.ones(len(points)), 0.0).compressed()
-
-
 def merged(summaries: Sequence[Summary], size: int = POINTS) -> Summary:
     points = pa.concat_arrays([one.points for one in summaries])
     weights = np.concatenate([one.weights for one in summaries])
