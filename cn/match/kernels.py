@@ -22,6 +22,7 @@ STRUCTURES = (
     "DoubleEpochs",
     "DoubleJournal",
     "DoubleRadii",
+    "ExtremeDrafts",
     "FilterPartition",
     "IntegerEpochs",
     "IntegerJournal",

@@ -9,6 +9,7 @@ void bind_point_index(nanobind::module_& module);
 void bind_a2b_tree(nanobind::module_& module);
 void bind_box_minima(nanobind::module_& module);
 void bind_epochs(nanobind::module_& module);
+void bind_extreme_drafts(nanobind::module_& module);
 void bind_filters(nanobind::module_& module);
 void bind_interval_blocks(nanobind::module_& module);
 void bind_join_keys(nanobind::module_& module);

@@ -121,8 +121,7 @@ class BoxRule {
             nb::object near = as_code(field.near(cell, way).code);
             Field::End end = field.far(cell, way);
             nb::object far = end.is_there ? as_code(end.code) : nb::none();
-            sides.append(named(interval_, way & 1 ? nb::make_tuple(near, far, false, true)
-                                             : nb::make_tuple(far, near, true, false)));
+            sides.append(way & 1 ? named(interval_, near, far, false, true) : named(interval_, far, near, true, false));
         }
         return nb::tuple(sides);
     }
@@ -132,7 +131,7 @@ class BoxRule {
         if (!is_told) return;
         nb::list region;
         for (const auto& cell : cells) region.append(as_box(field, cell));
-        pieces_.append(named(piece_, nb::make_tuple(nb::tuple(region), y, ref)));
+        pieces_.append(named(piece_, nb::tuple(region), y, ref));
     }
     void leave(const Field& field, const Field::Cells& cells) {
         for (const auto& cell : cells)

@@ -299,7 +299,7 @@ class JoinStep {
         if (!codes.is_valid()) throw nb::python_error();
         for (size_t at = 0; at < placed.codes.size(); ++at)
             PyTuple_SET_ITEM(codes.ptr(), static_cast<Py_ssize_t>(at), as_code(placed.codes[at]).release().ptr());
-        return named(placed_, nb::make_tuple(placed.entry, codes, placed.takes_part));
+        return named(placed_, placed.entry, codes, placed.takes_part);
     }
 };
 }  // namespace

@@ -19,6 +19,7 @@ NB_MODULE(_native, module) {
     kernels::bind_a2b_tree(module);
     kernels::bind_box_minima(module);
     kernels::bind_epochs(module);
+    kernels::bind_extreme_drafts(module);
     kernels::bind_filters(module);
     kernels::bind_interval_blocks(module);
     kernels::bind_join_keys(module);

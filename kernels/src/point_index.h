@@ -33,6 +33,8 @@ class PointIndex {
     // The tree of a topic, for kernels that ask by spans; null if it has no point.
     const PointTree* tree(std::string_view topic) const;
     bool any(const PointTree* tree, const Span* spans) { return tree && tree->any(spans, visits_); }
+    // The same of ranges, points of two dimensions: see PointTree::any_range.
+    bool any_range(const PointTree* tree, const Span* spans) { return tree && tree->any_range(spans, visits_); }
     void find(const PointTree* tree, const Span* spans, std::vector<int64_t>& ids) {
         int last = shape_.dimensions;
         tree->search(spans, visits_, [&](const PointLeaf& leaf, int at) { ids.push_back(leaf.column(last)[at]); });

@@ -117,6 +117,8 @@ void PointTree::insert(const int64_t* point) {
     std::copy(point, point + shape_->width(), entry.highs);
     insert(entry);
     ++size_;
+    if (short_) short_->insert(point[0], point[1]);
+    outgrow();
 }
 
 void PointTree::insert(Entry& entry) {
@@ -275,6 +277,8 @@ bool PointTree::remove(const int64_t* point) {
     std::vector<Node*> orphans;
     if (!root_ || !take_out(root_, point, orphans)) return false;
     --size_;
+    if (short_) short_->remove(point[0], point[1]);
+    outgrow();
     while (root_ && root_->height && root_->count <= 1) {
         Node* only = root_->count ? static_cast<Inner*>(root_)->children()[0] : nullptr;
         shed(root_);
@@ -360,6 +364,7 @@ void PointTree::build(std::vector<int64_t>& rows) {
     });
     size_t count = rows.size() / width;
     release(root_);
+    short_.reset();
     root_ = nullptr;
     size_ = static_cast<int64_t>(count);
     if (!count) return;
@@ -430,6 +435,34 @@ bool PointTree::any(const Node* node, const Span* spans, int64_t& visits) const 
     return false;
 }
 
+// O(s) for s short ranges and the nodes they are in; none of the other nodes is visited.
+void PointTree::gather_short() const {
+    std::vector<ShortRanges::Range> some;
+    int64_t point[MAX_DIMENSIONS + 1], step = size_ / static_cast<int64_t>(ShortRanges::SAMPLE);
+    for (int64_t place = step / 2; place < size_; place += step) {
+        point_at(place, point);
+        some.push_back({point[0], point[1]});
+    }
+    short_ = std::make_unique<ShortRanges>(size_, some);
+    some.clear();
+    gather_short(root_, some);
+    short_->build(some);
+}
+
+void PointTree::gather_short(const Node* node, std::vector<ShortRanges::Range>& found) const {
+    if (!node->height) {
+        auto* leaf = static_cast<const Leaf*>(node);
+        for (int at = 0; at < leaf->count; ++at)
+            if (short_->takes(leaf->column(0)[at], leaf->column(1)[at]))
+                found.push_back({leaf->column(0)[at], leaf->column(1)[at]});
+        return;
+    }
+    auto* inner = static_cast<const Inner*>(node);
+    for (int at = 0; at < inner->count; ++at)
+        if (!short_->is_beyond(inner->highs(*shape_, 0)[at], inner->lows(*shape_, 1)[at]))
+            gather_short(inner->children()[at], found);
+}
+
 int64_t PointTree::count(const Node* node, const Span* spans, int64_t& visits) const {
     int64_t found = 0;
     if (!node->height) {
@@ -480,6 +513,11 @@ void PointTree::check() const {
     };
     std::sort(order.begin(), order.end(), less);
     for (size_t at = 1; at < order.size(); ++at) require(less(order[at - 1], order[at]), "a point twice");
+    if (!short_) return;
+    std::vector<ShortRanges::Range> found;
+    for (size_t at = 0; at < rows.size(); at += width)
+        if (short_->takes(rows[at], rows[at + 1])) found.push_back({rows[at], rows[at + 1]});
+    short_->check(found);
 }
 
 void PointTree::check(const Node* node) const {

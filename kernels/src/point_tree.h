@@ -12,9 +12,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "short_ranges.h"
 #include "spans.h"
 
 namespace kernels {
@@ -61,7 +63,8 @@ struct PointInner : PointNode {
 class PointTree {
    public:
     explicit PointTree(const PointShape& shape) : shape_(&shape) {}
-    PointTree(PointTree&& other) noexcept : shape_(other.shape_), root_(other.root_), size_(other.size_) {
+    PointTree(PointTree&& other) noexcept
+        : shape_(other.shape_), root_(other.root_), size_(other.size_), short_(std::move(other.short_)) {
         other.root_ = nullptr;
         other.size_ = 0;
     }
@@ -69,6 +72,7 @@ class PointTree {
         std::swap(shape_, other.shape_);
         std::swap(root_, other.root_);
         std::swap(size_, other.size_);
+        std::swap(short_, other.short_);
         return *this;
     }
     ~PointTree() { release(root_); }
@@ -80,6 +84,12 @@ class PointTree {
     void build(std::vector<int64_t>& rows);  // points one after the other; they are added to those held
 
     bool any(const Span* spans, int64_t& visits) const { return root_ && any(root_, spans, visits); }
+    // The same where the two dimensions are the ends of ranges; quicker where short ones are asked for.
+    bool any_range(const Span* spans, int64_t& visits) const {
+        if (!short_ && size_ >= ShortRanges::LEAST) gather_short();
+        Held held = short_ ? short_->any(spans) : Held::UNKNOWN;
+        return held == Held::UNKNOWN ? any(spans, visits) : held == Held::YES;
+    }
     int64_t count(const Span* spans, int64_t& visits) const {
         return root_ ? count(root_, spans, visits) : 0;
     }
@@ -95,7 +105,7 @@ class PointTree {
     }
     // The point at a place of the order in which `each` goes.
     void point_at(int64_t place, int64_t* point) const;
-    size_t nbytes() const { return root_ ? nbytes(root_) : 0; }
+    size_t nbytes() const { return (root_ ? nbytes(root_) : 0) + (short_ ? short_->nbytes() : 0); }
     void check() const;
 
    private:
@@ -114,6 +124,7 @@ class PointTree {
     const PointShape* shape_;
     Node* root_ = nullptr;
     int64_t size_ = 0;
+    mutable std::unique_ptr<ShortRanges> short_;  // made when it is first asked for
 
     Leaf* new_leaf(int capacity, int axis);
     Inner* new_inner(int height, int axis);
@@ -139,6 +150,11 @@ class PointTree {
                 int axis, Inner* into);
 
     bool any(const Node* node, const Span* spans, int64_t& visits) const;
+    void gather_short() const;
+    void gather_short(const Node* node, std::vector<ShortRanges::Range>& found) const;
+    void outgrow() {
+        if (short_ && short_->is_outgrown(size_)) short_.reset();
+    }
     int64_t count(const Node* node, const Span* spans, int64_t& visits) const;
     size_t nbytes(const Node* node) const;
     void check(const Node* node) const;

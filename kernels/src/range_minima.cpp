@@ -163,21 +163,20 @@ class RangeMinima {
         for (size_t at = piece.first_box; at < piece.first_box + piece.boxes; ++at) {
             Span spans[2];
             const RangeBox& box = rule_.boxes[at];
-            if (box.sides[0].span(spans[0]) && box.sides[1].span(spans[1]) && points_->any(points, spans))
+            if (box.sides[0].span(spans[0]) && box.sides[1].span(spans[1]) && points_->any_range(points, spans))
                 return true;
         }
         return false;
     }
 
     nb::object as_piece(const Rule::Piece& piece) const {
-        nb::list region;
-        for (size_t at = piece.first_box; at < piece.first_box + piece.boxes; ++at) {
-            const RangeBox& box = rule_.boxes[at];
-            region.append(as_box(interval_, box));
-        }
+        nb::object region = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(piece.boxes)));
+        if (!region.is_valid()) throw nb::python_error();
+        for (size_t at = 0; at < piece.boxes; ++at)
+            PyTuple_SET_ITEM(region.ptr(), at, as_box(interval_, rule_.boxes[piece.first_box + at]).release().ptr());
         nb::object y = piece.has_y ? as_code(piece.y) : nb::none();
         nb::object ref = piece.has_y ? KeyRef::object(piece.ref) : nb::none();
-        return named(piece_, nb::make_tuple(nb::tuple(region), y, ref));
+        return named(piece_, region, y, ref);
     }
 };
 }  // namespace

@@ -23,19 +23,21 @@ inline nb::object as_peak(const ObjectTree::Point& point) {
     throw nb::python_error();
 }
 
-// Gives named tuples without calling their class: a third of the time.
-inline nb::object named(nb::handle type, nb::object fields) {
-    nb::object arguments = nb::steal(PyTuple_Pack(1, fields.ptr()));
-    if (!arguments.is_valid()) throw nb::python_error();
-    PyObject* made = PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject*>(type.ptr()), arguments.ptr(), nullptr);
-    if (!made) throw nb::python_error();
-    return nb::steal(made);
+// A named tuple, without calling its class and without a tuple of its fields: a fifth of the time.
+template <class... Fields>
+nb::object named(nb::handle type, Fields&&... fields) {
+    auto* made_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+    nb::object made = nb::steal(made_type->tp_alloc(made_type, sizeof...(Fields)));
+    if (!made.is_valid()) throw nb::python_error();
+    PyObject** items = reinterpret_cast<PyTupleObject*>(made.ptr())->ob_item;
+    ((*items++ = nb::cast(std::forward<Fields>(fields)).release().ptr()), ...);
+    return made;
 }
 
 // Intervals and boxes in the class of cn.model.geometry.
 inline nb::object as_interval(nb::handle type, const Side& side) {
-    return named(type, nb::make_tuple(side.has_low ? as_code(side.low) : nb::none(),
-                                      side.has_high ? as_code(side.high) : nb::none(), side.low_open, side.high_open));
+    return named(type, side.has_low ? as_code(side.low) : nb::none(), side.has_high ? as_code(side.high) : nb::none(),
+                 side.low_open, side.high_open);
 }
 inline nb::object as_box(nb::handle type, const RangeBox& box) {
     return nb::make_tuple(as_interval(type, box.sides[0]), as_interval(type, box.sides[1]));

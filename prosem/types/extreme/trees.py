@@ -14,10 +14,12 @@ from cn.match.point_index import PointIndex
 from cn.model.geometry import Box, Interval
 from prosem.index.ranges.a2b_tree import A2BTree, Peak
 from prosem.index.ranges.lower_tier import Ref
+from prosem.types.base import Draft
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
-from prosem.values.model import Delta
+from prosem.values.model import Delta, Key, Row
 from prosem.values.packed_columns import Codes
+from prosem.values.wire import encode
 
 Spot = tuple[Any, Any]  # x and y
 Rule = Callable[[A2BTree, Spot | None, Spot | None, Ref], list[Piece]]
@@ -65,6 +67,12 @@ class CompiledMinima(RangeMinima, Protocol):
 
     def step_rows(self, deltas: Sequence[Delta]) -> list[list[tuple[bytes, Piece]] | None]:
         """As `step_row`, for all deltas of a request in one call."""
+
+
+class CompiledDrafts(Protocol):
+    """Makes the messages of a description in one call."""
+
+    def make(self, description: Sequence[tuple[bytes, Piece]], rows: Mapping[Key, Row]) -> list[Draft]: ...
 
 
 class ExtremeTrees:
@@ -129,3 +137,14 @@ def compiled_minima(points: PointIndex, int64: bool, is_tracked: bool = False) -
     if module is None:
         return None
     return cast(CompiledMinima, module.RangeMinima(points, is_tracked, Interval, Piece))
+
+
+def compiled_drafts(
+    kind: str, names: Sequence[str], y: int, answer: Callable[[Row | None], bytes]
+) -> CompiledDrafts | None:
+    """For rows with these columns, of which `y` is the value; `answer` writes those that compiled code does not."""
+    module = kernels.compiled()
+    if module is None:
+        return None
+    written = [encode(name).decode() for name in names]
+    return cast(CompiledDrafts, module.ExtremeDrafts(Draft, kind, written, y, answer))
