@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from cn.match.box_index import BoxIndex
 from cn.match.point_index import PointIndex
 
-INTERFACE = 10  # of the compiled structures that this version calls
+INTERFACE = 11  # of the compiled structures that this version calls
 STRUCTURES = (
     "A2BTree",
     "DoubleEpochs",

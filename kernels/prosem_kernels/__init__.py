@@ -24,7 +24,7 @@ from prosem_kernels._native import (
 )
 
 __version__ = "0.1.0"
-INTERFACE = 10  # raised when a call changes; ProSem uses the structures in Python if it expects another one
+INTERFACE = 11  # raised when a call changes; ProSem uses the structures in Python if it expects another one
 
 __all__ = [
     "INTERFACE",

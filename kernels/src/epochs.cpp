@@ -25,24 +25,30 @@ class BlockOrder {
     // Some radius is past the point, and some is not.
     template <class Past>
     void cut(Past past, T& last, T& first) const {
-        auto in_firsts = [&](Py_ssize_t at) { return read(item(firsts_, at)); };
+        auto packed_at = [&](Py_ssize_t at) -> const char* {
+            nb::handle packed = packed_.is_valid() ? item(packed_, at) : nb::handle();
+            return packed.is_valid() && PyBytes_Check(packed.ptr()) ? PyBytes_AS_STRING(packed.ptr()) : nullptr;
+        };
+        auto number = [](const char* numbers, Py_ssize_t place) {
+            T radius;
+            std::memcpy(&radius, numbers + place * static_cast<Py_ssize_t>(sizeof(T)), sizeof(T));
+            return radius;
+        };
+        auto in_firsts = [&](Py_ssize_t at) {
+            const char* numbers = packed_at(at);
+            return numbers ? number(numbers, 0) : read(item(firsts_, at));
+        };
         Py_ssize_t at = begin_of(size(firsts_), in_firsts, past) - 1;
         auto search = [&](Py_ssize_t count, auto&& radius) {
             Py_ssize_t place = begin_of(count, radius, past);
             last = radius(place - 1);
             first = place < count ? radius(place) : in_firsts(at + 1);
         };
-        nb::handle block = item(blocks_, at), packed = packed_.is_valid() ? item(packed_, at) : nb::handle();
-        if (packed.is_valid() && PyBytes_Check(packed.ptr())) {
-            const char* numbers = PyBytes_AS_STRING(packed.ptr());
-            search(PyBytes_GET_SIZE(packed.ptr()) / static_cast<Py_ssize_t>(sizeof(T)), [&](Py_ssize_t place) {
-                T radius;
-                std::memcpy(&radius, numbers + place * static_cast<Py_ssize_t>(sizeof(T)), sizeof(T));
-                return radius;
-            });
-        } else {
+        nb::handle block = item(blocks_, at);
+        if (const char* numbers = packed_at(at))
+            search(size(block), [&](Py_ssize_t place) { return number(numbers, place); });
+        else
             search(size(block), [&](Py_ssize_t place) { return read(item(block, place)); });
-        }
     }
 
    private:
@@ -89,7 +95,7 @@ class BoundEpochs {
         }
         typename Epochs::Pieces pieces;
         epochs_.event(d, pieces);
-        return {as_boxes(pieces), interval_};
+        return {std::move(pieces), interval_};
     }
     void begin(int64_t birth, nb::handle radii, nb::handle runs) {
         std::vector<typename Epochs::Run> all;
@@ -107,7 +113,7 @@ class BoundEpochs {
     Notified<T> all_regions() const {
         typename Epochs::Pieces pieces;
         epochs_.all(pieces);
-        return {as_boxes(pieces), interval_};
+        return {std::move(pieces), interval_};
     }
     bool is_plain() const { return epochs_.is_plain(); }
     int64_t visits() const { return epochs_.visits; }
@@ -138,7 +144,7 @@ class BoundEpochs {
         for (const auto& run : runs)
             if (!epochs_.ends().fits(run.centre, order.last())) raise_unfit(unfit_);
         if (runs.empty()) throw nb::value_error("an epoch has runs");
-        epochs_.begin({birth, std::move(order), std::move(runs), {}});
+        epochs_.begin({birth, std::move(order), std::move(runs)});
     }
 };
 

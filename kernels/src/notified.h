@@ -23,30 +23,30 @@ inline int64_t radius_code(double radius) {
 template <class T>
 class Notified {
    public:
-    using Groups = std::vector<std::pair<T, std::vector<EpochPiece<T>>>>;
+    Notified(std::vector<EpochPiece<T>> pieces, nb::object interval)
+        : boxes_(std::move(pieces)), interval_(std::move(interval)) {}
 
-    Notified(Groups groups, nb::object interval) : groups_(std::move(groups)), interval_(std::move(interval)) {}
-
-    size_t size() const { return groups_.size(); }
+    size_t size() const { return boxes_.size(); }
     // The same, with coordinates in the place of radii.
     Notified coded() const {
-        Notified all{groups_, interval_};
+        Notified all = *this;
         all.is_coded_ = true;
         return all;
     }
     // [(notified before, ((radii, births), ...)), ...]
     nb::list regions() const {
         nb::list all;
-        for (const auto& [before, boxes] : groups_) {
-            nb::object region = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(boxes.size())));
+        for (size_t group = 0; group < size(); ++group) {
+            size_t first = boxes_.groups[group], count = boxes_.groups[group + 1] - first;
+            nb::object region = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
             if (!region.is_valid()) throw nb::python_error();
-            for (size_t at = 0; at < boxes.size(); ++at) {
-                const auto& box = boxes[at];
+            for (size_t at = 0; at < count; ++at) {
+                const auto& box = boxes_.boxes[first + at];
                 nb::object sides = nb::make_tuple(interval(end(box.low), end(box.high)),
                                                   interval(as_number(box.first), as_number(box.last)));
                 PyTuple_SET_ITEM(region.ptr(), static_cast<Py_ssize_t>(at), sides.release().ptr());
             }
-            all.append(nb::make_tuple(as_number(before), region));
+            all.append(nb::make_tuple(as_number(boxes_.before(group)), region));
         }
         return all;
     }
@@ -61,19 +61,20 @@ class Notified {
         }
         nb::list all;
         std::vector<int64_t> ids;
-        for (const auto& [before, boxes] : groups_) {
+        for (size_t group = 0; group < size(); ++group) {
             ids.clear();
-            for (const auto& box : boxes) {
+            for (size_t at = boxes_.groups[group]; at < boxes_.groups[group + 1]; ++at) {
+                const auto& box = boxes_.boxes[at];
                 Span spans[2] = {{radius_code(box.low), radius_code(box.high)}, {box.first, box.last}};
                 for (const PointTree* tree : trees) points.find(tree, spans, ids);
             }
-            if (!ids.empty()) all.append(nb::make_tuple(as_number(before), as_tuple(ids)));
+            if (!ids.empty()) all.append(nb::make_tuple(as_number(boxes_.before(group)), as_tuple(ids)));
         }
         return all;
     }
 
    private:
-    Groups groups_;
+    EpochBoxes<T> boxes_;
     nb::object interval_;
     bool is_coded_ = false;
 

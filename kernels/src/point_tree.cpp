@@ -158,7 +158,8 @@ PointNode* PointTree::place(Node* node, const Entry& entry) {
     return nullptr;
 }
 
-void PointTree::append(Leaf* leaf, const int64_t* point) {
+// Quickest where points come in the order of the first code.
+void PointTree::put(Leaf* leaf, const int64_t* point) {
     if (leaf->count == leaf->capacity) {
         int more = std::min(shape_->leaf_size, leaf->capacity + std::max(2, leaf->capacity / 2));
         auto* columns = static_cast<int64_t*>(std::malloc(sizeof(int64_t) * more * shape_->width()));
@@ -169,13 +170,20 @@ void PointTree::append(Leaf* leaf, const int64_t* point) {
         leaf->columns = columns;
         leaf->capacity = more;
     }
-    for (int d = 0; d < shape_->width(); ++d) leaf->column(d)[leaf->count] = point[d];
+    int64_t* codes = leaf->column(0);
+    int at = leaf->count;
+    if (at && codes[at - 1] > point[0]) at = static_cast<int>(std::upper_bound(codes, codes + at, point[0]) - codes);
+    for (int d = 0; d < shape_->width(); ++d) {
+        int64_t* column = leaf->column(d);
+        std::copy_backward(column + at, column + leaf->count, column + leaf->count + 1);
+        column[at] = point[d];
+    }
     ++leaf->count;
 }
 
 PointNode* PointTree::place_point(Leaf* leaf, const int64_t* point) {
     if (leaf->count == shape_->leaf_size) return cut_leaf(leaf, point);
-    append(leaf, point);
+    put(leaf, point);
     return nullptr;
 }
 
@@ -237,7 +245,7 @@ PointNode* PointTree::cut_leaf(Leaf* leaf, const int64_t* point) {
     Leaf* other = new_leaf(count - cut, next);
     leaf->count = 0;
     leaf->axis = static_cast<int16_t>(next);
-    for (int at = 0; at < count; ++at) append(at < cut ? leaf : other, &rows[order[at] * width]);
+    for (int at = 0; at < count; ++at) put(at < cut ? leaf : other, &rows[order[at] * width]);
     return other;
 }
 
@@ -319,12 +327,17 @@ bool PointTree::take_out(Node* node, const int64_t* point, std::vector<Node*>& o
     int width = shape_->width();
     if (!node->height) {
         auto* leaf = static_cast<Leaf*>(node);
-        for (int at = leaf->count - 1; at >= 0; --at) {
+        const int64_t* codes = leaf->column(0);
+        int at = static_cast<int>(std::upper_bound(codes, codes + leaf->count, point[0]) - codes) - 1;
+        for (; at >= 0 && codes[at] == point[0]; --at) {
             int d = width - 1;
-            while (d >= 0 && leaf->column(d)[at] == point[d]) --d;
-            if (d >= 0) continue;
+            while (d && leaf->column(d)[at] == point[d]) --d;
+            if (d) continue;
+            for (; d < width; ++d) {
+                int64_t* column = leaf->column(d);
+                std::copy(column + at + 1, column + leaf->count, column + at);
+            }
             --leaf->count;
-            for (d = 0; d < width; ++d) leaf->column(d)[at] = leaf->column(d)[leaf->count];
             return true;
         }
         return false;
@@ -383,8 +396,9 @@ PointNode* PointTree::planted(const std::vector<int64_t>& rows, uint32_t* first,
                               int axis) {
     if (!height) {
         Leaf* leaf = new_leaf(std::max<int>(FIRST_CAPACITY, static_cast<int>(last - first)), axis);
-        for (uint32_t* at = first; at != last; ++at)
-            append(leaf, &rows[static_cast<size_t>(*at) * shape_->width()]);
+        size_t width = shape_->width();
+        std::sort(first, last, [&](uint32_t a, uint32_t b) { return rows[a * width] < rows[b * width]; });
+        for (uint32_t* at = first; at != last; ++at) put(leaf, &rows[*at * width]);
         return leaf;
     }
     double below = shape_->leaf_size * 0.75;
@@ -423,13 +437,12 @@ bool PointTree::any(const Node* node, const Span* spans, int64_t& visits) const 
     if (!node->height) {
         ++visits;
         auto* leaf = static_cast<const Leaf*>(node);
-        for (int at = 0; at < leaf->count; ++at)
-            if (holds(leaf, at, spans)) return true;
-        return false;
+        return look(leaf, spans, [](int) { return true; });
     }
     auto* inner = static_cast<const Inner*>(node);
+    Bounds bounds(*shape_, inner);
     for (int at = 0; at < inner->count; ++at) {
-        int how = meeting(inner, at, spans);
+        int how = bounds.meeting(at, spans);
         if (how == 2 || (how == 1 && any(inner->children()[at], spans, visits))) return true;
     }
     return false;
@@ -468,12 +481,16 @@ int64_t PointTree::count(const Node* node, const Span* spans, int64_t& visits) c
     if (!node->height) {
         ++visits;
         auto* leaf = static_cast<const Leaf*>(node);
-        for (int at = 0; at < leaf->count; ++at) found += holds(leaf, at, spans);
+        look(leaf, spans, [&](int) {
+            ++found;
+            return false;
+        });
         return found;
     }
     auto* inner = static_cast<const Inner*>(node);
+    Bounds bounds(*shape_, inner);
     for (int at = 0; at < inner->count; ++at) {
-        int how = meeting(inner, at, spans);
+        int how = bounds.meeting(at, spans);
         if (how == 2)
             found += inner->sizes(*shape_)[at];
         else if (how == 1)
@@ -526,6 +543,7 @@ void PointTree::check(const Node* node) const {
         auto* leaf = static_cast<const Leaf*>(node);
         require(leaf->count <= leaf->capacity && leaf->capacity <= std::max(FIRST_CAPACITY, shape_->leaf_size),
                 "no leaf is overfull");
+        require(std::is_sorted(leaf->column(0), leaf->column(0) + leaf->count), "a leaf is sorted by the first code");
         return;
     }
     auto* inner = static_cast<const Inner*>(node);

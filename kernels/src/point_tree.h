@@ -3,7 +3,8 @@
 // Every entry of an inner node carries the exact bounds and the number of the points below it. All leaves are equally
 // deep. The id is a dimension of the bounds too, so that one of many points at one place is found quickly. A full node
 // is cut at a gap near the middle, along the dimensions in turn; nothing is ever rebuilt, so the longest change costs
-// O(log N) nodes. A search enters the nodes whose bounds the box meets; what lies within the box is not tested.
+// O(log N) nodes. A search enters the nodes whose bounds the box meets; what lies within the box is not tested. A leaf is
+// sorted by the first code, so that only those of its points are looked at that are in the box along this dimension.
 //
 // It loses against a scan where a box holds most points: then the search is the scan, with more jumps.
 #pragma once
@@ -141,7 +142,7 @@ class PointTree {
     void refit(Inner* inner, int at);
     void drop(Inner* inner, int at);
     bool take_out(Node* node, const int64_t* point, std::vector<Node*>& orphans);
-    void append(Leaf* leaf, const int64_t* point);
+    void put(Leaf* leaf, const int64_t* point);
     int64_t size_of(const Node* node) const;
     void bounds(const Node* node, int64_t* lows, int64_t* highs) const;
 
@@ -159,20 +160,36 @@ class PointTree {
     size_t nbytes(const Node* node) const;
     void check(const Node* node) const;
 
-    // 0: the box does not meet the entry, 1: it does, 2: it holds the entry
-    int meeting(const Inner* inner, int at, const Span* spans) const {
-        bool is_whole = true;
-        for (int d = 0; d < shape_->dimensions; ++d) {
-            int64_t low = inner->lows(*shape_, d)[at], high = inner->highs(*shape_, d)[at];
-            if (!spans[d].meets(low, high)) return 0;
-            is_whole = is_whole && spans[d].covers(low, high);
+    // The bounds of an inner node's entries, as searches read them.
+    struct Bounds {
+        const int64_t *lows, *highs;
+        int stride, dimensions;
+
+        Bounds(const PointShape& shape, const Inner* inner)
+            : lows(inner->lows(shape, 0)), highs(inner->highs(shape, 0)), stride(shape.stride()), dimensions(shape.dimensions) {}
+        // 0: the box does not meet the entry, 1: it does, 2: it holds the entry
+        int meeting(int at, const Span* spans) const {
+            bool is_whole = true;
+            for (int d = 0, place = at; d < dimensions; ++d, place += stride) {
+                int64_t low = lows[place], high = highs[place];
+                if (!spans[d].meets(low, high)) return 0;
+                is_whole = is_whole && spans[d].covers(low, high);
+            }
+            return is_whole ? 2 : 1;
         }
-        return is_whole ? 2 : 1;
-    }
-    bool holds(const Leaf* leaf, int at, const Span* spans) const {
-        for (int d = 0; d < shape_->dimensions; ++d)
-            if (!spans[d].holds(leaf->column(d)[at])) return false;
-        return true;
+    };
+    // Calls take(at) for every point of a leaf in the box, until it says that it is enough.
+    template <class Take>
+    bool look(const Leaf* leaf, const Span* spans, Take&& take) const {
+        const int64_t *columns = leaf->columns, *end = columns + leaf->count;
+        int64_t high = spans[0].high;
+        int dimensions = shape_->dimensions, capacity = leaf->capacity;
+        for (const int64_t* code = std::lower_bound(columns, end, spans[0].low); code != end && *code <= high; ++code) {
+            int d = 1;
+            for (const int64_t* other = code + capacity; d < dimensions && spans[d].holds(*other); other += capacity) ++d;
+            if (d >= dimensions && take(static_cast<int>(code - columns))) return true;
+        }
+        return false;
     }
 
     template <class Take>
@@ -191,13 +208,16 @@ class PointTree {
         if (!node->height) {
             ++visits;
             auto* leaf = static_cast<const Leaf*>(node);
-            for (int at = 0; at < leaf->count; ++at)
-                if (holds(leaf, at, spans)) take(*leaf, at);
+            look(leaf, spans, [&](int at) {
+                take(*leaf, at);
+                return false;
+            });
             return;
         }
         auto* inner = static_cast<const Inner*>(node);
+        Bounds bounds(*shape_, inner);
         for (int at = 0; at < inner->count; ++at) {
-            int how = meeting(inner, at, spans);
+            int how = bounds.meeting(at, spans);
             if (how == 1)
                 search(inner->children()[at], spans, visits, take);
             else if (how == 2)

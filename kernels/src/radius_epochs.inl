@@ -1,14 +1,5 @@
 // Included by radius_epochs.h.
 
-template <class T, class Order>
-void RadiusEpochs<T, Order>::sum_up(Epoch& epoch) {
-    for (int side = 0; side < 2; ++side) {
-        T least = epoch.runs.front().ends[side];
-        for (const Run& run : epoch.runs) least = std::min(least, run.ends[side]);
-        epoch.nearest[side] = least;
-    }
-}
-
 // Its runs have neither gaps nor ends yet.
 template <class T, class Order>
 void RadiusEpochs<T, Order>::begin(Epoch epoch) {
@@ -22,7 +13,6 @@ void RadiusEpochs<T, Order>::begin(Epoch epoch) {
         add(runs.back());
     }
     epoch.runs = std::move(runs);
-    sum_up(epoch);
     epochs_.emplace_back(std::move(epoch));
 }
 
@@ -32,48 +22,54 @@ void RadiusEpochs<T, Order>::event(T d, Pieces& pieces) {
     bool rising = d > value;
     int side = rising ? 0 : 1;
     T x = rising ? d : -d;
-    std::vector<std::pair<size_t, std::vector<Run>>> fired;
+    std::vector<std::pair<size_t, size_t>> fired;  // an epoch, and where its runs begin
+    std::vector<Run> after;
     if (d != value)
         for (size_t at = 0; at < epochs_.size(); ++at) {
             if (epochs_[at].nearest[side] > x) continue;
-            fired.emplace_back(at, std::vector<Run>());
-            fire(*epochs_[at], at ? epochs_[at - 1].stop + 1 : 0, d, side, fired.back().second, pieces);
+            if (fired.empty()) {
+                fired.reserve(epochs_.size() - at);
+                pieces.reserve(16);
+            }
+            fired.emplace_back(at, after.size());
+            fire(*epochs_[at], at ? epochs_[at - 1].stop + 1 : 0, d, side, after, pieces);
         }
     value = d;
-    for (auto& [at, runs] : fired) {
-        const Epoch& before = *epochs_[at];
-        visits += static_cast<int64_t>(before.runs.size());
-        Epoch after{before.stop, before.radii, std::move(runs), {}};
-        sum_up(after);
-        epochs_[at] = Held(std::move(after));
+    const Run* end = after.data() + after.size();
+    for (auto one = fired.rbegin(); one != fired.rend(); ++one) {
+        size_t at = one->first;
+        const Run* begin = after.data() + one->second;
+        visits += static_cast<int64_t>(epochs_[at]->runs.size());
+        epochs_[at].renew(begin, end);
+        end = begin;
     }
     for (auto one = fired.rbegin(); one != fired.rend(); ++one) {
-        auto at = static_cast<std::ptrdiff_t>(one->first);
-        if (one->first + 1 < epochs_.size() && are_alike(*epochs_[one->first], *epochs_[one->first + 1]))
-            epochs_.erase(epochs_.begin() + at);
+        size_t at = one->first;
+        if (at + 1 < epochs_.size() && are_alike(*epochs_[at], *epochs_[at + 1]))
+            epochs_.erase(epochs_.begin() + static_cast<std::ptrdiff_t>(at));
     }
 }
 
-// The runs of an epoch after an event, and what fires of it: the beginning of each run with an end that is reached.
+// Adds the runs of an epoch after an event, and what fires of it: the beginning of each run with an end that is reached.
 template <class T, class Order>
 void RadiusEpochs<T, Order>::fire(const Epoch& epoch, int64_t first, T d, int side, std::vector<Run>& after,
                                   Pieces& pieces) const {
     T x = side ? -d : d;
-    after.reserve(epoch.runs.size() + 1);
+    size_t begin = after.size();
+    after.reserve(begin + epoch.runs.size() + 1);
+    auto is_joined = [&](const Run& run) {
+        if (after.size() == begin || after.back().centre != run.centre) return false;
+        after.back().high = run.high;
+        return true;
+    };
     auto put = [&](Run run) {
-        if (!after.empty() && after.back().centre == run.centre) {
-            after.back().high = run.high;
-            return;
-        }
+        if (is_joined(run)) return;
         add(run);
         after.push_back(run);
     };
     for (const Run& run : epoch.runs) {
         if (run.ends[side] > x) {
-            if (!after.empty() && after.back().centre == run.centre)
-                after.back().high = run.high;
-            else
-                after.push_back(run);
+            if (!is_joined(run)) after.push_back(run);
             continue;
         }
         T last = run.high, next{};
@@ -123,14 +119,24 @@ bool RadiusEpochs<T, Order>::is_plain() const {
     return true;
 }
 
+// -- boxes -------------------------------------------------------------------------------------------------
 template <class T>
-std::vector<std::pair<T, std::vector<EpochPiece<T>>>> as_boxes(const std::vector<EpochPiece<T>>& pieces) {
-    std::vector<EpochPiece<T>> boxes;
+EpochBoxes<T>::EpochBoxes(std::vector<EpochPiece<T>> pieces) : boxes(std::move(pieces)) {
+    if (!boxes.empty() && boxes.front().last != boxes.back().last) join();
+    group();
+}
+
+// Pieces come by epoch, then by radius; a box takes the place of its first piece.
+template <class T>
+void EpochBoxes<T>::join() {
     std::vector<size_t> before, here;  // the boxes that reach to the epoch before, and to the present one, by radius
-    size_t next = 0;                   // of those before
-    for (size_t at = 0; at < pieces.size(); ++at) {
-        const EpochPiece<T>& piece = pieces[at];
-        if (at && pieces[at - 1].last != piece.last) {
+    before.reserve(boxes.size());
+    here.reserve(boxes.size());
+    size_t next = 0, count = 0;  // of those before; boxes so far
+    int64_t last = boxes.front().last;
+    for (const EpochPiece<T>& piece : boxes) {
+        if (piece.last != last) {
+            last = piece.last;
             before.swap(here);
             here.clear();
             next = 0;
@@ -142,18 +148,31 @@ std::vector<std::pair<T, std::vector<EpochPiece<T>>>> as_boxes(const std::vector
             box->last = piece.last;
             here.push_back(before[next]);
         } else {
-            here.push_back(boxes.size());
-            boxes.push_back(piece);
+            here.push_back(count);
+            boxes[count++] = piece;
         }
     }
-    std::vector<std::pair<T, std::vector<EpochPiece<T>>>> groups;
-    std::unordered_map<T, size_t> place;
-    for (const EpochPiece<T>& box : boxes) {
-        auto [found, is_new] = place.try_emplace(box.before, groups.size());
-        if (is_new) groups.push_back({box.before, {}});
-        groups[found->second].second.push_back(box);
+    boxes.resize(count);
+}
+
+template <class T>
+void EpochBoxes<T>::group() {
+    size_t count = boxes.size();
+    std::vector<std::pair<int64_t, size_t>> order(count);  // what was notified before, or the first box of it; a box
+    for (size_t at = 0; at < count; ++at) order[at] = {bits_of(boxes[at].before), at};
+    std::sort(order.begin(), order.end());
+    for (size_t at = 0; at < count;) {
+        int64_t before = order[at].first, first = static_cast<int64_t>(order[at].second);
+        for (; at < count && order[at].first == before; ++at) order[at].first = first;
     }
-    return groups;
+    std::sort(order.begin(), order.end());
+    std::vector<EpochPiece<T>> sorted(count);
+    for (size_t at = 0; at < count; ++at) {
+        sorted[at] = boxes[order[at].second];
+        if (!at || order[at].first != order[at - 1].first) groups.push_back(at);
+    }
+    boxes = std::move(sorted);
+    groups.push_back(count);
 }
 
 // -- invariants --------------------------------------------------------------------------------------------
@@ -181,7 +200,6 @@ void RadiusEpochs<T, Order>::check() const {
         }
         require(epoch.runs.back().high == epoch.radii.last(), "runs go to the last radius");
         for (int side = 0; side < 2; ++side)
-            require(nearest[side] == epoch.nearest[side] && nearest[side] == epochs_[at].nearest[side],
-                    "the nearest ends are kept");
+            require(nearest[side] == epochs_[at].nearest[side], "the nearest ends are kept");
     }
 }
