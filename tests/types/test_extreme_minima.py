@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cn.match.point_index import PointIndex
-from cn.model.geometry import Interval
+from cn.model.geometry import Interval, contains
 from prosem.index.ranges.a2b_tree import A2BTree
+from prosem.types.base import Draft
 from prosem.types.extreme import rule, tracked_rule
 from prosem.types.extreme.rule import Piece
 from prosem.types.extreme.trees import ExtremeTrees
 from prosem.values.model import Delta
+from prosem.values.wire import encode
 from tests.support.effort import examples
 from tests.support.makers import COMPILED, is_built
 
@@ -225,3 +227,77 @@ def test_columns_are_rows(make: Any, rows: dict[int, tuple[int, int]]) -> None:
     assert minima.get(b"") is None
     with pytest.raises(ValueError, match=r"equally long|broadcast|strict|same"):
         minima.build_columns(b"x", np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, np.int64))
+
+
+@is_built
+@pytest.mark.parametrize("longest", [40, 4_000, 2**63])
+@pytest.mark.parametrize("seed", range(examples(2)))
+def test_among_many_ranges(longest: int, seed: int) -> None:
+    """Short ranges are kept apart where there are many: while they come and go, pieces are those with a subscription."""
+    random = np.random.default_rng(seed)
+    points, minima = compiled()
+    scale = max(1, longest // 4_000)
+    spots = {row: (int(x) * scale, int(y)) for row, (x, y) in enumerate(random.integers(0, 4_000, (300, 2)))}
+    minima.build({b"": [(x, y, row) for row, (x, y) in spots.items()]})
+    tree = A2BTree()
+    for row, (x, y) in spots.items():
+        rule.step(tree, None, (x, y), row)
+    ranges: dict[int, tuple[int, int]] = {}
+    shown = 0
+    for event in range(150):
+        for sid in range(event * 40, event * 40 + 40):
+            low = int(random.integers(0, 4_000)) * scale
+            length = min(longest - 1, int(random.exponential(longest / 50)))
+            ranges[sid] = low, min(INT64_MAX, low + length)
+            points.insert(sid, b"", ranges[sid])
+            if event > 75:
+                gone = int(random.choice(list(ranges)[:50]))
+                points.remove(gone, b"", ranges.pop(gone))
+        row = int(random.integers(0, 300))
+        old, new = spots[row], (spots[row][0], int(random.integers(0, 4_000)))
+        spots[row] = new
+        made = rule.step(tree, old, new, row)
+        told = [
+            piece.region for piece in made if any(contains(piece.region, place) for place in ranges.values())
+        ]
+        shown += len(told)
+        assert [piece.region for piece in minima.step(b"", b"", old, new, row)] == told
+        if event % 15 == 0:
+            points.check()
+    assert shown
+
+
+fields = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(INT64_MIN, INT64_MAX),
+    st.text(),
+    st.text(st.characters(max_codepoint=0x80)),
+    st.decimals(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.dates(),
+)
+
+
+@is_built
+@given(row=st.tuples(fields, fields, fields), y=st.integers(0, 2))
+@settings(max_examples=examples(300), deadline=None)
+def test_messages_are_written_as_in_python(row: Any, y: int) -> None:
+    names = ("sym bol", "Ünïcode", 'a "quoted" one')
+
+    def answer(shown: Any) -> bytes:
+        if shown is None:
+            return encode({"value": None, "row": None})
+        return encode({"value": shown[y], "row": dict(zip(names, shown, strict=True))})
+
+    writer = COMPILED.ExtremeDrafts(Draft, "range", [encode(name).decode() for name in names], y, answer)
+    region = ((Interval(0, 1), Interval(2, 3)),)
+    made = writer.make([(b"t", Piece(region, 5, "key")), (b"", Piece(region, None, None))], {"key": row})
+    assert made == [
+        Draft("range", b"t", region, payload=answer(row)),
+        Draft("range", payload=answer(None), region=region),
+    ]
+    assert all(type(draft) is Draft for draft in made)
+    with pytest.raises(KeyError):
+        writer.make([(b"t", Piece(region, 5, "other"))], {"key": row})

@@ -256,6 +256,18 @@ class ExtremeSpace(RowLookingSpace):
             return self._compiled_drafts.make(description, rows)
         kind, answer = self.kind, self._form.answer
         return [
-            _new(Draft, (kind, topic, region, None, None, answer(None if ref is None else rows[ref]), (), ()))
+            _new(
+                Draft,
+                (
+                    kind,
+                    topic,
+                    region,
+                    None,
+                    None,
+                    answer(None if ref is None else rows[cast(Key, ref)]),
+                    (),
+                    (),
+                ),
+            )
             for topic, (region, _, ref) in description
         ]
