@@ -19,6 +19,8 @@ from __future__ import annotations
 import gc
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -97,10 +99,11 @@ def by_rate(name: str, rates: list[int], seconds: float, quick: bool) -> list[di
     """All strategies at several rates of updates, at one size."""
     rows = []
     for mode, options in MODES.items():
+        progress(f"parametric: {name}, {mode}, subscriptions")
+        run = Run(WORKLOADS[name](*SIZES[name, quick]), options)
         for rate in rates:
             progress(f"parametric: {name}, {mode}, {rate} updates/s")
-            workload = WORKLOADS[name](*SIZES[name, quick])
-            rows.append({"mode": mode, "updates/s": rate, **Run(workload, options, rate, seconds).measure()})
+            rows.append({"mode": mode, "updates/s": rate, **apart(partial(run.measure, rate, seconds))})
     return rows
 
 
@@ -113,7 +116,7 @@ def by_size(
         for size in sizes:
             progress(f"parametric: {name}, {mode}, size {size}")
             workload = WORKLOADS[name](size, *SIZES[name, quick][1:])
-            rows.append({"mode": mode, "size": size, **Run(workload, options, rate, seconds).measure()})
+            rows.append({"mode": mode, "size": size, **Run(workload, options).measure(rate, seconds)})
     return rows
 
 
@@ -125,7 +128,7 @@ def high_frequency(shares: Sequence[float], seconds: float, quick: bool) -> list
             progress(f"parametric: {share:.0%} of high frequency, {mode}")
             workload = trading(*SIZES["trading", quick], moving=share)
             rate = HIGH_FREQUENCY_HZ * len(workload.sources_of_updates[0])
-            rows.append({"mode": mode, "share": share, **Run(workload, MODES[mode], rate, seconds).measure()})
+            rows.append({"mode": mode, "share": share, **Run(workload, MODES[mode]).measure(rate, seconds)})
     return rows
 
 
@@ -159,15 +162,31 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
+def apart(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What is measured in a copy of this process: what was set up here can be measured again."""
+    fork = get_context("fork")
+    receiver, sender = fork.Pipe(duplex=False)
+    child = fork.Process(target=lambda: sender.send(measure()))
+    child.start()
+    sender.close()
+    try:
+        found: dict[str, Any] = receiver.recv()
+    except EOFError:  # it has said why
+        raise SystemExit(1) from None
+    finally:
+        child.join()
+    return found
+
+
 def void(_: object) -> None:
     """Whatever was returned is not needed."""
 
 
 class Run:
-    """One strategy at one rate of updates."""
+    """One strategy, with all subscriptions in force."""
 
-    def __init__(self, workload: Workload, options: dict[str, Any], rate: float, seconds: float) -> None:
-        self.work, self.rate, self.seconds = workload, rate, seconds
+    def __init__(self, workload: Workload, options: dict[str, Any]) -> None:
+        self.work = workload
         self.updates = options.get("updates", True)
         self.monitor: UpdateMonitor | None = options.get("monitor")
         self.memory = Memory(latency=lambda sender, to: LINK_S, service=self._service)
@@ -203,26 +222,27 @@ class Run:
         for broker, space, _ in workload.publishers:
             self.memory.post(broker, self._node(broker).advertise(space))
         self.memory.run()
-
-    def measure(self) -> dict[str, Any]:
-        memory, work = self.memory, self.work
-        for at, client in enumerate(work.clients):
+        for at, client in enumerate(workload.clients):
             self._request(at, Subscribe(at, client.space, 0, client.filter(client.range)))
-        memory.run()
+        self.memory.run()
+
+    def measure(self, rate: float, seconds: float) -> dict[str, Any]:
+        """At so many updates per second, for so long."""
+        memory, work = self.memory, self.work
         gc.collect()
         gc.disable()
         self.measuring, start = True, memory.now
-        self.begins, self.ends = start + WARM * self.seconds, start + self.seconds
+        self.begins, self.ends = start + WARM * seconds, start + seconds
         self.asked.clear()
         self.in_force.clear()
-        events = int(work.events_per_s * self.seconds)
+        events = int(work.events_per_s * seconds)
         for at in range(events):
             memory.after((at + 0.5) / work.events_per_s, lambda: void(self._publish()))
-        for group in work.sources_of_updates if self.rate else ():
+        for group in work.sources_of_updates if rate else ():
             offset = self.dice.random()
-            for at in range(int(self.rate * self.seconds)):
-                memory.after((at + offset) / self.rate, self._updater(group))
-        memory.run(start + self.seconds)
+            for at in range(int(rate * seconds)):
+                memory.after((at + offset) / rate, self._updater(group))
+        memory.run(start + seconds)
         lasted = memory.now - start
         memory.run()
         self.measuring = False

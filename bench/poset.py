@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cn.model.geometry import Filter, Filters
-from cn.networks.lub import covers
+from cn.networks.lub import covers_filter
 
 
 class _Entry:
@@ -71,10 +71,10 @@ class Poset:
     def _place(self, entry: _Entry) -> None:
         siblings, parent = self._roots, None
         while (
-            above := next((one for one in siblings if _above(one.filter, entry.filter)), None)
+            above := next((one for one in siblings if covers_filter(one.filter, entry.filter)), None)
         ) is not None:
             siblings, parent = above.below, above
-        entry.below = [one for one in siblings if _above(entry.filter, one.filter)]
+        entry.below = [one for one in siblings if covers_filter(entry.filter, one.filter)]
         for one in entry.below:
             siblings.remove(one)
             one.parent = entry
@@ -97,10 +97,6 @@ class Poset:
             count += 1
             for one in entry.below:
                 assert one.parent is entry
-                assert _above(entry.filter, one.filter)
+                assert covers_filter(entry.filter, one.filter)
             stack += entry.below
         assert count == len(self._entries)
-
-
-def _above(outer: Filter, inner: Filter) -> bool:
-    return all(at in inner and covers(extent, inner[at]) for at, extent in outer.items())

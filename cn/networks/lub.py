@@ -211,4 +211,16 @@ def covers_all(outer: Filters, inner: Filters) -> bool:
 
 
 def _holds(outer: Interval, inner: Interval) -> bool:
-    return inner & outer == inner or inner.is_empty()
+    low, high, low_open, high_open = outer
+    is_beyond = (
+        low is not None
+        and (inner.low is None or inner.low < low or (low_open and not inner.low_open and inner.low == low))
+    ) or (
+        high is not None
+        and (
+            inner.high is None
+            or inner.high > high
+            or (high_open and not inner.high_open and inner.high == high)
+        )
+    )
+    return not is_beyond or inner.is_empty()

@@ -144,15 +144,17 @@ def spreads(zone: Box, to: Box, box: Box) -> bool:
     below it, in the first dimension in which it does not reach down to the corner. So each gets the message once, and a
     zone decides by what it knows of the zones that touch it.
     """
-    if not meets(to, box):
+    first = 0
+    while not _inner(to[first], box[first])[1]:
+        first += 1
+        if first == len(box):
+            return False
+    # most neighbours are turned down by this one comparison
+    if zone[first].high is None or zone[first].high != to[first].low or not meets(to, box):
         return False
-    lows = [_inner(mine, theirs) for mine, theirs in zip(to, box, strict=True)]
-    first = next((at for at, (_, is_inside) in enumerate(lows) if is_inside), None)
-    if first is None:
-        return False
-    return zone[first].high is not None and all(
-        side.high == low if at == first else _reaches(side, low)
-        for at, (side, (low, _)) in enumerate(zip(zone, lows, strict=True))
+    return all(
+        at == first or _reaches(side, _inner(mine, theirs)[0])
+        for at, (side, mine, theirs) in enumerate(zip(zone, to, box, strict=True))
     )
 
 

@@ -19,7 +19,7 @@ from cn.model.geometry import Extent, Interval
 def test_every_strategy_comes_to_rest_at_the_same_answer(mode: str, workload: object) -> None:
     made = highway(4, 8, 10) if workload is highway else trading(6, 8, 4)
     made.events_per_s = 200.0
-    found = Run(made, MODES[mode], 50, 0.2).measure()
+    found = Run(made, MODES[mode]).measure(50, 0.2)
     assert found["events_per_s"] >= 0
     assert found["delivered_per_s"] > 0
     assert found["request_frames"] > 0
@@ -31,7 +31,7 @@ def test_updates_take_fewer_frames_than_subscriptions_anew() -> None:
     for mode in ("fastint upd", "fastint sub"):
         made = highway(6, 10, 12)
         made.events_per_s = 50.0
-        frames[mode] = Run(made, MODES[mode], 50, 0.2).measure()["request_frames"]
+        frames[mode] = Run(made, MODES[mode]).measure(50, 0.2)["request_frames"]
     assert 2 * frames["fastint upd"] <= frames["fastint sub"]
 
 
