@@ -27,6 +27,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 POINTS = 1024
 HASHES = 4096
 BUFFER = 65_536
+SAMPLE = 4_096
 FAN_IN = 32
 Hashes = npt.NDArray[np.uint64]
 
@@ -67,6 +68,17 @@ class Summary:
         ranks = np.arange(1, buckets) * (total / buckets)
         chosen = np.searchsorted(np.cumsum(self.weights), ranks, side="left").clip(max=len(self.points) - 1)
         return self.points.take(pa.array(chosen)), min(1.0, (self.error + 1) / total)
+
+
+def sorted_values(values: Any) -> Summary:
+    """All of some values; where the first ones repeat, each is sorted once, which takes an eighth of the time for texts."""
+    first = values[:SAMPLE]
+    if 2 * len(pc.unique(first)) > len(first):
+        return Summary(values.take(pc.sort_indices(values)), np.ones(len(values)), 0.0)
+    counted = pc.value_counts(values)
+    points, counts = counted.field("values"), counted.field("counts")
+    order = pc.sort_indices(points)
+    return Summary(points.take(order), counts.take(order).to_numpy().astype(np.float64), 0.0)
 
 
 def merged(summaries: Sequence[Summary], size: int = POINTS) -> Summary:
@@ -130,10 +142,9 @@ class Sketch:
             self.hashes = least([self.hashes, hashes(values)])
         if not self.ordered:
             return
-        order = pc.sort_indices(values)
-        points = values.take(order)
-        self._widen(points)
-        self._add(0, Summary(points, np.ones(len(points)), 0.0).compressed())
+        exact = sorted_values(values)
+        self._widen(exact.points)
+        self._add(0, exact.compressed())
 
     def _widen(self, points: Any) -> None:
         """The least and the greatest value are exact."""
