@@ -66,7 +66,13 @@ class Stream:
 
     def live(self, seq: int, body: bytes) -> None:
         if self._aside is None:
-            self.give("change", seq, body)
+            sink = self.sink  # as `give` does it: a change that affects many passes here for each of them
+            if self.is_closed or sink.is_lagging:
+                return
+            if sink.offer(self, "change", seq, body):
+                self.seq = seq
+            else:
+                sink.lag()
         elif len(self._aside) < MAX_PUT_ASIDE and self._aside_bytes < MAX_PUT_ASIDE_BYTES:
             self._aside.append((seq, body))
             self._aside_bytes += len(body)

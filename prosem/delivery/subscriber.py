@@ -24,6 +24,7 @@ from prosem.values.wire import encode
 BURSTS = 4  # changes of every stream that may wait, where that is more than the capacity
 CHANGE_BYTES = 256  # of such a change, as a rule
 LONGEST_RETRY_S = 5
+_new = tuple.__new__  # a third quicker than calling the class of a named tuple
 
 
 class Item(NamedTuple):
@@ -59,7 +60,8 @@ class Subscriber:
         self._held_pongs = 0
         self._progress = self._reported = 0
         self._timeline = edge.timeline  # that `_progress` is of
-        self._lag_floor: tuple[int, str] | None = None
+        self._lag_floor = 0, ""  # where the edge was when it began to lag
+        self.is_lagging = False
         self._is_closed = False
         self._wake = asyncio.Event()
         edge.open(self)
@@ -190,25 +192,22 @@ class Subscriber:
             self._settle()
 
     def offer(self, stream: Stream, kind: str, seq: int, body: bytes) -> bool:
-        queued, held = (
-            len(self._queue),
-            self._bytes,
-        )  # the room is at least the capacity, and asked for only then
+        queue = self._queue
+        queued, held = len(queue), self._bytes  # the room is at least the capacity, and asked for only then
         if queued >= self._capacity and queued >= self._room:
             return False
         if held >= self._capacity_bytes and held >= self._room_bytes:
             return False  # an empty queue takes a body of any size: it must go some time
-        self._put(Item(kind, stream.id, seq, body, stream.timeline))
+        queue.append(_new(Item, (kind, stream.id, seq, body, stream.timeline)))
+        self._bytes = held + len(body)
+        if not queued:
+            self._wake.set()
         return True
 
-    @property
-    def is_lagging(self) -> bool:
-        return self._lag_floor is not None
-
     def lag(self) -> None:
-        if self._lag_floor is None:
+        if not self.is_lagging:
             self._metrics.lagging += 1
-            self._lag_floor = self._edge.seq, self._edge.timeline
+            self.is_lagging, self._lag_floor = True, (self._edge.seq, self._edge.timeline)
         self._wake.set()
 
     def renew(self, stream: Stream) -> None:
@@ -259,8 +258,7 @@ class Subscriber:
 
     def _catch_up(self) -> None:
         """The queue is empty again: attach every stream where it stands."""
-        assert self._lag_floor is not None
-        (floor, timeline), self._lag_floor = self._lag_floor, None
+        (floor, timeline), self.is_lagging = self._lag_floor, False
         for id, stream in list(self._streams.items()):
             if not stream.is_closed:  # else it is being attached already
                 stream.rest(floor if stream.timeline == timeline else 0)
