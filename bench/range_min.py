@@ -3,13 +3,15 @@
 Tuples uniform over x in [0, 10000], y a random walk in [0, 10000] with 0.5 % spikes (`bench/random_walk.py`); ranges with
 midpoint N(5000, 1500) and length N(1000, 1000). The engine's own space is driven, not a copy of it. All strategies see the
 same events and must agree on every affected subscription. As in [ProSem thesis] no event is ignorable. The source sends a
-message for every region of an event, ours only for those that hold a subscription: both are counted. Beside it stands the
-same tree and rule in C++ alone, without the search for subscriptions, where there is a compiler (`bench/native.py`).
+message for every region of an event, ours only for those that hold a subscription: both are counted. Events come in requests
+of 100, as in `bench/end_to_end.py`, and also one by one. Beside it stand tree and rule in C++ alone, without and with the
+search for subscriptions, where there is a compiler (`bench/native.py`).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import Any, cast
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.common import Report, as_served, fail, progress, resident_bytes
-from bench.native import range_min_us
+from bench.native import RUNS, range_min
 from bench.random_walk import DOMAIN, SPIKES, ranges, settled, updates
 from optimizer.choose import chooser
 from prosem.engine import commands as c
@@ -39,7 +41,9 @@ _NAMES = {
     "us_reformulate": "µs",
     "us_enumerate": "µs 1 by 1",
     "us_scan": "µs scan",
-    "us_native": "µs C++",
+    "us_one_by_one": "µs alone",
+    "us_native": "C++",
+    "us_native_searched": "C++, search",
     "us_rows": "rows",
     "us_step": "step",
     "us_messages": "messages",
@@ -56,6 +60,7 @@ TABLE = {
 }
 SEEDS = {"subscriptions": 8, "events": 7}  # the same events for any number of subscriptions
 EVENTS = {True: 300, False: 10_000}
+REQUEST = 100  # events
 THESIS_BY_TUPLES = {
     20_000: (2.10, 726),
     40_000: (2.15, 671),
@@ -89,8 +94,9 @@ def run(quick: bool) -> Report:
     report.notes = [
         f"{memory:.0f} bytes per subscription at {by_subscriptions[-1]['subscriptions']:,}, everything included",
         "msgs: regions that hold a subscription; regions: all of them, as the thesis sends; thesis: S-CN / unicast",
+        f"µs: in requests of {REQUEST}; µs alone: each event is a request; 1 by 1: all affected subscriptions are named",
         "rows, step, messages: parts of µs; a step is tree, rule and the search for subscriptions",
-        "µs C++: tree and rule without Python and without the search for subscriptions",
+        "C++: tree and rule without Python; C++, search: with the search for subscriptions too",
     ]
     return report
 
@@ -134,11 +140,12 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
     moves = list(islice(updates(xs, ys, random), events))
     walk = Walk(state, space, xs, ys)
     with as_served():
-        told, reformulate_s = walk.take(moves, "reformulate")
-        walk.rewind(moves)
+        told, reformulate_s = walk.least(moves, "reformulate")
+        again, alone_s = walk.least(moves, "reformulate", 1)
         parts = walk.parts(moves)
-        walk.rewind(moves)
         addressed, enumerate_s = walk.take(moves, "enumerate")
+    if again != told:
+        fail("events that are taken one by one make other messages than in requests")
     scan = Scan(low, high, xs, ys)
     start = time.thread_time()
     affected = [scan.take(key, y) for key, y in moves]
@@ -147,9 +154,11 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
         if sorted(sid for draft in drafts for sid in draft.targets or ()) != [int(at) + 1 for at in found]:
             fail(f"enumeration and scan disagree on an event of key {key}")
     named = [sum(len(draft.targets or ()) for draft in drafts) for drafts in addressed]
-    all_regions, native = regions(xs, ys, moves), range_min_us(xs, ys, moves)
-    if native is not None and native[1] != all_regions:
-        fail(f"the rule makes {all_regions} regions in Python and {native[1]} in C++")
+    all_regions, native = regions(xs, ys, moves), range_min(xs, ys, moves, low, high)
+    if native is not None and (native.pieces, native.pieces_held) != (all_regions, sum(map(len, told))):
+        fail(
+            f"C++ makes {native}, and here there are {all_regions} regions and {sum(map(len, told))} messages"
+        )
     return {
         "subscriptions": subscriptions,
         "tuples": tuples,
@@ -160,9 +169,11 @@ def measure(tuples: int, subscriptions: int, events: int) -> tuple[dict[str, Any
         "most_affected": max(named),
         "us_reformulate": round(reformulate_s / len(moves) * 1e6, 2),
         **parts,
+        "us_one_by_one": round(alone_s / len(moves) * 1e6, 2),
         "us_enumerate": round(enumerate_s / len(moves) * 1e6, 2),
         "us_scan": round(scan_s / len(moves) * 1e6, 2),
-        "us_native": None if native is None else round(native[0], 2),
+        "us_native": None if native is None else round(native.us, 2),
+        "us_native_searched": None if native is None else round(native.us_searched, 2),
     }, memory
 
 
@@ -186,35 +197,63 @@ class Walk:
         self._table, self._rows = state.tables()["stocks"], state.rows[1]
         self._space, self._xs, self._ys = space, xs, ys
 
-    def take(self, moves: list[tuple[int, int]], plan: str) -> tuple[list[list[Draft]], float]:
-        """The messages of every event, and the seconds of CPU time they took."""
-        space, rows, out = self._space, self._rows, []
-        deltas = self._deltas(moves)
+    def take(
+        self, moves: list[tuple[int, int]], plan: str, size: int = REQUEST
+    ) -> tuple[list[list[Draft]], float]:
+        """The messages of every event, in requests of this size, and the seconds of CPU time they took."""
+        take, rows, deltas = self._space.take, self._rows, self._deltas(moves)
+        out: list[list[Draft]] = []
+
+        def choose(space: object, description: object) -> str:
+            return plan
+
         start = time.thread_time()
-        for delta in deltas:
-            rows[delta.key] = delta.new  # type: ignore[assignment]
-            description = space.step(delta)
-            out.append(space.messages(description, plan) if description else [])
+        for first in range(0, len(deltas), size):
+            request = deltas[first : first + size]
+            for delta in request:
+                rows[delta.key] = delta.new  # type: ignore[assignment]
+            out += [outcome.drafts for outcome in take(request, choose)]
         return out, time.thread_time() - start
 
+    def least(
+        self, moves: list[tuple[int, int]], plan: str, size: int = REQUEST
+    ) -> tuple[list[list[Draft]], float]:
+        """The same with the least time of some walks, as `bench/native.py` has it; the rows are as before."""
+        walks = []
+        for _ in range(RUNS):
+            walks.append(self.take(moves, plan, size))
+            self.rewind(moves)
+        return walks[0][0], min(seconds for _, seconds in walks)
+
     def parts(self, moves: list[tuple[int, int]]) -> dict[str, float]:
-        """µs per event of each part, all events through one part before the next."""
+        """µs per event of each part, the least of some walks; all events go through one part before the next."""
+        walks = []
+        for _ in range(RUNS):
+            walks.append(self._parts(moves))
+            self.rewind(moves)
+        names = ("us_rows", "us_step", "us_messages")
+        return {
+            name: round(min(times), 2) for name, times in zip(names, zip(*walks, strict=True), strict=True)
+        }
+
+    def _parts(self, moves: list[tuple[int, int]]) -> list[float]:
         space, rows, deltas = self._space, self._rows, self._deltas(moves)
         clock = [time.thread_time()]
         for delta in deltas:
             rows[delta.key] = delta.new  # type: ignore[assignment]
         clock.append(time.thread_time())
-        descriptions = [space.step(delta) for delta in deltas]
+        requests = [deltas[first : first + REQUEST] for first in range(0, len(deltas), REQUEST)]
+        descriptions = [one for request in requests for one in self._step_all(request)]
         clock.append(time.thread_time())
         for description in descriptions:
             if description:
                 space.messages(description, "reformulate")
         clock.append(time.thread_time())
-        names = ("us_rows", "us_step", "us_messages")
-        return {
-            name: round(1e6 * (after - before) / len(deltas), 2)
-            for name, (before, after) in zip(names, pairwise(clock), strict=True)
-        }
+        return [1e6 * (after - before) / len(deltas) for before, after in pairwise(clock)]
+
+    def _step_all(self, request: list[Delta]) -> Sequence[Any | None]:
+        described = self._space.step_all(request)
+        return [self._space.step(delta) for delta in request] if described is None else described
 
     def _deltas(self, moves: list[tuple[int, int]]) -> list[Delta]:
         """The events; the rows are as before them."""

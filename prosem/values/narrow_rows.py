@@ -39,8 +39,15 @@ Fetch = Callable[["NarrowRows", Sequence[Key]], Mapping[Key, Row]]  # whole rows
 
 def answer_rows(rows: Mapping[Key, Row], keys: Iterable[Key]) -> Mapping[Key, Row]:
     """Rows in which those with these keys, all of which are there, have all columns."""
-    find: Callable[[Iterable[Key]], Mapping[Key, Row]] | None = getattr(rows, "answer_rows", None)
-    return rows if find is None else find(keys)
+    if are_whole(rows):
+        return rows
+    found: Mapping[Key, Row] = cast(Any, rows).answer_rows(keys)
+    return found
+
+
+def are_whole(rows: Mapping[Key, Row]) -> bool:
+    """Whether rows have all columns as they are."""
+    return bool(getattr(rows, "is_whole", True))
 
 
 def _nowhere(rows: NarrowRows, keys: Sequence[Key]) -> NoReturn:

@@ -35,7 +35,7 @@ from prosem.types.shared.rewound import RowLookingSpace
 from prosem.types.shared.rules import fields
 from prosem.values.columns import ColumnType
 from prosem.values.model import Delta, JsonObject, Key, Row
-from prosem.values.narrow_rows import answer_rows
+from prosem.values.narrow_rows import answer_rows, are_whole
 from prosem.values.packed_columns import Codes
 from prosem.values.packed_rows import codes_of
 from prosem.values.wire import encode
@@ -248,7 +248,7 @@ class ExtremeSpace(RowLookingSpace):
 
     def drafts(self, description: _Description) -> list[Draft]:
         rows = self._rows
-        if hasattr(rows, "answer_rows"):
+        if not are_whole(rows):
             rows = answer_rows(
                 rows, [cast(Key, piece.ref) for _, piece in description if piece.ref is not None]
             )

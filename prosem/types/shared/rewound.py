@@ -5,17 +5,21 @@ The tables hold the rows as of the end of a request before its spaces take it. A
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
-from prosem.types.base import Choose, Outcome, Rows
+from prosem.types.base import UNAFFECTED, Choose, Outcome, Rows
 from prosem.types.shared.point_space import PointSpace
 from prosem.values.model import Delta, Key, Row
-from prosem.values.narrow_rows import answer_rows
+from prosem.values.narrow_rows import answer_rows, are_whole
 
 
 class RewoundRows(Mapping[Key, Row]):
-    """The rows of a table before a batch, which then go forward delta by delta. O(1) each.
+    """The rows of a table as of some place in a batch: when `passed` of its deltas have been taken.
+
+    O(1) for a row that the batch does not change later, else O(log deltas), after one pass over all of them.
 
     >>> from typing import Any
     >>> table: Any = None
@@ -23,51 +27,60 @@ class RewoundRows(Mapping[Key, Row]):
     >>> rows = RewoundRows({(7,): (7, "b"), (8,): (8, "c")}, deltas)
     >>> (7,) in rows, len(rows)
     (False, 1)
-    >>> rows.put(deltas[0])
+    >>> rows.passed = 1
     >>> rows[(7,)], rows[(8,)]
     ((7, 'a'), (8, 'c'))
     """
 
     def __init__(self, rows: Rows, deltas: Sequence[Delta]) -> None:
-        self._rows = rows
-        self._changing: dict[Key, Row | None] = {}
-        for delta in deltas:
-            self._changing.setdefault(delta.key, delta.old)
+        self._rows, self._deltas = rows, deltas
+        self._last = {delta.key: at for at, delta in enumerate(deltas)}  # the last change of each key
+        self._places: dict[Key, list[int]] = {}  # all changes of each, once they are asked for
+        self.passed = 0
+        self.is_whole = are_whole(rows)
 
-    def put(self, delta: Delta) -> None:
-        self._changing[delta.key] = delta.new
-
-    def forward(self, every: Iterable[Delta], some: Iterable[Delta]) -> Iterator[Delta]:
-        """Some of the deltas of a batch, each when it and those before it are put."""
-        ahead = iter(every)
-        for delta in some:
-            for past in ahead:
-                self.put(past)
-                if past is delta:
-                    break
-            yield delta
+    def _changed(self, key: Key, last: int) -> Row | None:
+        """The row of a key that the batch changes."""
+        deltas = self._deltas
+        if last < self.passed:
+            return deltas[last].new
+        if not self._places:
+            for at, delta in enumerate(deltas):
+                self._places.setdefault(delta.key, []).append(at)
+        places = self._places[key]
+        before = bisect_left(places, self.passed)
+        return deltas[places[before - 1]].new if before else deltas[places[0]].old
 
     def __getitem__(self, key: Key) -> Row:
-        if key not in self._changing:
-            return self._rows[key]
-        row = self._changing[key]
+        last = self._last.get(key)
+        row = self._rows[key] if last is None else self._changed(key, last)
         if row is None:
             raise KeyError(key)
         return row
 
     def answer_rows(self, keys: Iterable[Key]) -> Rows:
         """Rows that the batch changes are whole."""
-        whole = answer_rows(self._rows, [key for key in keys if key not in self._changing])
-        if whole is self._rows:
+        if self.is_whole:
             return self
-        return {**whole, **{key: row for key, row in self._changing.items() if row is not None}}
+        asked = [*keys]
+        whole = answer_rows(self._rows, [key for key in asked if key not in self._last])
+        changed = {key: self._changed(key, self._last[key]) for key in asked if key in self._last}
+        return {**whole, **{key: row for key, row in changed.items() if row is not None}}
 
     def __iter__(self) -> Iterator[Key]:
-        yield from (key for key in self._rows if key not in self._changing)
-        yield from (key for key, row in self._changing.items() if row is not None)
+        yield from (key for key in self._rows if key not in self._last)
+        yield from (key for key, last in self._last.items() if self._changed(key, last) is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def passed_with(every: Sequence[Delta], some: Sequence[Delta]) -> Iterable[int]:
+    """How many deltas of a batch are taken with each of some of them."""
+    if every is some:
+        return range(1, len(some) + 1)
+    places = enumerate(every, 1)
+    return (next(at for at, one in places if one is delta) for delta in some)
 
 
 class RowLookingSpace(PointSpace):
@@ -79,7 +92,10 @@ class RowLookingSpace(PointSpace):
         every = among or deltas
         if len(every) == 1:
             return super().take(deltas, choose)
-        return self._rewound(deltas, every, self.step_all(deltas), choose)
+        described = self.step_all(deltas)
+        if described is not None and not any(described):
+            return repeat(UNAFFECTED, len(deltas))
+        return self._rewound(deltas, every, described, choose)
 
     def _rewound(
         self,
@@ -90,11 +106,27 @@ class RowLookingSpace(PointSpace):
     ) -> Iterator[Outcome]:
         present = self._rows
         self._rows = rewound = RewoundRows(present, every)
-        ahead = rewound.forward(every, deltas)
         try:
-            if described is None:
-                yield from self.outcomes(map(self.step, ahead), choose)
-            else:
-                yield from self.outcomes((one for _, one in zip(ahead, described, strict=True)), choose)
+            yield from self.outcomes(
+                self._in_turn(rewound, deltas, passed_with(every, deltas), described), choose
+            )
         finally:
             self._rows = present
+
+    def _in_turn(
+        self,
+        rewound: RewoundRows,
+        deltas: Sequence[Delta],
+        places: Iterable[int],
+        described: Sequence[Any | None] | None,
+    ) -> Iterator[Any | None]:
+        """The description of each delta, with the rows as of then."""
+        if described is None:
+            for delta, place in zip(deltas, places, strict=True):
+                rewound.passed = place
+                yield self.step(delta)
+            return
+        for description, place in zip(described, places, strict=True):
+            if description is not None:
+                rewound.passed = place
+            yield description

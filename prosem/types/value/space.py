@@ -276,16 +276,16 @@ class ValueSpace(BesideItems, PointSpace):
         return [*found, Draft("value", targets=single, payload=payload)] if single else found
 
     def messages(self, description: NotifiedClass, plan: str) -> list[Draft]:
-        topic, region, value, _ = description
+        topic, region, value, single = description
         if plan != "relax" or not region:
             return super().messages(description, plan)
         (radii, _), payload = region[-1], encode(value)
         up_to_radius = ((Interval(None, radii.high), EVERYTHING),)
-        return [
+        found = [
             Draft(DECISION, topic, region, payload=payload),
             Draft(RELAXED, topic, up_to_radius, payload=payload),
-            *self.drafts(description)[1:],
         ]
+        return [*found, Draft("value", targets=single, payload=payload)] if single else found
 
     def check(self) -> None:
         """The invariants, in O(N)."""
