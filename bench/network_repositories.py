@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 
-from bench.common import fail, progress
+from bench.common import fail, on_all_cores, progress
 from bench.join_workload import Workload, subscriptions
 from bench.network_joins import PLAN, S_ROWS, Lines, distinct, messages
-from bench.network_nodes import Delivered, measure
+from bench.network_nodes import Events, measure
 from bench.network_setting import Setting
+from cn.model.network import Space
 from prosem.types.join.shape import MODES
 
 STAR_PAYLOAD, STAR_ROWS = 1_000, 500
@@ -18,43 +20,66 @@ STAR_PLANS = {"ref-j+": 7.0, PLAN: 3.0, "rel-sel": None}  # 5.7.3: server stress
 SPREAD = "can"
 
 
+class Run(NamedTuple):
+    """A plan over a network whose brokers have repositories of so many entries; None: plain CN."""
+
+    plan: str
+    network: str
+    entries: int | None
+
+
+class Carried(NamedTuple):
+    """What a run has cost, the bytes that left the server, and a digest of what was delivered where."""
+
+    row: dict[str, Any]
+    leaving: float
+    delivered: bytes
+
+
 def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
     """Figures 5.16 and 5.17: CN* with ever larger repositories, through the real nodes; the first events fill them."""
     count, s_rows, events = star_size(quick)
-    points, lines = subscriptions(count), []
+    points = subscriptions(count)
     hosts = setting.hosts(points)
-    for plan, thesis in STAR_PLANS.items():
+    sent: dict[str, tuple[Space, Events]] = {}
+    for plan in STAR_PLANS:
         workload = distinct(Workload(STAR_ROWS, s_rows, STAR_PAYLOAD))
         space = workload.space(next(mode for mode, offered in MODES.items() if plan in offered), points)
-        sent = [[one.message for one in some] for some in messages(space, workload, plan, events)]
-        told: Delivered | None = None
-        for network, sizes in (
-            (SPREAD, (None, 40, 400) if quick else (None, *ENTRIES)),
-            ("cbn", (None, 400)),
-        ):
-            plain = 0.0
-            for entries in sizes:
-                progress(f"networks: figures 5.16 and 5.17, {plan} over {network}, {entries or 'no'} entries")
-                options = {} if entries is None else {"repository": entries}
-                row, delivered, leaving = measure(
-                    network, setting, space.network, points, hosts, sent, options, events * 3 // 4
-                )
-                if told is not None and delivered != told:
-                    fail(f"{network} with {entries} entries does not deliver what it does without any")
-                told, plain = delivered, plain or leaving
-                lines.append(
-                    {
-                        "plan": plan,
-                        "network": network,
-                        "entries": "-" if entries is None else entries,
-                        "traffic_bytes": row["traffic_bytes"],
-                        "server_bytes": round(leaving, 1),
-                        "times_less": round(plain / max(1, leaving), 2),
-                        "thesis": thesis if entries == 400 and thesis else "-",
-                        "hop_latency": row["hop_latency"],
-                    }
-                )
-    return lines
+        drafts = messages(space, workload, plan, events)
+        sent[plan] = space.network, [[one.message for one in some] for some in drafts]
+
+    def carry(run: Run) -> Carried:
+        progress(
+            f"networks: figures 5.16 and 5.17, {run.plan} over {run.network}, {run.entries or 'no'} entries"
+        )
+        options = {} if run.entries is None else {"repository": run.entries}
+        space, some = sent[run.plan]
+        row, delivered, leaving = measure(
+            run.network, setting, space, points, hosts, some, options, events * 3 // 4
+        )
+        return Carried(row, leaving, sha256(repr(sorted(delivered.items())).encode()).digest())
+
+    sizes = {SPREAD: (None, 40, 400) if quick else (None, *ENTRIES), "cbn": (None, 400)}
+    runs = [Run(plan, name, one) for plan in STAR_PLANS for name, some in sizes.items() for one in some]
+    carried = dict(zip(runs, on_all_cores(carry, runs), strict=True))
+    for run, found in carried.items():
+        if found.delivered != carried[Run(run.plan, SPREAD, None)].delivered:
+            fail(f"{run.network} with {run.entries} entries does not deliver what it does without any")
+    return [_line(run, found, carried[run._replace(entries=None)]) for run, found in carried.items()]
+
+
+def _line(run: Run, found: Carried, plain: Carried) -> dict[str, Any]:
+    thesis = STAR_PLANS[run.plan]
+    return {
+        "plan": run.plan,
+        "network": run.network,
+        "entries": "-" if run.entries is None else run.entries,
+        "traffic_bytes": found.row["traffic_bytes"],
+        "server_bytes": round(found.leaving, 1),
+        "times_less": round(plain.leaving / max(1, found.leaving), 2),
+        "thesis": thesis if run.entries == 400 and thesis else "-",
+        "hop_latency": found.row["hop_latency"],
+    }
 
 
 def star_size(quick: bool) -> tuple[int, int, int]:

@@ -179,6 +179,8 @@ class Simulated:
 
     def _deliver_ready(self) -> None:
         """Deliver and release up to where every edge has come."""
+        if not self._marks:
+            return
         reached = min(edge.position for edge in self.edges.values())
         done = 0
         for mark, seq in self._marks:
