@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import fsum
 from typing import Any
 
 from bench.papers.model import Comparison, Figure, Line
@@ -25,7 +26,7 @@ NOT_MEASURED = "**Not measured yet.** Measured by:"
 
 def page(figures: Sequence[Figure], results: Mapping[str, Result], keys: Sequence[str]) -> str:
     """The whole page; `keys` are those of the bibliography."""
-    parts = [HEAD, "## Summary\n", *_summary(figures, results), "", *_together(figures, results)]
+    parts = [HEAD, "## Summary\n", *_summary(figures, results), "", *together(figures, results)]
     for figure in figures:
         parts += section(figure, results.get(figure.part))
     text = "\n".join(parts)
@@ -50,12 +51,12 @@ def _summary(figures: Sequence[Figure], results: Mapping[str, Result]) -> Iterat
             yield f"| {link} | {result.date[:10]} | {result.size} | {len(compared)} | {differ} |"
 
 
-def _together(figures: Sequence[Figure], results: Mapping[str, Result]) -> Iterator[str]:
+def together(figures: Sequence[Figure], results: Mapping[str, Result]) -> Iterator[str]:
     """How long the parts over networks take, all together."""
     parts = {figure.part for figure in figures if figure.part.startswith("networks-")}
     full = [results[part] for part in parts if part in results and results[part].is_full]
     if full:
-        seconds, cpu = sum(one.seconds for one in full), sum(one.cpu_seconds for one in full)
+        seconds, cpu = fsum(one.seconds for one in full), fsum(one.cpu_seconds for one in full)
         yield (
             f"Of the {len(parts)} parts over networks {len(full)} were measured at full size (1000 brokers in 20,000 nodes),"
             f" in {seconds:,.0f} s together, {cpu:,.0f} s of CPU time.\n"

@@ -19,7 +19,7 @@ from bench.papers import results
 from bench.papers.model import Comparison, below, flat, grows
 from bench.papers.parts import PARTS, Measured
 from bench.papers.registry import FIGURES, chosen, parts_of
-from bench.papers.report import NOT_MEASURED, anchor, comparisons, page, table, title
+from bench.papers.report import NOT_MEASURED, anchor, comparisons, page, table, title, together
 from bench.papers.run import KEYS, run
 from bench.rete import Rete, ReteWithPoset
 from bench.selectors import Selectors
@@ -134,6 +134,18 @@ def test_the_page_is_the_one_of_the_kept_results() -> None:
     )
     drawn = {f"{figure.slug}.svg" for figure in FIGURES.values() if figure.part in found}
     assert {path.name for path in (docs / "images" / "papers").iterdir()} == drawn
+
+
+def test_times_add_up_the_same_in_any_order() -> None:
+    """A set of strings has another order in every process: a sum of floats that depends on it made the page stale."""
+    parts = [part for part in PARTS if part.startswith("networks-")]
+    took = {part: results.Took(1.0 if at else 2.0**53, 0.0) for at, part in enumerate(parts)}
+    found = {
+        part: results.result_of(part, PARTS[part], Measured({}, {}), False, "x", [0.0, 0.0], took[part])
+        for part in parts
+    }
+    (line,) = together([*FIGURES.values()], found)
+    assert f" in {float(2**53 + len(parts) - 1):,.0f} s together" in line
 
 
 # -- what the workloads are made of ----------------------------------------------------------------------------
