@@ -56,6 +56,7 @@ LONGEST = {
 }  # begin first, so that no worker is left with one of them at the end
 ON_SPARK = {
     "tests/pipeline/test_archive.py",
+    "tests/pipeline/test_join_keys.py",
     "tests/pipeline/test_statistics.py",
     "tests/pipeline/test_backtest.py",
     "tests/pipeline/test_cluster.py",
@@ -118,6 +119,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = bounded(item.obj)
+        if "spark" in getattr(item, "fixturenames", ()) and item.nodeid.partition("::")[0] not in ON_SPARK:
+            raise pytest.UsageError(f"{item.nodeid} starts a Spark of its own: name its file in ON_SPARK")
     if not config.getoption("--stress"):
         skip = pytest.mark.skip(reason="long; run by make stress")
         for item in items:

@@ -19,7 +19,7 @@ from tests.simulation.plan import decode_plan, make_plan
 from tests.simulation.world import run
 from tests.support.effort import today
 
-SHORT_S, LONG_S = 60.0, 900.0
+SHORT_S, LONG_S = 30.0, 900.0
 
 
 @pytest.mark.parametrize("path", regressions(), ids=lambda path: path.stem)

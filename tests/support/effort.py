@@ -1,4 +1,4 @@
-"""How much a test does: all of it in `make stress`, a quarter of it in `make test`."""
+"""How much a test does: all of it in `make stress`, a sixth of it in `make test`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-SHORT, STRESS = 10, 40  # where a test does not say
+SHORT, STRESS = 7, 40  # where a test does not say
 DAY_S = 86_400
 
 
 def examples(number: int) -> int:
     """Of Hypothesis, where a test says how many; no less than other tests try."""
-    return number if _is_stress() else min(number, max(SHORT, number // 4))
+    return number if _is_stress() else min(number, max(SHORT, number // 6))
 
 
 def rounds(number: int) -> int:
     """Of a test that walks by itself; asked for while it runs."""
-    return number if _is_stress() else -(-number // 4)
+    return number if _is_stress() else -(-number // 6)
 
 
 def seeds(few: int, number: int) -> list[Any]:
