@@ -28,7 +28,7 @@ def test_rows_are_those_as_of_the_deltas_that_were_passed(held: dict[int, int], 
         states.append(dict(rows))
     rewound = RewoundRows(rows, deltas)
     for passed, expected in enumerate(states):
-        rewound.passed = passed
+        rewound.advance(passed)
         assert dict(rewound) == expected
         assert len(rewound) == len(expected)
         for key in range(5):

@@ -187,7 +187,7 @@ class NotifiedSpace(SteppedSpace):
         self.undo.add(self._take_back, deltas, before, looked_at)
         for at, delta in enumerate(deltas):
             if isinstance(rows, RewoundRows):
-                rows.passed = at + 1
+                rows.advance(at + 1)
             self._look_at(delta)
             is_last = at + 1 == len(deltas) or deltas[at + 1].seq != delta.seq
             description = self._notify(rows, before, looked_at) if is_last else None

@@ -5,7 +5,6 @@ The tables hold the rows as of the end of a request before its spaces take it. A
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
@@ -15,11 +14,13 @@ from prosem.types.shared.point_space import PointSpace
 from prosem.values.model import Delta, Key, Row
 from prosem.values.narrow_rows import answer_rows, are_whole
 
+_new = tuple.__new__  # a third quicker than calling the class of a named tuple
+
 
 class RewoundRows(Mapping[Key, Row]):
-    """The rows of a table as of some place in a batch: when `passed` of its deltas have been taken.
+    """The rows of a table as of some place in a batch, which only goes forward: see `advance`.
 
-    O(1) for a row that the batch does not change later, else O(log deltas), after one pass over all of them.
+    O(1) for a row, after one pass over all deltas.
 
     >>> from typing import Any
     >>> table: Any = None
@@ -27,33 +28,26 @@ class RewoundRows(Mapping[Key, Row]):
     >>> rows = RewoundRows({(7,): (7, "b"), (8,): (8, "c")}, deltas)
     >>> (7,) in rows, len(rows)
     (False, 1)
-    >>> rows.passed = 1
+    >>> rows.advance(1)
     >>> rows[(7,)], rows[(8,)]
     ((7, 'a'), (8, 'c'))
     """
 
     def __init__(self, rows: Rows, deltas: Sequence[Delta]) -> None:
         self._rows, self._deltas = rows, deltas
-        self._last = {delta.key: at for at, delta in enumerate(deltas)}  # the last change of each key
-        self._places: dict[Key, list[int]] = {}  # all changes of each, once they are asked for
-        self.passed = 0
+        self._changed = {delta.key: delta.old for delta in reversed(deltas)}  # all that the batch changes
+        self._passed = 0
         self.is_whole = are_whole(rows)
 
-    def _changed(self, key: Key, last: int) -> Row | None:
-        """The row of a key that the batch changes."""
-        deltas = self._deltas
-        if last < self.passed:
-            return deltas[last].new
-        if not self._places:
-            for at, delta in enumerate(deltas):
-                self._places.setdefault(delta.key, []).append(at)
-        places = self._places[key]
-        before = bisect_left(places, self.passed)
-        return deltas[places[before - 1]].new if before else deltas[places[0]].old
+    def advance(self, passed: int) -> None:
+        """From now on as of when so many deltas have been taken."""
+        changed = self._changed
+        for delta in self._deltas[self._passed : passed]:
+            changed[delta.key] = delta.new
+        self._passed = passed
 
     def __getitem__(self, key: Key) -> Row:
-        last = self._last.get(key)
-        row = self._rows[key] if last is None else self._changed(key, last)
+        row = self._changed[key] if key in self._changed else self._rows[key]
         if row is None:
             raise KeyError(key)
         return row
@@ -63,13 +57,13 @@ class RewoundRows(Mapping[Key, Row]):
         if self.is_whole:
             return self
         asked = [*keys]
-        whole = answer_rows(self._rows, [key for key in asked if key not in self._last])
-        changed = {key: self._changed(key, self._last[key]) for key in asked if key in self._last}
-        return {**whole, **{key: row for key, row in changed.items() if row is not None}}
+        whole = answer_rows(self._rows, [key for key in asked if key not in self._changed])
+        changed = ((key, self._changed[key]) for key in asked if key in self._changed)
+        return {**whole, **{key: row for key, row in changed if row is not None}}
 
     def __iter__(self) -> Iterator[Key]:
-        yield from (key for key in self._rows if key not in self._last)
-        yield from (key for key, last in self._last.items() if self._changed(key, last) is not None)
+        yield from (key for key in self._rows if key not in self._changed)
+        yield from (key for key, row in self._changed.items() if row is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -104,29 +98,27 @@ class RowLookingSpace(PointSpace):
         described: Sequence[Any | None] | None,
         choose: Choose,
     ) -> Iterator[Outcome]:
-        present = self._rows
+        """Each delta with the rows as of then."""
+        present, messages = self._rows, self.messages
         self._rows = rewound = RewoundRows(present, every)
+        places = passed_with(every, deltas)
         try:
-            yield from self.outcomes(
-                self._in_turn(rewound, deltas, passed_with(every, deltas), described), choose
-            )
+            if described is None:
+                yield from self.outcomes(self._in_turn(rewound, deltas, places), choose)
+                return
+            for description, place in zip(described, places, strict=True):
+                if description is None:
+                    yield UNAFFECTED
+                    continue
+                rewound.advance(place)
+                plan = choose(self, description)
+                yield _new(Outcome, (description, plan, messages(description, plan)))
         finally:
             self._rows = present
 
     def _in_turn(
-        self,
-        rewound: RewoundRows,
-        deltas: Sequence[Delta],
-        places: Iterable[int],
-        described: Sequence[Any | None] | None,
+        self, rewound: RewoundRows, deltas: Sequence[Delta], places: Iterable[int]
     ) -> Iterator[Any | None]:
-        """The description of each delta, with the rows as of then."""
-        if described is None:
-            for delta, place in zip(deltas, places, strict=True):
-                rewound.passed = place
-                yield self.step(delta)
-            return
-        for description, place in zip(described, places, strict=True):
-            if description is not None:
-                rewound.passed = place
-            yield description
+        for delta, place in zip(deltas, places, strict=True):
+            rewound.advance(place)
+            yield self.step(delta)
