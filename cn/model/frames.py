@@ -76,11 +76,13 @@ class PositionMark(Sent, frozen=True, tag="mark"):
     """Everything up to this position, and so every message up to `seq`, has been sent on this link.
 
     `straight`: the brokers that were sent messages past this link since the last mark, each with the position of the last.
+    `settled`: what every broker has applied everything up to, at least.
     """
 
     position: int
     seq: int
     straight: tuple[tuple[str, int], ...] = ()
+    settled: int | None = None
 
 
 class Join(Sent, frozen=True, tag="join"):
@@ -418,7 +420,7 @@ def encode(frame: Frame) -> bytes:
     """The bytes of a frame on a link.
 
     >>> decode(encode(PositionMark(7, 3)))
-    PositionMark(position=7, seq=3, straight=())
+    PositionMark(position=7, seq=3, straight=(), settled=None)
     """
     return _encoder.encode(frame)
 

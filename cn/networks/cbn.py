@@ -75,7 +75,7 @@ class CbnRoot(CbnNode, TreeRoot):
 
     def mark(self, seq: int) -> Iterable[Out]:
         straight, self._sent_straight = tuple(self._sent_straight.items()), {}
-        return self.receive("", PositionMark(self._next(), seq, straight))
+        return self.receive("", PositionMark(self._next(), seq, straight, self.settled))
 
 
 def cbn_root(name: str, options: Options) -> Root:

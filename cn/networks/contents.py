@@ -1,11 +1,12 @@
 """CN*: contents that brokers remember, and that pass a link once ([ProSem thesis] 5.5).
 
 Any node can be wrapped. What no condition looks at (`Message.contents`) is left out on a link whose other end has said that
-it has it. A broker without it asks back along the way the message came: each on that way answers, or asks the one before it,
-once for all that ask it. So what many brokers have dropped leaves the server once. What passes a broker by its digest is
-renewed there, so that it is still held when a broker further on asks for it. A broker that does not remember contents never
-says that it has some, and is always sent the whole message. One that does says so once, and again when it is sent what it
-has: links keep their order, so what was sent to it once is known there.
+it has it. A broker without it asks back along the way the message came: each on that way answers, or asks the one before
+it, once for all that ask it. So what many brokers have dropped leaves the server once. A content that a message names is
+pinned at each broker that the message passes, until all brokers have come to its position (`PositionMark.settled`): so it
+is still held when a broker further on asks for it. A broker that does not remember contents never says that it has some,
+and is always sent the whole message. One that does says so once, and again when it is sent what it has: links keep their
+order, so what was sent to it once is known there.
 
 It loses where contents do not repeat: a digest more for each.
 """
@@ -29,6 +30,7 @@ from cn.model.frames import (
     Leave,
     Placed,
     PlaceRemoved,
+    PositionMark,
     Staged,
 )
 from cn.model.message import Message
@@ -111,10 +113,13 @@ class PayloadNode:
             for digest in frame.message.digests:
                 self._sources.put(digest, frame.source)
             is_known = any(one in self.repository for one in frame.message.digests)
+            self.repository.pin(frame.message.digests, frame.position)
             learnt = self._learn(frame.message)
             if learnt and frame.source == sender and (is_known or sender not in self._announced_to):
                 self._announced_to.add(sender)
                 outs.append((sender, ContentsHeld(learnt)))
+        elif isinstance(frame, PositionMark):  # an older server does not say how far all have come
+            self.repository.release(frame.position if frame.settled is None else frame.settled)
         return [*outs, *self.send(self.inner.receive(sender, frame))]
 
     def tick(self, now: float) -> Iterable[Out]:

@@ -193,6 +193,7 @@ class TreeRoot(TreeNode):
     def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
         super().__init__(name, options, since)
         self.position = since
+        self.settled = since  # every broker has come to this position
         self.parents: Parents = {}
         self.recent: Recent | None = None  # kept from when a broker is reached by another on
 
@@ -240,7 +241,8 @@ class TreeRoot(TreeNode):
         yield from self.receive("", Missed(self._next(), self.route(broker), lost, missed))
 
     def trim(self, position: int) -> None:
-        """Every broker that is reached by another has come to this position."""
+        """Every broker has come to this position."""
+        self.settled = max(self.settled, position)
         if self.recent is not None:
             self.recent.trim(position)
             if all(parent == self.name for parent in self.parents.values()):
@@ -268,7 +270,7 @@ class TreeRoot(TreeNode):
         return self._ordered("", Data(self._next(), message))
 
     def mark(self, seq: int) -> Iterable[Out]:
-        return self.receive("", PositionMark(self._next(), seq))
+        return self.receive("", PositionMark(self._next(), seq, settled=self.settled))
 
     def _ordered(self, host: str, frame: Kept) -> Iterable[Out]:
         if self.recent is not None:

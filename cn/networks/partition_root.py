@@ -115,7 +115,7 @@ class PartitionRoot(TreeRoot, Generic[M]):
         return Course(self.epoch, box, part, spreading, self._last_announced)
 
     def mark(self, seq: int) -> Iterable[Out]:
-        mark = PositionMark(self._next(), seq)
+        mark = PositionMark(self._next(), seq, settled=self.settled)
         self._marks.append(mark)
         outs = [*self._arrange(), *self._release()]
         if self._marks:

@@ -75,6 +75,7 @@ class Simulated:
         self._post(self.root.inject(message))
 
     def watermark(self, seq: int) -> None:
+        self.root.trim(min(edge.position for edge in self.edges.values()))
         self._post(self.root.mark(seq))
         self._marks.append((self.root.position, seq))
         if self._eager:

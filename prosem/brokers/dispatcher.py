@@ -369,8 +369,7 @@ class Dispatcher:
 
     def renewed(self) -> None:
         """A broker has said how far it is: what all have got need not be remembered."""
-        behind = [one.position for one in self.members.values() if one.parent in self.members]
-        self.root.trim(min(behind, default=self.position))
+        self.root.trim(min([one.position for one in self.members.values()], default=self.position))
 
     def notify(self, member: Member, notice: control.Notice) -> None:
         """Send a broker a frame outside the order of commits."""

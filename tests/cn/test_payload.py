@@ -101,6 +101,22 @@ def test_many_that_ask_for_a_content_are_one_request_on_the_way() -> None:
     assert sorted(watched.asked()) == ["a"] * 6 + ["server"]
 
 
+def test_what_messages_under_way_name_stays_on_the_way() -> None:
+    watched = Watched(repository=1)
+    watched.send(1, b"1")
+    watched.node("b").repository = Repository(0)
+    for seq, digest in enumerate([b"1", b"2"], 2):
+        watched.inject(seq, digest)
+        watched.network.run(0.5)
+    watched.network.settle()
+    assert watched.asked() == ["a"], "which has had the other one since, and still holds both"
+    assert watched.heard == [digest + LARGE for digest in (b"1", b"1", b"2")]
+    assert [len(watched.node(name).repository) for name in "ab"] == [2, 2]
+    watched.send(4, b"3")
+    assert [len(watched.node(name).repository) for name in "ab"] == [1, 1], "what was under way is released"
+    watched.network.check()
+
+
 def test_what_passes_by_its_digest_stays_on_the_way() -> None:
     watched = Watched(repository=2)
     for seq, digest in enumerate([b"1", b"2", b"1", b"3"], 1):
@@ -117,6 +133,7 @@ def test_a_broker_on_the_way_is_asked_if_it_has_it() -> None:
     watched = Watched(repository=1)
     for seq, digest in enumerate([b"1", b"2", b"1"], 1):
         watched.send(seq, digest)
+    watched.node("a").repository.entries = 2
     watched.node("a").repository.put(b"2", b"2" + LARGE)
     assert watched.send(4, b"2") == 1001
     assert watched.asked() == ["a"]
@@ -126,10 +143,11 @@ def test_who_was_asked_and_has_forgotten_asks_the_server() -> None:
     watched = Watched(repository=1)
     for seq, digest in enumerate([b"1", b"2", b"1"], 1):
         watched.send(seq, digest)
+    watched.node("a").repository.entries = 2
     watched.node("a").repository.put(b"2", b"2" + LARGE)
     watched.inject(4, b"2")
     watched.network.run(1.0)  # it has reached a, which promises it
-    watched.node("a").repository.put(b"3", LARGE)
+    watched.node("a").repository = Repository(1)
     watched.network.settle()
     assert watched.asked() == ["a", "server"]
     assert watched.heard[-1] == b"2" + LARGE
@@ -139,6 +157,7 @@ def test_what_is_not_answered_is_asked_of_the_server() -> None:
     watched = Watched(repository=1)
     for seq, digest in enumerate([b"1", b"2", b"1"], 1):
         watched.send(seq, digest)
+    watched.node("a").repository.entries = 2
     watched.node("a").repository.put(b"2", b"2" + LARGE)
     node, receive = watched.node("a"), watched.node("a").receive
     node.receive = lambda sender, frame: [] if isinstance(frame, Fetch) else receive(sender, frame)  # type: ignore[method-assign]
