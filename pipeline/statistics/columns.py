@@ -36,7 +36,7 @@ SKETCHES = (
     "table_id int, name string, type string, events long, nulls long, changes long, distinct_values binary,"
     " integers binary, doubles binary, texts binary"
 )
-_TEXTS = pa.schema(
+_SKETCHES = pa.schema(
     [("table_id", pa.int32()), ("name", pa.string()), ("type", pa.string())]
     + [(name, pa.int64()) for name in ("events", "nulls", "changes")]
     + [(name, pa.binary()) for name in ("distinct_values", "integers", "doubles", "texts")]
@@ -140,7 +140,7 @@ def _row(row: DataFrame, table_id: int, at: int, name: str, type_name: str) -> C
 def _spark_schema() -> Any:
     from pipeline.statistics.typed import spark_schema
 
-    return spark_schema(_TEXTS)
+    return spark_schema(_SKETCHES)
 
 
 def _summarise(table_id: int, columns: Columns) -> Callable[[Batches], Batches]:
@@ -154,30 +154,57 @@ def _summarise(table_id: int, columns: Columns) -> Callable[[Batches], Batches]:
             (table_id, *column, 0, 0, 0, None, None, None, sketch.pack()[1])
             for column, sketch in zip(columns, sketches, strict=True)
         ]
-        yield pa.record_batch([list(values) for values in zip(*rows, strict=True)], schema=_TEXTS)
+        yield pa.record_batch([list(values) for values in zip(*rows, strict=True)], schema=_SKETCHES)
 
     return summarise
 
 
-# -- the figures of all segments -------------------------------------------------------------------------------
+# -- the sketches of several segments --------------------------------------------------------------------------
+def merged_sketches(sketches: DataFrame) -> DataFrame:
+    """One row of `SKETCHES` for each column, from any number of them."""
+    return _merged(sketches).mapInArrow(_pack_texts, SKETCHES)
+
+
+def _merged(sketches: DataFrame) -> DataFrame:
+    """One row for each column; `texts` are still a list. What a column has no sketch of is NULL."""
+    merges = {
+        "distinct_values": f.hll_union_agg("distinct_values"),
+        "integers": f.kll_merge_agg_bigint("integers", K),
+        "doubles": f.kll_merge_agg_double("doubles", K),
+    }
+    whole = sketches.groupBy("table_id", "name", "type").agg(
+        *[f.sum(name).alias(name) for name in ("events", "nulls", "changes")],
+        *[merge.alias(name) for name, merge in merges.items()],
+        *[f.count(name).alias(f"of_{name}") for name in merges],
+        f.collect_list("texts").alias("texts"),
+    )
+    present = [f.when(f.col(f"of_{name}") > 0, f.col(name)).alias(name) for name in merges]
+    return whole.select("table_id", "name", "type", "events", "nulls", "changes", *present, "texts")
+
+
+def _pack_texts(batches: Batches) -> Batches:
+    for batch in batches:
+        *columns, lists = batch.columns
+        named = zip(columns[2].to_pylist(), lists.to_pylist(), strict=True)
+        packed = [_whole_sketch(name, texts).pack()[1] if texts else None for name, texts in named]
+        yield pa.record_batch([*columns, pa.array(packed, pa.binary())], schema=_SKETCHES)
+
+
+def _whole_sketch(type_name: str, texts: list[bytes]) -> Sketch:
+    whole = Sketch(kind(type_name).arrow, is_counted=False)
+    for packed in texts:
+        whole.absorb(b"", packed)
+    return whole
+
+
 def merged_figures(sketches: DataFrame) -> DataFrame:
     """One row of `STATISTICS` for each column, from its sketches; the item is the column's name."""
     ranks = f.array([f.lit(at / BUCKETS) for at in range(BUCKETS + 1)])
-    whole = sketches.groupBy("table_id", "name", "type").agg(
-        *[f.sum(name).alias(name) for name in ("events", "nulls", "changes")],
-        f.hll_union_agg("distinct_values").alias("distinct_values"),
-        f.kll_merge_agg_bigint("integers", K).alias("integers"),
-        f.kll_merge_agg_double("doubles", K).alias("doubles"),
-        f.collect_list("texts").alias("texts"),
-        f.count("integers").alias("of_integers"),
-        f.count("doubles").alias("of_doubles"),
-        f.count("distinct_values").alias("of_distinct"),
-    )
-    chosen = whole.select(
+    chosen = _merged(sketches).select(
         "table_id", "name", "type", "events", "nulls", "changes",
-        f.when(f.col("of_distinct") > 0, f.hll_sketch_estimate("distinct_values")).otherwise(0).alias("distinct"),
-        f.when(f.col("of_integers") > 0, f.kll_sketch_get_quantile_bigint("integers", ranks)).alias("of_integers"),
-        f.when(f.col("of_doubles") > 0, f.kll_sketch_get_quantile_double("doubles", ranks)).alias("of_doubles"),
+        f.coalesce(f.hll_sketch_estimate("distinct_values"), f.lit(0)).alias("distinct"),
+        f.kll_sketch_get_quantile_bigint("integers", ranks).alias("of_integers"),
+        f.kll_sketch_get_quantile_double("doubles", ranks).alias("of_doubles"),
         "texts",
     )  # fmt: skip
     return chosen.mapInArrow(_histograms, STATISTICS)
@@ -207,10 +234,7 @@ def _bounds(type_name: str, count: int, quantiles: list[Any] | None, texts: list
         error = (RANK_ERROR if count > K else 0) + 1 / count
         numbers = pa.array(quantiles, pa.int32() if type_name == "date" else None)
         return numbers.cast(made.arrow), min(1.0, error)
-    whole = Sketch(made.arrow, is_counted=False)
-    for packed in texts:
-        whole.absorb(b"", packed)
-    found = whole.histogram(BUCKETS) if texts else None
+    found = _whole_sketch(type_name, texts).histogram(BUCKETS) if texts else None
     return (None, 0.0) if found is None else found
 
 

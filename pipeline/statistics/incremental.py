@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.statistics.archive import Archive
-from pipeline.statistics.columns import SKETCHES, column_sketches, union
+from pipeline.statistics.columns import SKETCHES, column_sketches, merged_sketches, union
 from pipeline.statistics.manifest import Manifest
 from pipeline.statistics.segments import Segment
 from prosem.values.model import Table
@@ -72,7 +72,12 @@ class LogSketches:
 
 
 def compacted_sketches(archive: Archive, series: list[Segment]) -> DataFrame | None:
-    """The sketches of segments that become one; None if one has none, so that the next run scans the new segment."""
+    """The sketches of segments that become one, merged: one row per column, however many segments there were.
+
+    None if a segment has none, so that the next run scans the new one.
+    """
     kept = {(one.after, one.upto): one.path for one in archive.segments(STORED)}
     paths = [kept.get((one.after, one.upto), "") for one in series]
-    return archive.read_paths(STORED, SKETCHES, paths).repartition(1) if all(paths) else None
+    if not all(paths):
+        return None
+    return merged_sketches(archive.read_paths(STORED, SKETCHES, paths)).repartition(1)

@@ -28,6 +28,7 @@ from pipeline.backtest.request import Request
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.archive import MANIFEST, Archive
 from pipeline.statistics.catalog import archive_id
+from pipeline.statistics.columns import SKETCHES, column_sketches, merged_figures, merged_sketches, union
 from pipeline.statistics.compaction import small_series
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.job import Job
@@ -39,6 +40,7 @@ from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.errors import SetupError
 from tests.support.database import empty_database
+from tests.support.histograms import check_histogram
 from tests.support.processes import open_folder
 
 pytestmark = pytest.mark.slow  # what the job writes and reads is tested with the statistics, too
@@ -390,6 +392,10 @@ def test_sketches_outlive_compaction(world: World, copy: Path) -> None:
     before = world.refresh(copy)
     compact(Options(str(copy), world.url), world.session, Console(file=io.StringIO()))
     assert [path.name for path in (copy / world.name / "sketch").iterdir()] == ["segment=0-600"]
+    sketches = world.archive(copy).read("sketch", SKETCHES).select("table_id", "name")
+    assert sorted(map(tuple, sketches.collect())) == [
+        (table, name) for table in (1, 2) for name in ("k", "name", "price")
+    ], "one row per column"
     after = world.refresh(copy)
     assert (before.rows["scanned"], after.rows["scanned"]) == (0, 0)
     assert figures(world, after.run) == figures(world, before.run), "few values: every sketch is exact"
@@ -397,6 +403,30 @@ def test_sketches_outlive_compaction(world: World, copy: Path) -> None:
     again = world.refresh(copy)
     assert again.rows["scanned"] == 600
     assert figures(world, again.run) == figures(world, before.run), "the compacted segment holds the same"
+
+
+def test_merged_sketches_are_right_within_their_error(spark: Session) -> None:
+    """More values than a sketch holds; what was merged before is merged again."""
+    columns = (("i", "bigint"), ("f", "double precision"), ("t", "text"))
+    numbers = [None if n % 50 == 0 else n * 7919 % 30_011 for n in range(24_000)]
+
+    def sketches(part: int) -> Any:
+        made = spark.spark.range(6_000 * part, 6_000 * part + 6_000).selectExpr(
+            "IF(id % 50 = 0, NULL, id * 7919 % 30011) AS n"
+        )
+        row = "struct(n AS i, CAST(n AS double) / 4 AS f, CAST(n AS string) AS t) AS new"
+        return column_sketches(made.selectExpr(row, "IF(false, new, NULL) AS old"), 1, columns)
+
+    some = merged_sketches(union([sketches(part) for part in range(3)]))
+    whole = merged_sketches(union([some, sketches(3)]))
+    assert whole.count() == some.count() == len(columns), "one row per column"
+    present = [n for n in numbers if n is not None]
+    values: dict[str, list[Any]] = {"i": present, "f": [n / 4 for n in present], "t": [*map(str, present)]}
+    for row in merged_figures(whole).collect():
+        assert (row.events, row.nulls) == (len(numbers), len(numbers) - len(present))
+        assert row.distinct_values == pytest.approx(len(set(present)), rel=0.04)
+        assert 0 < row.rank_error < 0.005
+        check_histogram(row.type, values[row.item], json.loads(row.histogram), 2 * row.rank_error)
 
 
 def test_a_dropped_table_and_changed_columns(world: World, copy: Path) -> None:
