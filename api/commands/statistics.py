@@ -114,12 +114,12 @@ def _joins(tables: Mapping[int, str], figures: RunFigures) -> RichTable:
 
 
 def _points(groups: Mapping[int, str], figures: RunFigures) -> RichTable:
-    counted = ("constants", "distinct")
+    counted = ("subscriptions", "distinct")
     made = plain_table("group", "dimension", *counted, "from", "to", "hot keys", numbers=counted)
     for number in sorted(groups.keys() & figures.points.keys(), key=groups.__getitem__):
         for one in figures.points[number]:
             ends = ("", "") if not one.bounds else (str(one.bounds[0]), str(one.bounds[-1]))
-            counts = (f"{one.constants:,}", f"{one.distinct:,.0f}")
+            counts = (f"{one.subscriptions:,}", f"{one.distinct:,.0f}")
             made.add_row(groups[number], escape(one.dimension), *counts, *map(escape, ends), _hot(one.bounds))
     return made
 

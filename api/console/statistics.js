@@ -148,7 +148,7 @@ function grouped(groups) {
               one.dimension,
               one.histogram,
               one.hot_keys,
-              `${count(one.constants)} constants, ${rough(one.distinct_values)} values`,
+              `${count(one.subscriptions)} subscriptions, ${rough(one.distinct_values)} values`,
             ),
           ),
         ),

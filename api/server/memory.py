@@ -91,18 +91,13 @@ class MemoryBuilder:
     def adoption(self, view: EngineView, statistics: Statistics) -> c.Adopt:
         """The command that takes statistics over, with all that takes time done before it."""
         training: dict[int, dict[str, list[Entry]]] = {}
-        stale: set[int] = set()
         for (number, part), plans in statistics.training.items():
             space = view.measured_spaces.get((number, part))
-            if space is None:
-                continue
-            if statistics.is_stale(number, view.size(view.groups[number])):
-                stale.add(number)
-            else:
+            if space is not None:
                 training[space] = plans
         run = None if statistics.run is None else statistics.run["run"]
         prepared = self._chooser().prepare(training, run)
-        return c.Adopt(statistics.run, prepared, statistics.figures, frozenset(stale))
+        return c.Adopt(statistics.run, prepared, statistics.figures, statistics.figures.stale)
 
     def retired(self, retained_after: int) -> None:
         self.retained_after = max(self.retained_after, retained_after)

@@ -7,6 +7,7 @@ partition. Numbers are ordered as doubles.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 
 def point_statistics(subscriptions: DataFrame, definitions: Sequence[Definition]) -> DataFrame:
-    """One row of `histograms.STATISTICS` for each group and dimension; the events are the active subscriptions."""
+    """One row of `histograms.STATISTICS` for each group and dimension; the events are the active subscriptions, each once,
+    whether it has one constant there, a list of them, or none."""
     active = subscriptions.where("active").select("group_id", "params", "sql", "notify", "per", "tenant")
     return merged(active.mapInArrow(_summarise(definitions), SKETCHES))
 
@@ -39,18 +41,19 @@ def _summarise(definitions: Sequence[Definition]) -> Callable[[Iterator[Any]], I
         for batch in batches:
             columns = (batch.column(at).to_pylist() for at in range(6))
             constants: dict[tuple[int, str, str], list[Any]] = {}
+            subscriptions: Counter[tuple[int, str, str]] = Counter()
             for group, params, *statement in zip(*columns, strict=True):
-                values = decode_exact(params)
+                values, compared = decode_exact(params), set()
                 for dimension in statements.dimensions(*statement):
                     at = group, dimension.name, point_kind(dimension.type.name)
                     points = [_point(one, dimension.type) for one in dimension.constants(values)]
-                    constants.setdefault(at, []).extend(points)
-            for (group, name, kind_name), some in constants.items():
-                sketch = found.of(group, name, kind_name)
-                points = [point for point in some if point is not None]
-                sketch.events += len(some)
-                sketch.nulls += len(some) - len(points)
-                sketch.take(pa.array(points, kind(kind_name).arrow))
+                    constants.setdefault(at, []).extend(point for point in points if point is not None)
+                    compared.add(at)
+                subscriptions.update(compared)
+            for at, some in constants.items():
+                sketch = found.of(*at)
+                sketch.events += subscriptions[at]
+                sketch.take(pa.array(some, kind(at[2]).arrow))
         yield from found.batches()
 
     return summarise

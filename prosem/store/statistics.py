@@ -30,6 +30,7 @@ from prosem.values.statistics import (
     PointStatistics,
     RunFigures,
     SideStatistics,
+    is_stale,
 )
 
 log = logging.getLogger("prosem.statistics")
@@ -39,12 +40,12 @@ _TRAINING = (
     "SELECT group_id, part, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
     " FROM prosem.statistics_training WHERE run = %s"
 )
-# The newest measurements, oldest of them first; each belongs to the oldest group that its space has now, or to the group
-# that its space is a part of.
+# The newest measurements after a seq, oldest of them first; each belongs to the oldest group that its space has now, or to
+# the group that its space is a part of.
 _MEASURED = (
     "SELECT g.id, part, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
     " network_bytes::float8, affected::float8 FROM"
-    " (SELECT * FROM prosem.plan_measurement ORDER BY seq DESC LIMIT %s) newest"
+    " (SELECT * FROM prosem.plan_measurement WHERE seq > %s ORDER BY seq DESC LIMIT %s) newest"
     " JOIN (SELECT id, space, id = min(id) OVER (PARTITION BY space) AS is_first FROM prosem.group_) g"
     " ON CASE part WHEN 0 THEN g.is_first AND g.space = newest.space ELSE g.id = newest.group_id END ORDER BY seq"
 )
@@ -60,33 +61,25 @@ _POINTS = (
     "SELECT group_id, dimension, subscriptions, distinct_values, histogram, rank_error"
     " FROM prosem.statistics_point WHERE run = %s ORDER BY group_id, dimension"
 )
-STALE = 4  # statistics of a group with so many times as many subscriptions now, or so many times fewer, are not used
+_SUBSCRIPTIONS = "SELECT group_id, count(*) FROM prosem.subscription WHERE active GROUP BY group_id"
 ByGroup = dict[tuple[int, int], dict[str, list[Entry]]]  # group and part of its space → plan → measurements
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The run in force as it is shown, None if there is none; what estimators learn from, and the other figures."""
+    """The run in force as it is shown, None if there is none; what estimators learn from, and the other figures.
+
+    `training` is the run's of groups that are not stale, and what the server itself has measured since.
+    """
 
     run: JsonObject | None = None
     training: ByGroup = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     figures: RunFigures = NO_FIGURES
 
-    def is_stale(self, group: int, present: int) -> bool:
-        """Whether a group has changed so much since that what was measured then says nothing of it any more.
-
-        >>> points = PointStatistics("x >=", 100, 90.0, None, 0.0)
-        >>> made = Statistics(figures=RunFigures(points={7: (points,)}))
-        >>> [made.is_stale(7, now) for now in (25, 24, 400, 401)]
-        [False, True, False, True]
-        """
-        then = max((one.constants for one in self.figures.points.get(group, ())), default=None)
-        return then is not None and (then > STALE * present or present > STALE * then)
-
 
 def load_statistics(url: str, recent: int) -> Statistics:
-    """The active run; where there is none, the `recent` newest measurements of the server itself."""
+    """The active run, and the `recent` newest measurements of the server itself that are not in it."""
     with psycopg.connect(
         url, client_encoding="utf8", application_name="prosem statistics", **KEEPALIVE
     ) as connection:
@@ -96,9 +89,12 @@ def load_statistics(url: str, recent: int) -> Statistics:
             connection.execute("SELECT metric, weight FROM prosem.optimizer_weight").fetchall()
         )
         run = _shown(connection.execute(_RUN, binary=True).fetchone())
-        text, bound = (_MEASURED, recent) if run is None else (_TRAINING, run["run"])
-        rows = connection.execute(text, [bound], binary=True).fetchall()
-        figures = NO_FIGURES if run is None else _figures(connection, run["run"])
+        figures, after, rows = NO_FIGURES, -1, []
+        if run is not None:
+            figures, after = _figures(connection, run["run"]), run["rows"].get("upto")
+            trained = connection.execute(_TRAINING, [run["run"]], binary=True)
+            rows = [row for row in trained if row[0] not in figures.stale]
+        rows += connection.execute(_MEASURED, [after, recent], binary=True)
     return Statistics(run, by_group(rows), weights, figures)
 
 
@@ -121,7 +117,9 @@ def _figures(connection: psycopg.Connection[tuple[Any, ...]], run: int) -> RunFi
     for group, *fields in connection.execute(_POINTS, [run], binary=True):
         found = PointStatistics(*fields)
         points.setdefault(group, []).append(found._replace(bounds=_bounds(found.bounds)))
-    return RunFigures(columns, joins, points)
+    present: dict[int, int] = dict(connection.execute(_SUBSCRIPTIONS).fetchall()) if points else {}
+    stale = frozenset(group for group, some in points.items() if is_stale(some, present.get(group, 0)))
+    return RunFigures(columns, joins, points, stale)
 
 
 def _bounds(stored: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from prosem.values.model import JsonObject
 
 Bounds = Sequence[Any]
+STALE = 4  # statistics of a group with so many times as many subscriptions now, or so many times fewer, are not used
 
 
 class HotKey(NamedTuple):
@@ -104,10 +105,10 @@ class JoinStatistics(NamedTuple):
 
 
 class PointStatistics(NamedTuple):
-    """Of one dimension of a group: its constants among the subscriptions."""
+    """Of one dimension of a group: how many subscriptions compare it with a constant, or several, and where these lie."""
 
     dimension: str
-    constants: int
+    subscriptions: int
     distinct: float
     bounds: Bounds | None
     rank_error: float
@@ -115,7 +116,7 @@ class PointStatistics(NamedTuple):
     def document(self) -> JsonObject:
         return {
             "dimension": self.dimension,
-            "constants": self.constants,
+            "subscriptions": self.subscriptions,
             "distinct_values": self.distinct,
             "histogram": self.bounds,
             "rank_error": self.rank_error,
@@ -123,16 +124,35 @@ class PointStatistics(NamedTuple):
         }
 
 
+def is_stale(points: Sequence[PointStatistics], present: int) -> bool:
+    """Whether a group has changed so much since that what was known of it then says nothing of it any more.
+
+    >>> points = PointStatistics("x >=", 100, 90.0, None, 0.0), PointStatistics("y =", 30, 90.0, None, 0.0)
+    >>> [is_stale(points, now) for now in (25, 24, 400, 401)]
+    [False, True, False, True]
+    """
+    then = max(one.subscriptions for one in points)
+    return then > STALE * present or present > STALE * then
+
+
 @dataclass(frozen=True)
 class RunFigures:
-    """All figures of one run but its training set; columns by table id, points by group id."""
+    """All figures of one run but its training set; columns by table id, points by group id.
+
+    `stale`: groups that have changed too much since. What the run says of them is shown, and nothing is decided by it.
+    """
 
     columns: Mapping[int, Sequence[ColumnStatistics]] = field(default_factory=dict)
     joins: Sequence[JoinStatistics] = ()
     points: Mapping[int, Sequence[PointStatistics]] = field(default_factory=dict)
+    stale: frozenset[int] = frozenset()
 
     def column(self, table: int, name: str) -> ColumnStatistics | None:
         return next((one for one in self.columns.get(table, ()) if one.name == name), None)
+
+    def points_of(self, group: int) -> dict[str, PointStatistics]:
+        """The dimensions of a group by name; none if it is stale."""
+        return {} if group in self.stale else {one.dimension: one for one in self.points.get(group, ())}
 
     @cached_property
     def event_shares(self) -> dict[int, float]:

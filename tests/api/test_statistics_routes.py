@@ -107,7 +107,7 @@ def test_a_run_is_shown_by_table_column_join_and_group(api: Api, url: str) -> No
     assert groups[stale] == api.call("GET", f"{ROOT}/groups/{stale}")
     check_models(api, stale)
     (dimension,) = groups[stale]["dimensions"]
-    assert (dimension["dimension"], dimension["constants"], dimension["histogram"]) == (
+    assert (dimension["dimension"], dimension["subscriptions"], dimension["histogram"]) == (
         "k >=",
         900,
         [1, 2, 3],

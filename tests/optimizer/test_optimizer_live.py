@@ -240,6 +240,30 @@ async def test_measurements_survive_a_restart(url: str) -> None:
         assert (await explained(made))["source"] == "measured"
 
 
+async def test_what_was_measured_since_a_run_survives_a_restart(url: str) -> None:
+    async with running(url, measure_percent=100_000) as made:
+        await prepared(made)
+        for y in range(60, 0, -1):
+            await made.call(publish(upsert(k=1, x=50, y=y)))
+        before, upto = made.state.chooser.entries(1), made.view.seq - 20
+    with psycopg.connect(url) as connection:
+        since: dict[str, int] = dict(
+            connection.execute(
+                "SELECT plan, count(*) FROM prosem.plan_measurement WHERE seq > %s GROUP BY plan", [upto]
+            ).fetchall()
+        )
+    assert 5 < since["reformulate"] < before["reformulate"]
+    trained = (1, 0, "reformulate", [1.0] * 7, *CHEAP)
+    make_run(url, training=[trained], upto=upto)
+    async with running(url) as made:
+        assert made.state.chooser.entries(1) == since | {"reformulate": 1 + since["reformulate"]}
+    make_run(url, points=[point(1, "x >=", [1], 81)], training=[trained], upto=upto)
+    async with running(url) as made:
+        assert made.state.chooser.entries(1) == since, (
+            "of a stale group what was measured since is all there is"
+        )
+
+
 async def test_what_was_measured_of_the_parts_of_a_join_survives_a_restart(url: str) -> None:
     """Parts have other numbers then: from the server's own measurements, and from a run."""
     sql = "SELECT * FROM r JOIN s USING (b) JOIN u USING (d) WHERE s.x < :x AND u.y < :y"
@@ -322,14 +346,11 @@ async def test_a_run_arranges_a_join_at_the_next_start_and_its_answers_stay(url:
     lows, highs = ([float(one[at]) for one in ranges] for at in (0, 1))
     ends = [(f"s.{name} {op}", bounds) for name in "xy" for op, bounds in ((">=", lows), ("<=", highs))]
     changes = {"b": 0, "x": 900, "y": 0}  # what moves most finds subscriptions worst
-    number = make_run(
-        url,
-        [
-            column(numbers["s"], at, name, "integer", every, 50, changes[name])
-            for at, name in enumerate("bxy", 1)
-        ],
-        [point(group, name, bounds, 10) for name, bounds in ends],
-    )
+    columns = [
+        column(numbers["s"], at, name, "integer", every, 50, changes[name])
+        for at, name in enumerate("bxy", 1)
+    ]
+    number = make_run(url, columns, [point(group, name, bounds, 10) for name, bounds in ends])
     async with running(url) as made:
         assert (made.view.statistics or {})["run"] == number
         routing, _ = await arrangement(made)
@@ -345,6 +366,10 @@ async def test_a_run_arranges_a_join_at_the_next_start_and_its_answers_stay(url:
             answer = decode(encode((await made.call(c.Result(id)))["result"]))
             assert in_any_order(folded) == in_any_order(answer), id
         await listener.close()
+    stale = [point(group, name, bounds, 41) for name, bounds in ends]
+    make_run(url, columns, stale)
+    async with running(url) as made:
+        assert "distinct values, hot keys and update rates of the run" in str(await arrangement(made))
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------

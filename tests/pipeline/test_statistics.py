@@ -39,6 +39,7 @@ from pipeline.statistics.source import frame
 from prosem.store import schema
 from prosem.store.catalog import table_from
 from prosem.store.embedded import EmbeddedPostgres
+from prosem.store.statistics import load_statistics
 from prosem.values.columns import column_type
 from prosem.values.errors import SetupError
 from prosem.values.wire import decode, encode
@@ -66,6 +67,7 @@ VALUES: dict[str, list[Any]] = {
     "j": [{"a": 1}, [1, 2], "x", None],
 }
 BULK = 1_500
+LISTED = "mnopqrstu"
 DISTINCT_ERROR = 1.04 / 2 ** (LG_REGISTERS / 2)
 SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -133,8 +135,9 @@ def fill(url: str) -> None:
                 api.subscribe(
                     "SELECT MIN(x) FROM bulk WHERE k BETWEEN :lo AND :hi", {"lo": lo, "hi": lo + lo % 7}
                 )
-            for z in ("a", "b", "b"):
-                api.subscribe(f"SELECT * FROM bulk WHERE z = '{z}' AND NOT x < 5 + :more", {"more": 2.5})
+            for z in "abb":  # lists of ten
+                params = {"more": 2.5, "some": [z, *LISTED]}
+                api.subscribe("SELECT * FROM bulk WHERE z IN :some AND NOT x < 5 + :more", params)
             for k in range(8):
                 moved = {"notify": {"change": ":r"}}
                 api.subscribe("SELECT x FROM bulk WHERE k = :key", {"key": k, "r": 10 * k + 10}, **moved)
@@ -239,9 +242,17 @@ def test_points_of_subscriptions_equal_brute_force(world: World, first: Outcome)
     highs = [lo + lo % 7 for lo in range(60)]
     assert found["k <="][:2] == (60, len(set(highs)))
     assert (found["k <="][2][0], found["k <="][2][-1]) == (min(highs), max(highs))
-    assert found["z ="][:2] == (3, 2)
-    assert Counter(found["z ="][2]).keys() == {"a", "b"}
+    assert found["z ="][:2] == (3, 2 + len(LISTED)), "each list counts once"
+    assert Counter(found["z ="][2]).keys() == {"a", "b", *LISTED}
     assert found["x >="] == (3, 1, [7.5] * 65)
+
+
+def test_a_group_with_lists_is_as_large_as_it_was(world: World, first: Outcome) -> None:
+    """Its measurements are used: what is compared are subscriptions, not the constants in their lists."""
+    found = load_statistics(world.url, 0)
+    assert not found.figures.stale
+    assert {group for group, _ in found.training} == {1, 2}
+    assert [one.dimension for one in found.figures.points[2]] == ["x >=", "z ="]
 
 
 def test_joins_equal_brute_force(world: World, first: Outcome) -> None:

@@ -18,8 +18,8 @@ def column(
     return (table, position, name, type, 1_000, 10, float(distinct), changes, shown, 0.002)
 
 
-def point(group: int, dimension: str, bounds: Any, constants: int = 20) -> tuple[Any, ...]:
-    return (group, dimension, constants, float(len(set(bounds))), json.dumps(bounds), 0.002)
+def point(group: int, dimension: str, bounds: Any, subscriptions: int = 20) -> tuple[Any, ...]:
+    return (group, dimension, subscriptions, float(len(set(bounds))), json.dumps(bounds), 0.002)
 
 
 def join(
@@ -35,8 +35,9 @@ def make_run(
     points: Iterable[tuple[Any, ...]] = (),
     joins: Iterable[tuple[Any, ...]] = (),
     training: Iterable[tuple[Any, ...]] = (),
+    upto: int = 2**62,
 ) -> int:
-    """Active and announced; its number."""
+    """Active and announced; its number. It has read the log up to a seq: by default, all that there will be."""
     parts = {
         "statistics_column": columns,
         "statistics_point": points,
@@ -44,4 +45,6 @@ def make_run(
         "statistics_training": training,
     }
     with connect(url) as connection:
-        return write_run(connection, "test", None, parts, {"event_log": 1_000, "subscription": 20})
+        return write_run(
+            connection, "test", None, parts, {"event_log": 1_000, "subscription": 20, "upto": upto}
+        )

@@ -128,7 +128,7 @@ def test_the_share_of_ranges_that_hold_a_value_equals_brute_force(
     found = ColumnStatistics(2, "x", "integer", len(values), 0, 1, 0, sorted(values), 0.0)
     hits = [low <= value <= high for value in values for low, high in ranges]
     assert selected_share(S, found, known) == pytest.approx(sum(hits) / len(hits))
-    half = {**known, "s.x <=": known["s.x <="]._replace(constants=0, bounds=[0.0])}
+    half = {**known, "s.x <=": known["s.x <="]._replace(subscriptions=0, bounds=[0.0])}
     open_ended = [low <= value for value in values for low, _ in ranges]
     assert selected_share(S, found, half) == pytest.approx(sum(open_ended) / len(open_ended))
 

@@ -150,6 +150,14 @@ def test_update_rates_choose_the_routing_column_of_a_new_group(rates: dict[str, 
     }
 
 
+def test_points_of_a_group_that_has_changed_since_are_not_used() -> None:
+    work = Joined((20, 950), {"b": 1.0}, 200)
+    known = work.figures()
+    assert work.arranged(known, FOLD_US).routing_by == BY_COST
+    stale = work.arranged(replace(known, stale=frozenset({GROUP})), FOLD_US)
+    assert stale == work.arranged(work.figures(points=False), FOLD_US)
+
+
 @pytest.mark.parametrize(("reached_us", "chosen"), [(FOLD_US, "x"), (BROKERS_US, "y")])
 def test_a_narrow_column_spares_subscriptions_rows_and_a_wide_one_spares_the_server_messages(
     reached_us: float, chosen: str

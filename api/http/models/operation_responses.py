@@ -329,7 +329,7 @@ class JoinFiguresList(ResponseModel):
 
 class DimensionFigures(ResponseModel):
     dimension: str
-    constants: int
+    subscriptions: int
     distinct_values: float
     histogram: list[Any] | None
     rank_error: float

@@ -62,10 +62,10 @@ class Arrangement(NamedTuple):
 
 def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceContext) -> Arrangement:
     figures = context.figures
-    points = {one.dimension: one for one in figures.points.get(context.group, ())}
+    points = figures.points_of(context.group)
     rows = [some.values() for some in context.rows]
     counted = counted_by(shape, rows, figures)._replace(
-        subscriptions=max((one.constants for one in points.values()), default=0),
+        subscriptions=max((one.subscriptions for one in points.values()), default=0),
         pricing=Pricing(context.weights, context.reached_us, context.brokers),
     )
     found = [
@@ -219,13 +219,13 @@ def _ranged_share(
 ) -> float | None:
     """A range holds a value unless it begins above or ends below it, never both."""
     assert column.bounds is not None
-    subscriptions = max(one.constants for one in points.values())
+    subscriptions = max(one.subscriptions for one in points.values())
     values = _ordered(column.bounds, type)
     begun = _ends(low, subscriptions, values, type, bisect_right)
     ended = _ends(high, subscriptions, values, type, bisect_left)
     if begun is None or ended is None:
         return None
-    rest = 1 - (0 if low is None else low.constants / subscriptions)  # they have no beginning
+    rest = 1 - (0 if low is None else low.subscriptions / subscriptions)  # they have no beginning
     return sum(max(0.0, rest + one - other) for one, other in zip(begun, ended, strict=True)) / len(values)
 
 
@@ -237,7 +237,7 @@ def _ends(
         return [0.0] * len(values)
     if not found.bounds:
         return None
-    bounds, share = _ordered(found.bounds, type), found.constants / subscriptions
+    bounds, share = _ordered(found.bounds, type), found.subscriptions / subscriptions
     return [share * side(bounds, value) / len(bounds) for value in values]
 
 
