@@ -5,6 +5,7 @@
                                   sketch/segment=<after>-<upto>/            of the log's segment (see `incremental`)
                                   join_key/segment=0-<upto>/                rows per join key as of it (see `join_keys`)
                                   plan_measurement/segment=<after>-<upto>/
+                                  training/segment=<after>-<upto>/          of the measurements' (see `training`)
                                   definition/segment=<after>-<upto>/        tables and views; only the last copy is kept
                                   subscription/segment=<after>-<upto>/      likewise
 
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 _TABLE = re.compile(r"table_id=(\d+)")
 ROWS = {"event_log": ("day",), "base": ()}  # what holds rows of tables, and the folders within a table's
+DERIVED = {
+    "sketch": "event_log",
+    "training": "plan_measurement",
+}  # what is made of each segment of another one
 MANIFEST = "_manifest.json"
 WRITERS = 4  # tables that are written at a time: of a small one most of the time is Spark's own
 
@@ -67,7 +72,7 @@ class Archive:
         return sorted(name for name in names if self._folders.exists(f"{self.folder}/{name}/definition"))
 
     def segments(self, name: str) -> list[Segment]:
-        """The complete segments of a table, in order; of the log those that no compacted one covers."""
+        """The complete segments of a table, in order, without those that another one covers: it was made of them."""
         found = []
         for path in self._folders.children(f"{self._root}/{name}"):
             segment = segment_at(str(path))
@@ -76,7 +81,7 @@ class Archive:
             is_typed = name in ROWS and self._folders.exists(f"{path}/{MANIFEST}")
             if is_typed or self._folders.exists(f"{path}/_SUCCESS"):
                 found.append(segment._replace(is_typed=is_typed))
-        return in_force(found) if name == "event_log" else sorted(found)
+        return sorted(found) if name in DERIVED else in_force(found)
 
     def incomplete(self) -> list[str]:
         """The folders of segments that are not complete, not in their place, or replaced by one that covers them."""
@@ -94,14 +99,15 @@ class Archive:
                 self._put_in_place(path)  # which it was killed before
             else:
                 self._folders.remove(path)
-        self.remove_unmatched("sketch")
+        self.remove_unmatched()
 
-    def remove_unmatched(self, name: str) -> None:
-        """Remove the segments that go with none of the log: it was compacted, or removed to be read again."""
-        log = {(one.after, one.upto) for one in self.segments("event_log")}
-        for segment in self.segments(name):
-            if (segment.after, segment.upto) not in log:
-                self._folders.remove(segment.path)
+    def remove_unmatched(self) -> None:
+        """Remove what is of no segment in force: it was compacted, or removed to be read again."""
+        for name, origin in DERIVED.items():
+            bounds = {one[:2] for one in self.segments(origin)}
+            for segment in self.segments(name):
+                if segment[:2] not in bounds:
+                    self._folders.remove(segment.path)
 
     def upto(self, name: str) -> int:
         """The greatest number that has been archived of a table."""

@@ -14,6 +14,7 @@ from pipeline.statistics.archive import Archive
 from pipeline.statistics.incremental import STORED, compacted_sketches
 from pipeline.statistics.manifest import Manifest
 from pipeline.statistics.segments import Segment
+from pipeline.statistics.training import compact_measurements
 from pipeline.statistics.typed import Columns
 
 if TYPE_CHECKING:
@@ -25,12 +26,16 @@ AFTER = 32  # small segments that a run compacts by itself
 
 
 def compact(archive: Archive, least: int = 2) -> int:
-    """Make one segment of each series of at least so many small ones; how many segments were compacted."""
+    """Make one segment of each series of at least so many small ones, of measurements likewise.
+
+    Returns how many segments of the log were compacted.
+    """
     compacted = 0
     for series in list(small_series(archive)):
         if len(series) >= max(2, least):
             _merge(archive, series)
             compacted += len(series)
+    compact_measurements(archive, least)
     return compacted
 
 
@@ -75,7 +80,7 @@ def _merge(archive: Archive, series: list[Segment]) -> None:
     if sketches is not None:
         archive.append(STORED, sketches, first.after, last.upto)
     archive.rewrite_rows("event_log", tables, Segment(first.after, last.upto, ""), left_out)
-    archive.remove_unmatched(STORED)
+    archive.remove_unmatched()
 
 
 def _sorted(rows: DataFrame, size_bytes: int) -> DataFrame:

@@ -27,7 +27,7 @@ if __name__ == "__main__":  # by spark-submit, which puts only this file's folde
 import psycopg
 
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.catalog import Catalog, family, open_catalog
+from pipeline.statistics.catalog import Catalog, open_catalog
 from pipeline.statistics.database import Connection, connect, take_lock
 from pipeline.statistics.figures import Collected, Figures
 from pipeline.statistics.joins import Frequencies, JoinStatistics, Side, frequencies
@@ -140,12 +140,9 @@ class Job:
         from pipeline.statistics.archiving import COPIES
         from pipeline.statistics.columns import merged_figures
         from pipeline.statistics.incremental import LogSketches
-        from pipeline.statistics.plans import training_set
         from pipeline.statistics.points import point_statistics
+        from pipeline.statistics.training import measurements, training_set
 
-        measurements = archive.read("plan_measurement", COPIES["plan_measurement"][0])
-        if self._since_us is not None:
-            measurements = measurements.where(f"at >= {self._since_us}")
         subscriptions = archive.read("subscription", COPIES["subscription"][0])
 
         def of_points() -> list[Any]:
@@ -159,8 +156,9 @@ class Job:
 
         def of_training() -> DataFrame:
             with self.steps.step("training set"):
-                training = training_set(measurements, self.options.training).persist()
-                self.counts |= {"training": training.count(), "plan_measurement": measurements.count()}
+                training = training_set(archive, self.options.training, self._since_us).persist()
+                measured = measurements(archive, self._since_us)
+                self.counts |= {"training": training.count(), "plan_measurement": measured.count()}
                 return training
 
         # At once: most of a step is Spark's planning and the start of its Python processes, while cores are idle.
@@ -172,7 +170,8 @@ class Job:
                 columns = [] if sketches is None else list(self.collected.of(merged_figures(sketches)))
         first = {table.id: table.columns[0].name for table in catalog.tables.values()}
         events = {row.owner: row.events for row in columns if row.item == first[row.owner]}
-        self.counts |= {"upto": catalog.last_seq, "event_log": sum(events.values()), "scanned": log.scanned}
+        total = total_events(catalog, events)
+        self.counts |= {"upto": catalog.last_seq, "event_log": total, "scanned": log.scanned}
         edges = join_statistics(catalog, events, joins.result())
         return Figures(catalog, columns, points.result(), training.result(), edges)
 
@@ -193,14 +192,19 @@ class Job:
         }
 
 
+def total_events(catalog: Catalog, events: dict[int, int]) -> int:
+    """Those of a table that extends another are counted with that."""
+    return sum(count for table, count in events.items() if catalog.tables[table].parent is None)
+
+
 def join_statistics(
     catalog: Catalog, events: dict[int, int], found: dict[int, Frequencies]
 ) -> list[JoinStatistics]:
     """Of each join how its rows share keys, and the shares of its tables in all events."""
-    total = sum(events.values()) or 1
+    total = total_events(catalog, events) or 1
 
     def share(table: int) -> float:
-        return sum(events.get(one.id, 0) for one in family(catalog.tables, table)) / total
+        return events.get(table, 0) / total
 
     def known(side: Side) -> Frequencies:
         return found.get(catalog.sides.index(side), Frequencies(0, 0.0, 1.0))

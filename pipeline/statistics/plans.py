@@ -5,6 +5,9 @@ centres so far, so that with k of them no descriptor is farther from its centre 
 Each executor reduces its partition to k as it reads, and the centres of all are reduced once more (a composable
 core-set, within a constant of the best). An entry holds the mean of what was measured in its cell: a measurement on its
 own is mostly noise. Dimensions are scaled to the same width.
+
+A measurement weighs half of one that is `HALF_LIFE_DAYS` younger. Weights are powers of two that grow with the moment, so
+that entries made in different nights are combined as they are.
 """
 
 from __future__ import annotations
@@ -21,40 +24,50 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FIGURES = ("server_time", "response_time", "server_stress", "bandwidth", "affected")
+MEANS = (*FIGURES, "at")  # `at`: the moment, in µs since 1970
+HALF_LIFE_DAYS = 30
+_DAY_US = 86_400_000_000
+_EPOCH_US = 1_577_836_800_000_000  # 2020: the weights of a century are doubles
 ENTRIES = "group_id long, part int, plan string, descriptor string, weight double, " + ", ".join(
-    f"{name} double" for name in FIGURES
+    f"{name} double" for name in MEANS
 )
 _SCHEMA = pa.schema(
     [("group_id", pa.int64()), ("part", pa.int32()), ("plan", pa.string()), ("descriptor", pa.string())]
-    + [(name, pa.float64()) for name in ("weight", *FIGURES)]
+    + [(name, pa.float64()) for name in ("weight", *MEANS)]
 )
 BUFFER = 4  # times the number of entries: how many wait before they are reduced
 Array = npt.NDArray[np.float64]
 Key = tuple[int, int, str, int]  # group, part, plan, length of a descriptor
 
 
-def training_set(measurements: DataFrame, entries: int) -> DataFrame:
-    """At most so many entries per group and part, shared evenly by its plans; rows of `ENTRIES`.
+def entries_of(measurements: DataFrame, size: int) -> DataFrame:
+    """At most so many entries per group, part and plan of each partition; rows of `ENTRIES`.
 
     The cost model's four metrics ([ProSem thesis] 6.4.2), in µs and bytes per event: server time is processing and sending,
     response time the latency, server stress what leaves the server, bandwidth what the network carries.
     """
     from pyspark.sql import functions as f
 
+    at = f.coalesce("at", f.lit(0))
     rows = measurements.select(
         f.col("group_id").cast("long"),
         f.coalesce("part", f.lit(0)).alias("part"),  # older segments have none
         "plan",
         "descriptor",
-        f.lit(1.0).alias("weight"),
+        f.pow(f.lit(2.0), (at - _EPOCH_US) / (HALF_LIFE_DAYS * _DAY_US)).alias("weight"),
         (f.col("server_time_us") + f.col("send_us")).alias("server_time"),
         f.col("latency_us").alias("response_time"),
         f.col("bytes_out").cast("double").alias("server_stress"),
         f.col("network_bytes").cast("double").alias("bandwidth"),
         f.col("affected").cast("double"),
+        at.cast("double").alias("at"),
     )
-    reduced = rows.mapInArrow(_reduce_batches(entries), ENTRIES)
-    return reduced.groupBy("group_id", "part").applyInArrow(_reduce_group(entries), ENTRIES)
+    return rows.mapInArrow(_reduce_batches(size), ENTRIES)
+
+
+def combined(entries: DataFrame, size: int) -> DataFrame:
+    """At most so many entries per group and part, shared evenly by its plans; rows of `ENTRIES`."""
+    return entries.groupBy("group_id", "part").applyInArrow(_reduce_group(size), ENTRIES)
 
 
 def cover(descriptors: Array, size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -124,7 +137,7 @@ class Entries:
 def _collect(known: dict[Key, Entries], batch: Any, size: int) -> None:
     """The rows of a batch to the entries of their group and plan."""
     groups, parts, plans, texts, weights = (batch.column(at).to_pylist() for at in range(5))
-    figures = np.stack([batch.column(at).to_numpy() for at in range(5, 10)], axis=1)
+    figures = np.stack([batch.column(at).to_numpy() for at in range(5, 5 + len(MEANS))], axis=1)
     descriptors = msgspec.json.decode("[" + ",".join(texts) + "]")
     places: dict[Key, list[int]] = {}
     for at, (group, part, plan, descriptor) in enumerate(zip(groups, parts, plans, descriptors, strict=True)):

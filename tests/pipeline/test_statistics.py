@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,7 +27,7 @@ import pytest
 from bench import spark as bench
 from bench.common import Curve, Report
 from bench.plots import draw
-from pipeline.statistics import StatisticsError, typed
+from pipeline.statistics import StatisticsError, plans, training, typed
 from pipeline.statistics.archive import Archive
 from pipeline.statistics.archiving import COPIES
 from pipeline.statistics.columns import LG_REGISTERS
@@ -90,6 +91,10 @@ class World:
         with psycopg.connect(self.url) as connection:
             return connection.execute(text, values or None).fetchall()  # type: ignore[arg-type]
 
+    def do(self, text: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            connection.execute(text.encode())
+
     def grow(self, count: int, at: datetime) -> None:
         """So many events on `bulk`, as the server writes them."""
         with psycopg.connect(self.url) as connection:
@@ -120,8 +125,12 @@ def fill(url: str) -> None:
             api.publish("things", events)
             api.table({"k": "integer", "g": "integer", "a": "integer"}, ["k"], "r")
             api.table({"k": "integer", "g": "integer", "c": "integer"}, ["k"], "s")
-            child = {"name": "r2", "extends": "r", "columns": [{"name": "more", "type": "text"}]}
-            api.call("POST", "/v1/tables", json=child)
+            api.table({"k": "integer", "g": "integer", "a": "integer"}, ["k"], "q")
+            for parent in "rq":
+                more = [{"name": "more", "type": "text"}]
+                child = {"name": f"{parent}2", "extends": parent, "columns": more}
+                api.call("POST", "/v1/tables", json=child)
+            api.publish("q2", [{"op": "insert", "row": {"k": k, "g": k, "a": k}} for k in range(7)])  # none on q
             api.publish(
                 "r", [{"op": "insert", "row": {"k": k, "g": k % 5 or None, "a": k}} for k in range(50)]
             )
@@ -194,6 +203,9 @@ def logged(world: World, since: datetime | None = None) -> dict[str, list[tuple[
 
 def check_columns(world: World, run: int, since: datetime | None = None) -> None:
     events = logged(world, since)
+    for child in {"r2", "q2"} & events.keys():  # their events are events of the tables that they extend too
+        cut = [(old and old[:3], new and new[:3]) for old, new in events[child]]
+        events[child[0]] = events.get(child[0], []) + cut
     seen = set()
     for table, at, kind, count, nulls, distinct, changes, histogram, error in world.ask(
         "SELECT t.name, position, type, events, nulls, distinct_values, changes, histogram, rank_error"
@@ -278,25 +290,35 @@ def test_joins_equal_brute_force(world: World, first: Outcome) -> None:
     assert skew[1] == pytest.approx(1)
 
 
-def test_the_training_set_holds_the_means_of_what_was_measured(world: World, first: Outcome) -> None:
-    measured: dict[Any, list[Any]] = {}
-    for group, part, plan, descriptor, *figures in world.ask(
-        "SELECT group_id, part, plan, descriptor, server_time_us + send_us, latency_us, bytes_out, network_bytes, affected"
-        " FROM prosem.plan_measurement"
-    ):
-        measured.setdefault((group, part, plan, tuple(descriptor)), []).append(
-            [float(figure) for figure in figures]
-        )
-    trained = world.ask(
+def trained(world: World, run: int) -> list[tuple[Any, ...]]:
+    return world.ask(
         "SELECT group_id, part, plan, descriptor, server_time, response_time, server_stress, bandwidth, affected"
         " FROM prosem.statistics_training WHERE run = %s",
-        first.run,
+        run,
     )
-    assert {(*one[:3], tuple(one[3])) for one in trained} == measured.keys()
-    assert {one[:2] for one in trained} == {(1, 0), (2, 0), (2, 1)}, "a part of a join is on its own"
-    for group, part, plan, descriptor, *figures in trained:
-        means = np.mean(measured[group, part, plan, tuple(descriptor)], axis=0)
-        assert figures == pytest.approx(list(means))
+
+
+def check_training(world: World, found: list[tuple[Any, ...]]) -> None:
+    """The means of what was measured in the last 180 days, each weighed by its age."""
+    measured: dict[Any, list[Any]] = {}
+    for group, part, plan, descriptor, weight, *figures in world.ask(
+        "SELECT group_id, part, plan, descriptor, power(0.5, extract(epoch FROM now() - at) / 86400 / 30),"
+        " server_time_us + send_us, latency_us, bytes_out, network_bytes, affected FROM prosem.plan_measurement"
+        " WHERE at > now() - interval '180 days'"
+    ):
+        measured.setdefault((group, part, plan, tuple(descriptor)), []).append(
+            [float(figure) for figure in (weight, *figures)]
+        )
+    assert {(*one[:3], tuple(one[3])) for one in found} == measured.keys()
+    for group, part, plan, descriptor, *figures in found:
+        rows = np.array(measured[group, part, plan, tuple(descriptor)])
+        assert figures == pytest.approx(list(np.average(rows[:, 1:], axis=0, weights=rows[:, 0])))
+
+
+def test_the_training_set_holds_the_means_of_what_was_measured(world: World, first: Outcome) -> None:
+    found = trained(world, first.run)
+    check_training(world, found)
+    assert {one[:2] for one in found} == {(1, 0), (2, 0), (2, 1)}, "a part of a join is on its own"
 
 
 # -- how it runs ---------------------------------------------------------------------------------------------
@@ -312,12 +334,17 @@ def test_it_reads_in_parts_and_archives_them(world: World, first: Outcome) -> No
     assert tuple(rows[0]) == (first.rows["event_log"],) * 2
 
 
+def archive_name(world: World, archive: str = "archive") -> str:
+    (name,) = (path.name for path in (world.folder / archive).iterdir())
+    return name
+
+
 def archived(world: World, table: str, archive: str = "archive") -> Any:
     """What the archive has of a table, by seq."""
     ((number, definition),) = world.ask(
         "SELECT id, definition FROM prosem.tenant_table WHERE name = %s", table
     )
-    (name,) = (path.name for path in (world.folder / archive).iterdir())
+    name = archive_name(world, archive)
     columns = tuple((column["name"], column["type"]) for column in definition["columns"])
     rows = Archive(world.session.spark, str(world.folder / archive), name).rows("event_log", number, columns)
     return rows.orderBy("seq")
@@ -404,12 +431,46 @@ def test_a_second_run_reads_only_what_is_new_and_equals_a_full_one(world: World,
     assert longest[0] < 2_000
 
 
-def test_another_run_reads_only_what_is_new(world: World, first: Outcome) -> None:
+def measure(world: World, count: int, days: int) -> None:
+    """So many measurements that were made so many days ago, dearer the older they are."""
+    (last,) = world.ask("SELECT max(seq) FROM prosem.plan_measurement")
+    world.do(
+        "INSERT INTO prosem.plan_measurement (seq, group_id, part, space, plan, descriptor, server_time_us, send_us,"
+        f" bytes_out, network_bytes, latency_us, affected, at) SELECT {last[0]} + n, 1 + n % 2, 0, 1, 'reformulate',"
+        f" ARRAY[n % 11, {days} / 100], 1000 + {days}, 2, n, 2 * n, n % 9, n % 4, now() - interval '{days} days'"
+        f" FROM generate_series(1, {count}) n"
+    )
+
+
+def test_another_run_reads_only_what_is_new(
+    world: World, first: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reduced: list[str] = []
+
+    def noted(measurements: Any, size: int) -> Any:
+        reduced.extend(re.findall(r"segment=[\d-]+", " ".join(measurements.inputFiles())))
+        return plans.entries_of(measurements, size)
+
+    monkeypatch.setattr(training, "entries_of", noted)
     before = sum(map(len, logged(world).values()))
     world.grow(500, NOW - timedelta(days=1))
+    for days in (0, 30, 200):
+        measure(world, 60, days)
     done = world.refresh()
     assert done.rows["scanned"] == done.rows["event_log"] - before == 500
     check_columns(world, done.run)
+    assert set(reduced) == {"segment=900-1080"}
+    assert done.rows["plan_measurement"] == 1_080
+    check_training(world, trained(world, done.run))
+    archive = Archive(world.session.spark, str(world.folder / "archive"), archive_name(world))
+    training.compact_measurements(archive, 2)
+    for name in ("plan_measurement", "training"):
+        assert [segment[:2] for segment in archive.segments(name)] == [(0, 1_080)]
+    assert training.measurements(archive).count() == 1_020, "without the oldest"
+    reduced.clear()
+    rows = training.training_set(archive, 1_000).drop("weight", "at").collect()
+    check_training(world, [(*row[:3], json.loads(row.descriptor), *row[4:]) for row in rows])
+    assert not reduced, "it was reduced before"
 
 
 @pytest.mark.slow
