@@ -28,6 +28,9 @@ _MAX_WRITE_BYTES = 1 << 18
 FIRST_FRAME_BYTES = 16 << 10
 
 
+_SHORT = [b"\x81%c" % size for size in range(126)]  # how a short frame begins
+
+
 def text_frame(payload: bytes) -> bytes:
     """One text frame from a server.
 
@@ -36,7 +39,7 @@ def text_frame(payload: bytes) -> bytes:
     """
     size = len(payload)
     if size < 126:
-        return b"\x81%c%b" % (size, payload)
+        return _SHORT[size] + payload
     if size < 1 << 16:
         return b"\x81\x7e" + struct.pack("!H", size) + payload
     return b"\x81\x7f" + struct.pack("!Q", size) + payload

@@ -11,7 +11,8 @@ attached again after the last `seq` they were given, so that the outbox brings w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Protocol
 
 from cn.model.message import Message
@@ -50,11 +51,23 @@ class Sink(Protocol):
 class Stream:
     """One subscription on one sink. `seq`: everything up to it has been given to the sink (None: nothing yet)."""
 
-    __slots__ = ("_aside", "_aside_bytes", "host", "id", "is_closed", "is_raw", "seq", "sink", "timeline")
+    __slots__ = (
+        "_aside",
+        "_aside_bytes",
+        "head",
+        "host",
+        "id",
+        "is_closed",
+        "is_raw",
+        "seq",
+        "sink",
+        "timeline",
+    )
 
     def __init__(self, id: str, sink: Sink, host: Host, seq: int | None, timeline: str = "") -> None:
         self.id, self.sink, self.host, self.seq = id, sink, host, seq
         self.timeline = timeline  # that `seq` is of
+        self.head = b'{"id":%b' % encode(id)  # how its frames begin
         self._aside: list[tuple[int, bytes]] | None = None
         self._aside_bytes = 0
         self.is_closed = False
@@ -151,7 +164,7 @@ class Edge:
         self._metrics = metrics
         self._hosts: dict[int, Host] = {}
         self._sinks: set[Sink] = set()
-        self._folding: dict[int, list[Message]] = {}
+        self._folding: list[tuple[Message, Sequence[int]]] = []  # of one seq, with the ids they concern
         self._folding_seq = 0
         self.seq = 0
         self.timeline = ""
@@ -215,7 +228,7 @@ class Edge:
 
     def start_over(self) -> None:
         """Whatever fed this edge is lost: it hosts nothing, and every stream is attached again where it stands."""
-        self._folding = {}
+        self._folding = []
         self._all_lag()
         self._hosts = {}
 
@@ -323,14 +336,7 @@ class Edge:
         if message.seq != self._folding_seq:
             self._fold_all()
             self._folding_seq = message.seq
-        folding = self._folding
-        for id in sids if isinstance(sids, Sequence) else sids.tolist():
-            sid = id & SID_MASK
-            waiting = folding.get(sid)
-            if waiting is None:
-                folding[sid] = [message]
-            else:
-                waiting.append(message)
+        self._folding.append((message, sids if isinstance(sids, Sequence) else sids.tolist()))
 
     def _fold_all(self) -> None:
         if self._folding:
@@ -338,8 +344,8 @@ class Edge:
 
     def _fold(self) -> Iterator[None]:
         """Make one change of all messages of the present seq, for each subscription they concern; some in a step."""
-        folding, self._folding, seq = self._folding, {}, self._folding_seq
-        for number, (sid, messages) in enumerate(folding.items(), 1):
+        folding, self._folding, seq = self._folding, [], self._folding_seq
+        for number, (sid, messages) in enumerate(_by_subscription(folding), 1):
             if not number % self.step:
                 yield
             host = self._hosts.get(sid)
@@ -378,3 +384,29 @@ class Edge:
 
     def leave(self, sink: Sink) -> None:
         self._sinks.discard(sink)
+
+
+def _by_subscription(
+    deliveries: Sequence[tuple[Message, Sequence[int]]],
+) -> Iterable[tuple[int, Sequence[Message]]]:
+    """The messages that concern each subscription; ids of one subscription differ above `SID_MASK`.
+
+    >>> first, second = Message(7, 0, 1, "put"), Message(7, 1, 1, "take")
+    >>> found = _by_subscription([(first, [1, 2]), (second, [2, (1 << 40) | 3])])
+    >>> [(sid, [message.kind for message in messages]) for sid, messages in found]
+    [(1, ['put']), (2, ['put', 'take']), (3, ['take'])]
+    """
+    if len(deliveries) == 1:
+        ((message, ids),) = deliveries
+        if max(ids, default=0) <= SID_MASK:
+            return zip(ids, repeat((message,)))
+    found: dict[int, list[Message]] = {}
+    for message, ids in deliveries:
+        for id in ids:
+            sid = id & SID_MASK
+            messages = found.get(sid)
+            if messages is None:
+                found[sid] = [message]
+            else:
+                messages.append(message)
+    return found.items()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 
 from prosem.delivery.subscriber import Item
@@ -9,9 +11,22 @@ from prosem.delivery.subscriber import Item
 _encode = msgspec.json.encode
 
 
+def frames(items: Iterable[Item]) -> Iterator[bytes]:
+    """Items as frames of the socket. A change that many streams receive is written once: they differ in their heads."""
+    seq, body, tail = -1, b"", b""
+    for item in items:
+        kind, _, item_seq, item_body, _, head = item
+        if kind != "change" or not head:
+            yield frame(item)
+            continue
+        if item_body is not body or item_seq != seq:
+            seq, body, tail = item_seq, item_body, b',"seq":%d,"change":%b}' % (item_seq, item_body)
+        yield head + tail
+
+
 def frame(item: Item) -> bytes:
-    """An item as a frame of the socket."""
-    kind, id, seq, body, timeline = item
+    """One item."""
+    kind, id, seq, body, timeline, _ = item
     if kind == "change" or kind == "raw":
         return b'{"id":%b,"seq":%d,"%b":%b}' % (_encode(id), seq, kind.encode(), body)
     if kind == "snapshot":

@@ -35,6 +35,7 @@ class Item(NamedTuple):
     seq: int
     body: bytes
     timeline: str = ""  # that `seq` is of
+    head: bytes = b""  # of a stream: how its frames begin
 
 
 class Subscriber:
@@ -198,7 +199,7 @@ class Subscriber:
             return False
         if held >= self._capacity_bytes and held >= self._room_bytes:
             return False  # an empty queue takes a body of any size: it must go some time
-        queue.append(_new(Item, (kind, stream.id, seq, body, stream.timeline)))
+        queue.append(_new(Item, (kind, stream.id, seq, body, stream.timeline, stream.head)))
         self._bytes = held + len(body)
         if not queued:
             self._wake.set()

@@ -15,7 +15,7 @@ from api.http.json_slices import decode_large
 from api.http.openapi import documented
 from api.http.websocket_frames import send_all
 from api.server.keyring import Keys
-from prosem.delivery.stream_frames import frame
+from prosem.delivery.stream_frames import frames
 from prosem.delivery.subscriber import Subscriber
 from prosem.runtime.supervise import end
 from prosem.values.access import Caller, Role, Scope
@@ -61,7 +61,7 @@ async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
 async def _send(socket: WebSocket, subscriber: Subscriber) -> None:
     with contextlib.suppress(Exception):  # the socket is gone; its reader notices too
         while items := await subscriber.fetch():
-            await send_all(socket, map(frame, items))
+            await send_all(socket, frames(items))
 
 
 def _handle(subscriber: Subscriber, given: Any) -> None:
