@@ -45,6 +45,7 @@ log = logging.getLogger("prosem.engine")
 Submit = Callable[[c.Command], "Future[Any]"]
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 5.0  # between attempts to recover
 AT_ONCE = 64  # commands that are processed in one step
+GATHER_S = 0.001  # that a batch is filled for while the committer has nothing to do
 
 
 class Pipeline:
@@ -205,9 +206,12 @@ class Pipeline:
 
     def _process(self) -> None:
         self._read_ahead()
+        committer, until = self.committer, self._clock.monotonic() + GATHER_S
         for _ in range(AT_ONCE):  # look at the committer now and then
             with self._change:
-                if not self._waiting or self.committer.failure is not None or self._must_wait():
+                if not self._waiting or committer.failure is not None or self._must_wait():
+                    return
+                if self._open and committer.job is None and self._clock.monotonic() >= until:
                     return
                 entry = self._waiting.take()
             self._open.append(entry)
