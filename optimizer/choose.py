@@ -35,6 +35,8 @@ LONGEST_SAMPLE_NS = 20_000_000  # the same for measuring all plans on an event
 SETTLED = 64  # equal choices in a row, after which an event that is not looked at takes the same
 _SMOOTH = 0.1
 _CALIBRATING = 500  # measurements of a plan in a space that suffice to see how dear this machine is
+_HERE = "measurements of this server"
+_COUNTED = {"histogram": "sample of the group's points", "counts": "messages"}
 Pick = Callable[[Sequence[str]], str]
 Training = Mapping[int, Mapping[str, Sequence[Entry]]]  # space → plan → measurements
 
@@ -199,7 +201,7 @@ class Chooser:
         """Plans that cannot be compared by a descriptor, one message each."""
         found = {plan: prior(plan, 1, 1, affected, self._calibration) for plan in plans}
         costs = {plan: self.weights.cost(estimate) for plan, estimate in found.items()}
-        return Choice(plans[0], found, costs, "counts")
+        return Choice(plans[0], found, costs, dict.fromkeys(plans, "counts"))
 
     def plan_of(self, plans: Sequence[str], choice: Choice) -> str:
         """The plan that would be taken: by name, at random, or by this choice."""
@@ -207,6 +209,7 @@ class Chooser:
 
     def _consider(self, known: Known, space: Planned, description: Any, descriptor: Descriptor) -> Choice:
         found: dict[str, Estimate] = {}
+        sources: dict[str, str] = {}
         expected: float | None = None
         searched: dict[int, Nearest | None] = {}  # plans that were measured together are searched together
         for plan in space.plans:
@@ -214,18 +217,18 @@ class Chooser:
             if index.layout not in searched:
                 searched[index.layout] = index.nearest(descriptor)
             nearest = searched[index.layout]
+            sources[plan] = "histogram" if nearest is None else "measured"
             if nearest is None:
                 expected = space.expected(description) if expected is None else expected
                 boxes = boxes_of(descriptor)
                 found[plan] = prior(plan, descriptor[0], boxes, expected, self._calibration)
             else:
                 found[plan] = index.read(nearest)
-        source = "measured" if expected is None else "histogram"
         costs = {plan: self.weights.cost(estimate) for plan, estimate in found.items()}
         plan = min(costs, key=costs.__getitem__)  # of equals the one the type prefers
         if len(known.choices) >= _REMEMBERED:
             known.choices.clear()
-        choice = known.choices[descriptor] = Choice(plan, found, costs, source)
+        choice = known.choices[descriptor] = Choice(plan, found, costs, sources)
         return choice
 
     def _open(self, space: Offered) -> Known:
@@ -249,14 +252,26 @@ class Chooser:
         known = self._known.get(space)
         return self._server_costs.get(space, 0.0) if known is None else known.server_cost
 
-    def statistic(self, space: int, choice: Choice) -> str:
-        """What the estimates of a choice come from, in words."""
-        of_run = "" if self._run is None else f"run {self._run}"
-        if choice.source == "measured":
-            here = "measurements of this server"
-            return f"training set of {of_run}, {here}" if of_run and space in self._prepared else here
-        counted = "sample of the group's points" if choice.source == "histogram" else "messages"
-        return f"{counted}, priced by {of_run}" if self._calibration != ASSUMED and of_run else counted
+    def server_cost(self, space: int) -> tuple[float, str]:
+        """The µs per subscription by which `order` sorts, and what they come from in words."""
+        cost, before = self._server_cost(space), self._server_costs.get(space, 0.0)
+        if cost != before:
+            return cost, self._measured_by(before > 0)
+        if not cost:
+            return cost, "not measured yet"
+        return cost, _HERE if self._run is None else f"training set of run {self._run}"
+
+    def statistics(self, space: int, choice: Choice) -> dict[str, str]:
+        """What the estimate of each plan of a choice comes from, in words."""
+        prepared = self._prepared.get(space, {})
+        of_run = "" if self._run is None or self._calibration == ASSUMED else f", priced by run {self._run}"
+        return {
+            plan: self._measured_by(plan in prepared) if source == "measured" else _COUNTED[source] + of_run
+            for plan, source in choice.sources.items()
+        }
+
+    def _measured_by(self, is_in_run: bool) -> str:
+        return f"training set of run {self._run}, {_HERE}" if is_in_run and self._run is not None else _HERE
 
     # -- learning ------------------------------------------------------------------------------------------------
     def executed(

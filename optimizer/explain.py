@@ -19,17 +19,23 @@ def figures(estimate: Estimate) -> dict[str, float | None]:
 
 
 def explained(
-    plans: Sequence[str], choice: Choice, chosen: str, measured: Mapping[str, Estimate], weights: Weights
+    plans: Sequence[str],
+    choice: Choice,
+    chosen: str,
+    measured: Mapping[str, Estimate],
+    weights: Weights,
+    statistics: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The plans in the order of the type."""
+    """The plans in the order of the type, each with the statistic behind its estimate."""
     rows: list[dict[str, Any]] = []
     for plan in plans:
         row: dict[str, Any] = {"plan": plan, "chosen": plan == chosen}
         row |= figures(choice.estimates[plan]) | {"cost": round(choice.costs[plan], 6)}
+        row |= {"source": choice.sources[plan], "statistic": statistics[plan]}
         if plan in measured:
             row["measured"] = figures(measured[plan]) | {"cost": round(weights.cost(measured[plan]), 6)}
         rows.append(row)
-    return {"chosen": chosen, "source": choice.source, "plans": rows}
+    return {"chosen": chosen, "plans": rows}
 
 
 def decided(decision: Decision, groups: Sequence[str]) -> dict[str, Any]:
@@ -51,7 +57,7 @@ def decided(decision: Decision, groups: Sequence[str]) -> dict[str, Any]:
         "group": groups[0] if groups else None,
         "groups": list(groups),
         "plan": decision.plan,
-        "source": None if choice is None else choice.source,
+        "source": None if choice is None else choice.sources[decision.plan],
         "estimates": None
         if choice is None
         else {

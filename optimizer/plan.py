@@ -26,14 +26,14 @@ class Estimate(NamedTuple):
 class Choice(NamedTuple):
     """All plans of one description with their estimates and weighted costs, and the cheapest of them.
 
-    `source` is "measured" if every estimate comes from measurements, "histogram" if one had to be derived from how many
-    points the regions are expected to hold, "counts" if only messages were counted.
+    `sources` has for each plan "measured" if its estimate comes from measurements, "histogram" if it was derived from how
+    many points the regions are expected to hold, "counts" if only messages were counted.
     """
 
     plan: str
     estimates: Mapping[str, Estimate]
     costs: Mapping[str, float]
-    source: str
+    sources: Mapping[str, str]
 
 
 class Identified(Protocol):

@@ -23,7 +23,6 @@ _COLUMNS = {
     "affected": "affected",
     "cost": "cost",
 }
-_SOURCES = {"measured": "measurements", "histogram": "the histogram of points", "counts": "counts"}
 
 
 def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_json: bool) -> int:
@@ -66,12 +65,11 @@ def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_j
 
 
 def show(console: Console, report: dict[str, Any], analyze: bool) -> None:
-    """One table per group; with `analyze` measurements are shown below each estimate."""
+    """One table per group, in the order of evaluation; with `analyze` measurements are shown below each estimate."""
     if not report["groups"]:
         console.print("the event concerns no subscription")
     for group in report["groups"]:
-        title = f"{group['group']} ({group['type']}), estimated from {_SOURCES[group['source']]}"
-        console.print(title, highlight=False)
+        console.print(f"{group['group']} ({group['type']})", highlight=False)
         table = plain_table("plan", *_COLUMNS.values(), numbers=[*_COLUMNS.values()], whole=["plan"])
         for row in group["plans"]:
             style = "bold green" if row["chosen"] else None
@@ -82,8 +80,30 @@ def show(console: Console, report: dict[str, Any], analyze: bool) -> None:
                     "    measured", *[_cell(row["measured"][name]) for name in _COLUMNS], style="dim"
                 )
         console.print(table)
+        for line in _reasons(group):
+            console.print(f"  {line}", style="dim", highlight=False)
     weights = ", ".join(f"{name} {weight:g}" for name, weight in report["weights"].items())
     console.print(f"[dim]weights: {weights}; as of seq {report['seq']}; nothing was applied[/dim]")
+
+
+def _reasons(group: dict[str, Any]) -> list[str]:
+    """What the plans were estimated by, when the group is evaluated, and how a join is arranged."""
+    named: dict[str, list[str]] = {}  # by the statistic: the plans
+    for row in group["plans"]:
+        named.setdefault(row["statistic"], []).append(row["plan"])
+    lines = [
+        f"{'estimates' if len(named) == 1 else ', '.join(plans)}: {statistic}"
+        for statistic, plans in named.items()
+    ]
+    order = group["order"]
+    lines.append(f"ordered by {order['server_cost']:,.1f} µs per subscription: {order['statistic']}")
+    if "arrangement" in group:
+        routing, partners = group["arrangement"]["routing"], group["arrangement"]["partners"]
+        columns = ", ".join(f"{table}.{column}" for table, column in routing["columns"].items()) or "none"
+        pairs = ", ".join(f"{table} by {partner}" for table, partner in partners["tables"].items())
+        lines.append(f"routing columns {columns}: {routing['statistic']}")
+        lines.append(f"reduced {pairs}: {partners['statistic']}")
+    return lines
 
 
 def _cell(value: float | None) -> str:

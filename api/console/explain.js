@@ -1,4 +1,4 @@
-/** EXPLAIN of an event, drawn: for every group it touches each plan with its costs, and which one would be taken. */
+/** EXPLAIN of an event, drawn: for every group it touches each plan with its costs, which one would be taken, and by which statistics. */
 
 import { fill, field, h, problem, rough, tableOf } from "./dom.js";
 import { client, maybe } from "./session.js";
@@ -89,6 +89,8 @@ export function groupsOf(answer) {
   return list.map((group) => ({
     name: group.group ?? group.name ?? group.space ?? "",
     type: group.type ?? "",
+    order: group.order ?? null,
+    arrangement: group.arrangement ?? null,
     plans: (group.plans ?? []).map((plan) => {
       const name = plan.plan ?? plan.name;
       return {
@@ -96,6 +98,7 @@ export function groupsOf(answer) {
         estimated: plan.estimated ?? plan.estimates ?? plan,
         measured: plan.measured ?? plan.actual ?? null,
         cost: Number(plan.cost),
+        statistic: plan.statistic ?? null,
         isChosen: plan.chosen === true || group.chosen === name,
       };
     }),
@@ -105,7 +108,7 @@ export function groupsOf(answer) {
 function draw(answer) {
   const groups = groupsOf(answer);
   if (!groups.length) return h("p", null, "The event touches no group: no subscription would be notified.");
-  return groups.map(({ name, type, plans }) => {
+  return groups.map(({ name, type, plans, order, arrangement }) => {
     const most = Math.max(...plans.map(({ cost }) => cost).filter(Number.isFinite), 1e-12);
     return h(
       "section",
@@ -128,8 +131,35 @@ function draw(answer) {
           plans.map((plan) => row(plan, most)),
         ),
       ),
+      h(
+        "ul",
+        { class: "reasons faint" },
+        reasons(plans, order, arrangement).map((line) => h("li", null, line)),
+      ),
     );
   });
+}
+
+/** What the plans were estimated by, when the group is evaluated, and how a join is arranged. */
+function reasons(plans, order, arrangement) {
+  const statistics = [...new Set(plans.map(({ statistic }) => statistic))].filter((one) => one !== null);
+  const estimated = (by) => plans.filter(({ statistic }) => statistic === by).map(({ name }) => name);
+  const lines = statistics.map(
+    (one) => `${statistics.length === 1 ? "estimates" : estimated(one).join(", ")}: ${one}`,
+  );
+  if (order !== null)
+    lines.push(`ordered by ${rough(order.server_cost)} µs per subscription: ${order.statistic}`);
+  return arrangement === null ? lines : lines.concat(arranged(arrangement));
+}
+
+/** The routing columns and partners of a join, and what chose them. */
+export function arranged({ routing, partners }) {
+  const columns = Object.entries(routing.columns).map(([table, column]) => `${table}.${column}`);
+  const pairs = Object.entries(partners.tables).map(([table, partner]) => `${table} by ${partner}`);
+  return [
+    `routing columns ${columns.join(", ") || "none"}: ${routing.statistic}`,
+    `reduced ${pairs.join(", ")}: ${partners.statistic}`,
+  ];
 }
 
 function row({ name, estimated, measured, cost, isChosen }, most) {

@@ -66,12 +66,14 @@ def explain_space(
         for plan in (space.plans if analyze else ())
     }
     plan = chooser.plan_of(space.plans, choice)
-    shown = explained(space.plans, choice, plan, measured, chooser.weights)
+    statistics = chooser.statistics(space.network.id, choice)
+    shown = explained(space.plans, choice, plan, measured, chooser.weights, statistics)
     for row in shown["plans"]:
         carriage = traffic and traffic.expected(space.network.id, addresses(row["plan"]))
         if carriage:
             row["straight"] = round(carriage.straight, 3)
-    shown["statistic"] = chooser.statistic(space.network.id, choice)
+    cost, statistic = chooser.server_cost(space.network.id)
+    shown["order"] = {"server_cost": round(cost, 3), "statistic": statistic}
     if isinstance(space, ArrangedSpace):
         shown["arrangement"] = space.arrangement()
     return shown

@@ -315,7 +315,10 @@ class Publishing:
         return answer
 
     def explain(self, command: c.Explain) -> JsonObject:
-        """What an event would cost under each plan of each group it touches; nothing stays applied."""
+        """What an event would cost under each plan of each group it touches, in the order in which these are evaluated.
+
+        Nothing stays applied.
+        """
         table, tables = known_table(self._memory.tables(command.scope.tenant), command.table), self._tables
         _, key, old, new = tables.complete(
             lambda: effect(table, tables.whole(table), command.event, "/event", tables.family(table))
@@ -323,7 +326,8 @@ class Publishing:
         groups: list[JsonObject] = []
         with self._memory.undo.paused(), ExitStack() as rehearsals:
             deltas = self._rehearsed(rehearsals, table, key, old, new)
-            for at, (space, some) in deltas.items():
+            for space in self._chooser.order([space for space, _ in deltas.values()]):
+                at, (_, some) = space.network.id, deltas[space.network.id]
                 explained = self._explain_space(rehearsals, space, some, command.analyze)
                 groups += [
                     {

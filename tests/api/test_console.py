@@ -487,6 +487,10 @@ def test_weights_are_sliders_in_force_at_once(page: Page, stocks: Api) -> None:
 
 def test_an_event_is_explained_and_decisions_are_listed(page: Page, stocks: Api) -> None:
     event: Json = {"op": "upsert", "row": {"symbol": "S1", "sector": "tech", "risk": 30, "per": 0.25}}
+    stocks.table({"sector": "text", "region": "text"}, ["sector"], "sectors")
+    stocks.publish("sectors", [{"op": "insert", "row": {"sector": "tech", "region": "EU"}}])
+    joins = "SELECT * FROM stocks JOIN sectors USING (sector) WHERE risk < 50"
+    join = stocks.subscribe(joins)["id"]
     groups = stocks.call("POST", "/v1/explain", json={"table": "stocks", "event": event})["groups"]
     visit(page, stocks, "optimizer")
     page.get_by_label("Table").select_option("stocks")
@@ -499,12 +503,21 @@ def test_an_event_is_explained_and_decisions_are_listed(page: Page, stocks: Api)
         drawn = page.locator(".plan-group", has_text=group["group"])
         expect(drawn.locator("tbody tr")).to_have_count(len(group["plans"]))
         expect(drawn.locator("tr.chosen")).to_contain_text(group["chosen"])
+        expect(drawn.locator(".reasons")).to_contain_text(group["plans"][0]["statistic"])
+        expect(drawn.locator(".reasons")).to_contain_text(f"per subscription: {group['order']['statistic']}")
+    joined = page.locator(".plan-group", has_text="join")
+    expect(joined.locator(".reasons")).to_contain_text("routing columns stocks.risk: one column")
+    expect(joined.locator(".reasons")).to_contain_text(
+        "reduced stocks by sectors, sectors by stocks: one neighbour"
+    )
     expect(page.locator(".measured").first).to_contain_text("measured")
     stocks.publish("stocks", [event])
     expect(page.locator(".decisions tbody tr").first).to_be_visible()
     page.get_by_label("Event", exact=True).fill("{")
     page.get_by_role("button", name="Explain").click()
     expect(page.locator(".plans .problem")).to_contain_text("not JSON")
+    stocks.call("DELETE", f"/v1/subscriptions/{join}")
+    stocks.call("DELETE", "/v1/tables/sectors")
 
 
 def test_a_server_without_these_routes_is_no_fault(page: Page, api: Api) -> None:

@@ -161,6 +161,8 @@ def test_every_plan_of_every_group_that_is_touched() -> None:
     world = World(1, "auto")
     explained = world.run(c.Explain("t", {"op": "upsert", "row": {"k": 3, "x": 5, "z": 5, "y": -1.0}}, True))
     assert explained["weights"].keys() == set(METRICS)
+    costs = [group["order"]["server_cost"] for group in explained["groups"]]
+    assert costs == sorted(costs), "in the order of evaluation"
     names = {group["group"] for group in explained["groups"]}
     known = {group.name for group in world.state.groups.values()}
     assert names <= known
@@ -171,6 +173,8 @@ def test_every_plan_of_every_group_that_is_touched() -> None:
             assert {*METRICS, "affected", "cost"} <= row.keys()
             assert row["measured"].keys() == {*METRICS, "affected", "cost"}
             assert row["measured"]["server_time"] > 0
+            words = {"counts": "messages", "histogram": "sample of the group's points"}
+            assert row["statistic"] == words[row["source"]]
         if group["type"] != "filter":
             assert min(row["cost"] for row in group["plans"]) == next(
                 row["cost"] for row in group["plans"] if row["chosen"]

@@ -199,7 +199,7 @@ def test_decisions_flip_with_the_weights() -> None:
         made.weigh(Weights.of(dict.fromkeys(METRICS, 0.0) | {metric: 1.0}))
         winners[metric] = made.choose(space, FEW)
         choice = made.consider(space, FEW)
-        assert choice.source == "measured"
+        assert {*choice.sources.values()} == {"measured"}
         assert choice.costs == {
             plan: pytest.approx(getattr(estimate, metric) / REFERENCE[metric]) for plan, _, estimate in rows
         }
@@ -233,7 +233,7 @@ def test_a_run_flips_decisions_of_a_space_it_knows_nothing_of() -> None:
     for run, wanted in ((cheap, "enumerate"), ({}, "reformulate"), (cheap, "enumerate")):
         made.adopt(made.prepare(run))
         assert made.choose(space, FEW) == wanted
-        assert made.consider(space, FEW).source == "histogram"
+        assert {*made.consider(space, FEW).sources.values()} == {"histogram"}
 
 
 def test_a_run_flips_the_order_of_spaces_that_nothing_was_measured_in() -> None:
@@ -261,17 +261,29 @@ def test_the_statistic_behind_a_choice_is_named() -> None:
     made, known, other = Chooser(share=0), Space(number=1), Space(number=2)
     cheap = Estimate(5, 5, 90, 0, 3)
 
-    def named(space: Space) -> str:
-        return made.statistic(space.network.id, made.consider(space, FEW))
+    def named(space: Space) -> Any:
+        found = made.statistics(space.network.id, made.consider(space, FEW))
+        return found["reformulate"] if len({*found.values()}) == 1 else found
 
     assert named(known) == "sample of the group's points"
+    assert made.server_cost(1) == (0, "not measured yet")
     every = training(1, ("reformulate", FEW, cheap), ("enumerate", FEW, cheap))
     made.adopt(made.prepare(every, 7))
     assert named(known) == "training set of run 7, measurements of this server"
     assert named(other) == "sample of the group's points, priced by run 7"
+    assert made.server_cost(1) == (5 / 3, "training set of run 7")
+    made.choose(known, FEW)
+    made.executed(1, 1, "reformulate", 1, 90, 50_000)
+    made.learn(1, "reformulate", (*FEW, 0), cheap._replace(server_time=50), executed=True)
+    assert made.server_cost(1)[1] == "training set of run 7, measurements of this server"
     made.adopt(made.prepare(every))
-    assert named(known) == "measurements of this server"
-    assert made.statistic(2, made.by_counts(("reformulate",), 3.0)) == "messages"
+    assert named(known) == made.server_cost(1)[1] == "measurements of this server"
+    assert made.statistics(2, made.by_counts(("reformulate",), 3.0)) == {"reformulate": "messages"}
+    made.adopt(made.prepare(training(1, ("enumerate", FEW, cheap)), 8))
+    assert named(known) == {
+        "reformulate": "sample of the group's points, priced by run 8",
+        "enumerate": "training set of run 8, measurements of this server",
+    }, "each plan has its own"
 
 
 @given(
@@ -300,13 +312,13 @@ def test_calibration_is_the_median_of_the_factors(measured: list[tuple[str, Desc
 def test_what_was_measured_overrides_the_favourite() -> None:
     made, space = Chooser(), Space(holds=10)
     assert made.choose(space, FEW) == "reformulate", "the histogram expects ten messages against one"
-    assert made.consider(space, FEW).source == "histogram"
+    assert {*made.consider(space, FEW).sources.values()} == {"histogram"}
     for _ in range(8):
         for plan, time in (("reformulate", 50.0), ("enumerate", 5.0)):
             made.learn(1, plan, (*FEW, 0), Estimate(time, time, 100, 0, 1), executed=False)
     assert made.choose(space, FEW) == "enumerate"
     assert made.choose(space, MANY) == "reformulate", "far from all that was measured the histogram counts"
-    assert made.consider(space, MANY).source == "histogram"
+    assert {*made.consider(space, MANY).sources.values()} == {"histogram"}
 
 
 @given(_entries, _entries, _cells, st.tuples(*[st.integers(0, 5)] * 4))

@@ -254,7 +254,7 @@ class DecisionDescription(ResponseModel):
     group: str | None
     groups: list[str]
     plan: str
-    source: str | None
+    source: Annotated[str | None, Meta(description="of the estimate of the plan that was taken")]
     estimates: Annotated[dict[str, PlanFigures] | None, Meta(description="by plan")]
     actual: MeasuredFigures
 

@@ -5,7 +5,7 @@ As those of applications (`responses`), they are schemas alone. What differs fro
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
@@ -96,6 +96,8 @@ class EventPicture(ResponseModel):
 class ExplainedPlan(PlanFigures):
     plan: str
     chosen: bool
+    source: Annotated[Literal["measured", "histogram", "counts"], Meta(description="of the estimate")]
+    statistic: Annotated[str, Meta(description="what the estimate comes from, in words")]
     measured: Annotated[PlanFigures, Meta(description="in a dry run, if it was asked for")] | UnsetType = (
         UNSET
     )
@@ -104,14 +106,20 @@ class ExplainedPlan(PlanFigures):
     ) = UNSET
 
 
+class EvaluationOrder(ResponseModel):
+    server_cost: Annotated[float, Meta(description="µs of the server per affected subscription")]
+    statistic: Annotated[str, Meta(description="what it comes from, in words")]
+
+
 class ExplainedGroup(ResponseModel):
     group: str
     type: str
     space: int
     chosen: str
-    source: str
     plans: list[ExplainedPlan]
-    statistic: Annotated[str, Meta(description="what the estimates come from")]
+    order: Annotated[
+        EvaluationOrder, Meta(description="groups are evaluated in increasing server cost, and listed so")
+    ]
     arrangement: (
         Annotated[
             dict[str, Any],
