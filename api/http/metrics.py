@@ -73,7 +73,7 @@ class _Reader:
         )
         yield _counter(
             "prosem_rearranged",
-            "times a join was decomposed another way, and its streams attached again",
+            "times a join got other partners or routing columns, and its streams were attached again",
             metrics.rearranged,
         )
         messages = CounterMetricFamily(

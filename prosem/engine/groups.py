@@ -351,6 +351,10 @@ class Groups:
         """The spaces that take the events of a group: its own, or the parts of that."""
         return self._parts.get(group.space, (group.space,))
 
+    def wholes_of(self, space: int) -> list[int]:
+        """The spaces that a space is a part of."""
+        return [whole for whole, parts in self._parts.items() if space in parts]
+
     def _is_in(self, group: Group, space: int) -> bool:
         return group.space == space or space in self.taking(group)
 
@@ -388,7 +392,7 @@ class Groups:
 
     def _close(self, space: int) -> None:
         """Nothing refers to an empty space any more; one that it is a part of is empty too."""
-        for whole in [one for one, parts in self._parts.items() if space in parts]:
+        for whole in self.wholes_of(space):
             self._close(whole)
         if space not in self.spaces and space not in self._members:
             return  # it went with the last space that it was a part of

@@ -20,7 +20,7 @@ from prosem.engine.publishing import Publishing
 from prosem.engine.subscribing import Subscribing
 from prosem.engine.validate import known_table, table_definition
 from prosem.store.log import Counters
-from prosem.types.base import AdaptiveSpace
+from prosem.types.base import AdaptiveSpace, parts_of
 from prosem.values.errors import ConflictError
 from prosem.values.model import JsonObject, Table, View
 from prosem.values.undo import undo
@@ -103,12 +103,18 @@ class EngineState(EngineMemory):
     def _look(self) -> None:
         """Spaces that count arrange themselves anew where that pays; this is between two events."""
         self._looked = self.seq
-        for space in list(self.spaces.values()):
-            back = space.rearrange() if isinstance(space, AdaptiveSpace) else None
+        self._rearrange(lambda space: space.rearrange())
+
+    def _rearrange(self, change: Callable[[AdaptiveSpace], Callable[[], None] | None]) -> None:
+        """What edges hold of a space that changes is another, and what they hold of the spaces that it is a part of."""
+        concerned: dict[int, None] = {}
+        for at, space in sorted(self.spaces.items(), key=lambda one: bool(parts_of(one[1]))):  # parts first
+            back = change(space) if isinstance(space, AdaptiveSpace) else None
             if back is not None:
                 self.undo.add(back)
                 self.metrics.rearranged += 1
-                self.batch.frames.append(c.Rearranged(space.network.id))
+                concerned |= dict.fromkeys([at, *self.group_store.wholes_of(at)])
+        self.batch.frames += [c.Rearranged(at) for at in concerned]
 
     # -- tables --------------------------------------------------------------------------------------------------
     def create_table(self, command: c.CreateTable) -> c.Created:
@@ -171,7 +177,13 @@ class EngineState(EngineMemory):
             self.traffic.weights = weights
 
     def adopt(self, command: c.Adopt) -> None:
-        """Take over a run of the statistics job, or none."""
+        """Take over a run of the statistics job, or none; what is open is arranged by it from the next event on."""
         self.chooser.adopt(command.prepared)
-        self.group_store.figures, self.stale_groups = command.figures, command.stale
-        self.statistics = command.run
+        self.statistics, self.stale_groups = command.run, command.stale
+        figures = command.figures
+        if figures is self.group_store.figures:
+            return  # spaces were opened by them
+        self.undo.keep_attribute(self.group_store, "figures")
+        self.group_store.figures = figures
+        if command.run is not None:
+            self._rearrange(lambda space: space.rearrange_by(figures))

@@ -500,10 +500,13 @@ class RememberingSpace(Protocol, metaclass=ByMembers):
 
 @runtime_checkable
 class AdaptiveSpace(Protocol, metaclass=ByMembers):
-    """A space that may arrange itself anew between two events, when what it counted has changed."""
+    """A space that may arrange itself anew between two events, by what it counted or by a run that comes into force."""
 
     def rearrange(self) -> Callable[[], None] | None:
         """Do so where it pays, and edges must be given their states again: what takes it back. None: all stays."""
+
+    def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
+        """The same, by a run of the statistics job."""
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,8 +26,15 @@ from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete
 from prosem.types.join.parted import PartedJoinSpace
 from prosem.types.join.space import JoinSpace
+from prosem.values.statistics import (
+    ColumnStatistics,
+    JoinStatistics,
+    PointStatistics,
+    RunFigures,
+    SideStatistics,
+)
 from prosem.values.wire import decode, encode
-from tests.support.effort import examples
+from tests.support.effort import examples, seeds
 from tests.support.heard import Heard
 from tests.support.live import fold, in_any_order
 from tests.support.makers import kernels_used as kernels_used
@@ -70,6 +78,10 @@ TEMPLATES = (
     Template("u JOIN high USING (b) JOIN s USING (b)", (("u", "high", "b"), ("u", "s", "b")), (C, F)),
     Template("x JOIN s USING (b)", (("x", "s", "b"),), (("x", "a", ">="), C)),
 )
+WIDE = (
+    Template("r JOIN s USING (b)", (RS,), (A, ("r", "d", "<="), C)),
+    Template("r JOIN s USING (b) JOIN t USING (d)", (RS, RT), (A, ("r", "d", "<="), C, E)),
+)  # two columns of one table
 HOLDS = {">=": int.__ge__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__}
 
 
@@ -116,6 +128,9 @@ class World:
         for id, kind, _, body in self.sink.frames:
             self.answers[id] = body if kind == "snapshot" else fold(self.answers[id], body, ())
         self.sink.frames.clear()
+        renewed, self.sink.renewed = self.sink.renewed, []
+        for stream in renewed:
+            self.run(c.Attach(stream.id, self.state.seq, self.sink))
         return found
 
     def refuse(self, command: c.Command, is_begun: bool) -> None:
@@ -222,6 +237,42 @@ def params(chance: random.Random) -> dict[str, int]:
             "f": chance.randint(-1, 2), "d": chance.randint(0, 3)}  # fmt: skip
 
 
+def statistics(world: World, chance: random.Random) -> c.Adopt:
+    """Any run: what it says need not be so."""
+    tables = world.state.tables()
+    columns = {
+        table.id: [
+            ColumnStatistics(
+                at, name, "integer", 100, 0, chance.randint(1, 50), chance.randrange(100), [0, 3], 0.0
+            )
+            for at, name in enumerate(table.names)
+        ]
+        for table in tables.values()
+    }
+    share, rows = (lambda: chance.random() ** 4), (lambda: chance.choice([1.0, 9.0]))
+    joins = [
+        JoinStatistics(
+            *(
+                SideStatistics(tables[one].id, (by,), share(), rows(), chance.randint(1, 9), 1.0)
+                for one in pair
+            )
+        )
+        for *pair, by in (RS, RT, RU, ("u", "high", "b"))
+    ]
+    points = {
+        group: [
+            PointStatistics(f"{name} {op}", 9, 9, sorted(chance.choices(range(4), k=5)), 0.0)
+            for name in ("r.a", "r.d", "s.c")
+            for op in (">=", "<=")
+        ]
+        for group in world.state.groups
+        if chance.random() < 0.5
+    }
+    number = chance.randrange(99)
+    prepared = world.state.chooser.prepare({}, number)
+    return c.Adopt({"run": number}, prepared, RunFigures(columns, joins, points))
+
+
 def commands(world: World, chance: random.Random, some: list[list[dict[str, Any]]]) -> Iterator[None]:
     """A request, and now and then a subscription that comes, moves or goes, each also refused at times."""
     for request in some:
@@ -243,6 +294,12 @@ def commands(world: World, chance: random.Random, some: list[list[dict[str, Any]
         if chance.random() < 0.4:
             world.refuse(c.Transact(request), chance.random() < 0.5)
             world.check()
+        if chance.random() < 0.3:
+            taken = statistics(world, chance)
+            if chance.random() < 0.5:
+                world.refuse(taken, chance.random() < 0.5)
+                world.check()
+            world.run(taken)
         if chance.random() < 0.2:
             first = {name: value for name, value in request[0].items() if name != "table"}
             world.state.execute(c.Explain(request[0]["table"], first, analyze=True))
@@ -264,6 +321,36 @@ def test_templates_that_share_rows_answer_as_if_each_had_its_own(
     world = World(plan)
     for _ in commands(world, random.Random(seed), some):
         world.check()
+    world.end()
+
+
+@pytest.mark.parametrize("seed", seeds(2, 30))
+def test_runs_that_come_into_force_leave_no_gap(seed: int) -> None:
+    """Routing columns and partners change under streams, alone and together, also where that is refused."""
+    world, chance = World(), random.Random(seed)
+    for template in (TEMPLATES[0], TEMPLATES[1], TEMPLATES[7], *WIDE):
+        for _ in range(3):
+            wanted = params(chance)
+            world.subscribe(template, {name: wanted[name] for name in wanted if f":{name}" in template.sql})
+    seen: set[str] = set()
+    for _ in range(60):
+        requests = [
+            put(name, k=chance.randrange(4), **{one: chance.randrange(4) for one in COLUMNS[name]})
+            for name in chance.choices("rst", k=2)
+        ]
+        taken = statistics(world, chance)
+        if chance.random() < 0.3:
+            world.state.execute(c.Transact(requests))
+            world.refuse(taken, chance.random() < 0.5)
+        world.run(taken)
+        world.check()
+        world.run(c.Transact(requests))
+        world.change(requests)
+        world.check()
+        spaces = [*world.spaces, *world.wholes]
+        seen |= {json.dumps([one.network.id, one.arrangement()], sort_keys=True) for one in spaces}
+    assert len(seen) > 20, "the runs have arranged them in many ways"
+    assert world.state.metrics.rearranged > 20
     world.end()
 
 

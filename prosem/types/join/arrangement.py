@@ -9,24 +9,30 @@ values of a column distinguish rows, and how often they change. Without a run, a
 question, the first by position is taken. The same histograms say how many subscriptions select a row of each table, which
 partners depend on.
 
+A run that comes into force while the server works arranges open joins by the same rules, but for two: what another column or
+other partners would gain must be worth it, and partners that were chosen by counted events stay.
+
 It loses where subscriptions have changed since the run: later events change partners (`adaptation`), not routing columns.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from prosem.language.syntax import Atom
 from prosem.types.base import SpaceContext
 from prosem.types.join.decomposition import (
+    GAIN,
+    Cost,
     Decomposition,
     counted_by,
     first_decomposition,
     formula,
     has_choice,
+    total,
 )
 from prosem.types.join.pricing import Counted, Pricing, Selected
 from prosem.types.join.shape import JoinShape
@@ -34,6 +40,7 @@ from prosem.values.columns import ColumnType
 from prosem.values.model import JsonObject, Table
 from prosem.values.statistics import Bounds, ColumnStatistics, PointStatistics, RunFigures, hot_keys
 
+COUNTED = "events counted since the start"  # what partners were chosen by that later events have changed
 _UNORDERED = ("bytea", "jsonb")  # their histograms are not in the order of what the API shows
 
 
@@ -44,6 +51,10 @@ class Arrangement(NamedTuple):
     partners: Decomposition
     routing_by: str
     partners_by: str
+
+    def is_same(self, other: Arrangement) -> bool:
+        """Whether routing columns and partners are the same, whatever they were chosen by."""
+        return self.shape.routing == other.shape.routing and self.partners == other.partners
 
     def document(self) -> JsonObject:
         """As EXPLAIN shows it."""
@@ -60,7 +71,16 @@ class Arrangement(NamedTuple):
         }
 
 
-def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceContext) -> Arrangement:
+Arrange = Callable[[RunFigures, Arrangement], Arrangement]  # of an open join; the second is the present one
+
+
+def arrange(
+    shape: JoinShape,
+    atoms: Sequence[Sequence[Atom]],
+    context: SpaceContext,
+    present: Arrangement | None = None,
+) -> Arrangement:
+    """By the figures of the run in force. Of an open join, `present` stays where another gains less than `GAIN`."""
     figures = context.figures
     points = figures.points_of(context.group)
     rows = [some.values() for some in context.rows]
@@ -68,13 +88,17 @@ def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceCon
         subscriptions=max((one.subscriptions for one in points.values()), default=0),
         pricing=Pricing(context.weights, context.reached_us, context.brokers),
     )
+    routing = [None] * len(atoms) if present is None else present.shape.routing
     found = [
-        routing_column(number, shape, some, figures, points, counted) for number, some in enumerate(atoms)
+        routing_column(number, shape, some, figures, points, counted, routing[number])
+        for number, some in enumerate(atoms)
     ]
     arranged = replace(shape, routing=tuple(at for at, _ in found))
     by = dict.fromkeys(reason for _, reason in found if reason)
     counted = _known(arranged, figures, points, counted)
     partners = first_decomposition(arranged, rows, figures, counted)
+    if present is not None and _stay(present, partners, formula(arranged, counted)):
+        partners = present.partners
     known = ["join frequencies and event shares of the run" if figures.joins else "rows per key"]
     known += ["update rates of the run"] if any(one < 1 for one in counted.moved) else []
     known += ["point and column histograms of the run"] if any(counted.selected) else []
@@ -82,8 +106,20 @@ def arrange(shape: JoinShape, atoms: Sequence[Sequence[Atom]], context: SpaceCon
         arranged,
         partners,
         ", ".join(by) or "one column",
-        ", ".join(known) if has_choice(shape) else "one neighbour",
+        _partners_by(known, shape, present),
     )
+
+
+def _stay(present: Arrangement, partners: Decomposition, cost: Cost) -> bool:
+    """Whether others than the present partners gain too little."""
+    least = (1 - GAIN) * total(present.partners, cost)
+    return present.partners_by == COUNTED or total(partners, cost) >= least
+
+
+def _partners_by(known: Sequence[str], shape: JoinShape, present: Arrangement | None) -> str:
+    if present is not None and present.partners_by == COUNTED:
+        return COUNTED
+    return ", ".join(known) if has_choice(shape) else "one neighbour"
 
 
 def routing_candidates(table: Table, ranged: Sequence[int], atoms: Sequence[Atom]) -> list[int]:
@@ -105,8 +141,12 @@ def routing_column(
     figures: RunFigures,
     points: Mapping[str, PointStatistics],
     counted: Counted,
+    present: int | None = None,
 ) -> tuple[int | None, str]:
-    """The column of a table that finds subscriptions, and the statistic it was chosen by: "" where there was no choice."""
+    """The column of a table that finds subscriptions, and the statistic it was chosen by: "" where there was no choice.
+
+    The `present` one stays where another gains less than `GAIN`, or not all are known.
+    """
     table = shape.tables[number]
     among = routing_candidates(table, shape.ranged[number], atoms)
     if len(among) < 2:
@@ -114,12 +154,14 @@ def routing_column(
     known = [figures.column(table.id, table.names[at]) for at in among]
     columns = [one for one in known if one is not None]
     if len(columns) < len(among):
-        return among[0], "position"
+        return (among[0] if present is None else present), "position"
     if any(selected_share(table, one, points) is None for one in columns):
-        staying = [-one.effective_distinct * (1 - one.update_rate) for one in columns]
-        return min(zip(staying, among, strict=True))[
-            1
-        ], "distinct values, hot keys and update rates of the run"
+        staying = [one.effective_distinct * (1 - one.update_rate) for one in columns]
+        by_column = {at: 1 / max(1e-9, one) for at, one in zip(among, staying, strict=True)}
+        return (
+            _cheapest(among, by_column.__getitem__, present),
+            "distinct values, hot keys and update rates of the run",
+        )
 
     def cost(at: int) -> float:
         """Of the semijoins of all neighbours with the table, if it is routed by this column."""
@@ -128,7 +170,16 @@ def routing_column(
         semijoin = formula(routed, _known(routed, figures, points, counted))
         return sum(semijoin(other, number) for other in shape.neighbours(number))
 
-    return min(among, key=cost), "point and column histograms, update rates and join frequencies of the run"
+    return (
+        _cheapest(among, cost, present),
+        "point and column histograms, update rates and join frequencies of the run",
+    )
+
+
+def _cheapest(among: Sequence[int], cost: Callable[[int], float], present: int | None) -> int:
+    """The column of the least cost, the first of equals; the present one unless that gains enough."""
+    best = min(among, key=cost)
+    return best if present is None or cost(best) < (1 - GAIN) * cost(present) else present
 
 
 def _known(

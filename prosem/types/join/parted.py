@@ -21,12 +21,13 @@ from cn.model.geometry import Point
 from cn.model.network import Space as NetworkSpace
 from prosem.types.base import Bound, Choose, Draft, Outcome, Part, Storage
 from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, Adaptation
-from prosem.types.join.arrangement import Arrangement
+from prosem.types.join.arrangement import COUNTED, Arrange, Arrangement
 from prosem.types.join.decomposition import Cost, Decomposition
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.join.space import JoinSpace
 from prosem.types.join.translation import Sources
 from prosem.values.model import Delta, JsonObject, Row
+from prosem.values.statistics import RunFigures
 
 KNOWN_POINTS = 8 * SAMPLE_POINTS  # of which a sample is taken
 
@@ -43,9 +44,16 @@ class PartedJoinSpace:
     reads: ClassVar[frozenset[int]] = frozenset()
     visits: ClassVar[int] = 0  # those of the parts are counted there
 
-    def __init__(self, space_id: int, arranged: Arrangement, parts: Sequence[JoinSpace]) -> None:
+    def __init__(
+        self,
+        space_id: int,
+        arranged: Arrangement,
+        parts: Sequence[JoinSpace],
+        arrange: Arrange | None = None,
+    ) -> None:
         self.shape: JoinShape = arranged.shape
         self._arranged, self.decomposition, self._spaces = arranged, arranged.partners, parts
+        self._arrange = arrange
         self.network = NetworkSpace(space_id, self.shape.dimensions, self.shape.int64)
         self.parts = tuple(
             Part(number, space.network, part.taken)
@@ -161,16 +169,36 @@ class PartedJoinSpace:
         self.hold_again()
         self._counted = self._counts()
 
-    def arrangement(self) -> JsonObject:
-        """Routing columns of the parts, partners, and which statistic each was chosen by."""
+    def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
+        """Routing columns are the parts' own: what changes here is partners."""
+        if self._arrange is None:
+            return None
+        before = self._present
+        found = self._arrange(figures, before)
+        if found.partners == before.partners:
+            self._arranged = found
+            return None
+        self._arrange_as(found)
+        return partial(self._arrange_as, before)
+
+    def _arrange_as(self, arranged: Arrangement) -> None:
+        self._arranged = arranged
+        self.redecompose(arranged.partners)
+
+    @property
+    def _present(self) -> Arrangement:
         routing = list(self.shape.routing)
         for part, space in zip(self.shape.parts, self._spaces, strict=True):
             for number, table in enumerate(part.tables):
                 routing[table] = space.model.shape.routing[number]
         found = self._arranged._replace(shape=replace(self.shape, routing=tuple(routing)))
-        if self.decomposition != found.partners:
-            found = found._replace(partners=self.decomposition, partners_by="events counted since the start")
-        return found.document()
+        if self.decomposition == found.partners:
+            return found
+        return found._replace(partners=self.decomposition, partners_by=COUNTED)
+
+    def arrangement(self) -> JsonObject:
+        """Routing columns of the parts, partners, and which statistic each was chosen by."""
+        return self._present.document()
 
     # -- events are those of the parts ---------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:

@@ -14,7 +14,7 @@ from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
 from prosem.types.base import ALIAS_SHIFT, Bound, Choose, Draft, Outcome, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
-from prosem.types.join.arrangement import Arrangement
+from prosem.types.join.arrangement import COUNTED, Arrange, Arrangement
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.envelope import EnvelopeMode
 from prosem.types.join.model import JoinModel, Mode
@@ -24,6 +24,7 @@ from prosem.types.join.semijoin import SemijoinMode
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.shared.point_space import PointSpace
 from prosem.values.model import Delta, JsonObject, Row
+from prosem.values.statistics import RunFigures
 from prosem.values.wire import is_same
 
 
@@ -49,25 +50,31 @@ class JoinSpace(PointSpace):
         decomposition: Decomposition,
         mode: str = "semijoin",
         arranged: Arrangement | None = None,
+        arrange: Arrange | None = None,
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
-        pricing = Pricing(context.weights, context.reached_us, context.brokers)
-        self.model = JoinModel(shape, self.points, context.rows, context.shared, pricing)
-        self.decomposition, self._locate = decomposition, context.locate
-        self._mode: Mode = (
-            SemijoinMode(self.model, decomposition, context.locate)
-            if mode == "semijoin"
-            else EnvelopeMode(self.model, decomposition, context.locate, context.max_boxes)
-            if mode == "envelope"
-            else JoinedMode(self.model)
-            if mode == "join"
-            else SelectionMode(self.model)
-        )
+        self.decomposition, self._context = decomposition, context
+        self.model = self._modelled(shape)
+        self._mode = self._made_mode()
         self.adaptation = Adaptation(self.model)
         self._own = 0  # points of subscriptions to this very join
         self._holders = [0] * len(shape.tables)  # joins that have this as a part and hold a table's semijoin
         self._arranged = arranged or Arrangement(shape, decomposition, "given", "given")
+        self._arrange = arrange
+
+    def _modelled(self, shape: JoinShape) -> JoinModel:
+        context = self._context
+        pricing = Pricing(context.weights, context.reached_us, context.brokers)
+        return JoinModel(shape, self.points, context.rows, context.shared, pricing)
+
+    def _made_mode(self) -> Mode:
+        model, partners, context = self.model, self.decomposition, self._context
+        if self.mode == "semijoin":
+            return SemijoinMode(model, partners, context.locate)
+        if self.mode == "envelope":
+            return EnvelopeMode(model, partners, context.locate, context.max_boxes)
+        return JoinedMode(model) if self.mode == "join" else SelectionMode(model)
 
     # -- points --------------------------------------------------------------------------------------------------
     def add(self, sids: Sequence[int], bounds: Sequence[Bound]) -> None:
@@ -116,7 +123,7 @@ class JoinSpace(PointSpace):
         """Give tables other partners: what edges hold is another from here on. O(rows + points)."""
         self.decomposition = decomposition
         if isinstance(self._mode, SemijoinMode):
-            self._mode = SemijoinMode(self.model, decomposition, self._locate)
+            self._mode = self._made_mode()
             self._count(0)
 
     def rearrange(self) -> Callable[[], None] | None:
@@ -128,12 +135,43 @@ class JoinSpace(PointSpace):
         self.redecompose(better)
         return partial(self.redecompose, before)
 
+    def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
+        if self._arrange is None:
+            return None
+        before = self._present
+        found = self._arrange(figures, before)
+        if found.is_same(before):
+            self._arranged = found  # by other figures
+            return None
+        self._arrange_as(found)
+        return partial(self._arrange_as, before)
+
+    def _arrange_as(self, arranged: Arrangement) -> None:
+        """Give tables these routing columns and partners: what edges hold is another from here on. O(rows + points).
+
+        Points stay where they are. Orders that are still needed are held by the new model before the old one lets them go.
+        """
+        before = self.model
+        self._arranged, self.decomposition = arranged, arranged.partners
+        if arranged.shape.routing != before.shape.routing:
+            self.model = self._modelled(arranged.shape)
+            self.adaptation = Adaptation(self.model)
+        self._mode = self._made_mode()
+        self._count(0)
+        if self.model is not before:
+            for table in before.tables:
+                table.release()
+
+    @property
+    def _present(self) -> Arrangement:
+        found = self._arranged
+        if self.decomposition == found.partners:
+            return found
+        return found._replace(partners=self.decomposition, partners_by=COUNTED)
+
     def arrangement(self) -> JsonObject:
         """Routing columns and partners, and which statistic each was chosen by."""
-        found = self._arranged
-        if self.decomposition != found.partners:
-            found = found._replace(partners=self.decomposition, partners_by="events counted since the start")
-        return found.document()
+        return self._present.document()
 
     def release(self) -> None:
         """The space was closed: what it shares with others is used by one less."""
