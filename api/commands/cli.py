@@ -433,6 +433,9 @@ def stats_refresh(
         str, typer.Option(help="folder of the Parquet archive (default: archive in the data folder)")
     ] = "",
     training: Annotated[int, typer.Option(help="entries of the training set a group", min=1)] = 1_000,
+    keep: Annotated[
+        int, typer.Option(help="newest runs that stay in the database, besides the active one", min=1)
+    ] = 7,
     database: Database = "",
     data_dir: DataDir = "",
 ) -> None:
@@ -442,7 +445,7 @@ def stats_refresh(
 
     folder = Settings(data_dir=data_dir).folder
     raise typer.Exit(
-        refresh(address(database, folder), archive or str(folder / "archive"), since, master, training)
+        refresh(address(database, folder), archive or str(folder / "archive"), since, master, training, keep)
     )
 
 

@@ -16,7 +16,7 @@ from prosem.values.errors import SetupError
 from prosem.values.statistics import RunFigures, hot_keys
 
 
-def refresh(url: str, archive: str, since: str, master: str, training: int) -> int:
+def refresh(url: str, archive: str, since: str, master: str, training: int, keep: int) -> int:
     """Run the job once; the server takes the new run over by itself."""
     from pipeline.statistics.session import check_spark
 
@@ -26,7 +26,7 @@ def refresh(url: str, archive: str, since: str, master: str, training: int) -> i
         from pipeline.statistics.job import refresh as run
         from pipeline.statistics.moments import moment
 
-        done = run(Options(url, archive, master, moment(since), training))
+        done = run(Options(url, archive, master, moment(since), training, keep))
     rows = done.rows
     Console().print(
         f"run {done.run} is active: {rows['event_log']:,} events ({rows['scanned']:,} scanned),"

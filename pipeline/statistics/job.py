@@ -34,7 +34,7 @@ from pipeline.statistics.joins import Frequencies, JoinStatistics, Side, frequen
 from pipeline.statistics.moments import moment
 from pipeline.statistics.places import check_folder, reason
 from pipeline.statistics.progress import Steps
-from pipeline.statistics.runs import write_run
+from pipeline.statistics.runs import remove_old_runs, write_run
 from pipeline.statistics.session import Session, check_spark, open_session
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pipeline.statistics.archive import Archive
 
 TRAINING = 1_000
+KEEP = 7  # a week of nights
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Options:
     master: str = ""
     since: datetime | None = None
     training: int = TRAINING
+    keep: int = KEEP  # runs in PostgreSQL
     driver: str = ""
     quiet: bool = False
 
@@ -71,6 +73,8 @@ def refresh(options: Options, steps: Steps | None = None) -> Outcome:
     """Run the job once, in a Spark session of its own."""
     if options.training < 1:
         raise StatisticsError(f"the training set holds at least one entry per group, got {options.training}")
+    if options.keep < 1:
+        raise StatisticsError(f"at least one run is kept, got {options.keep}")
     check_spark()
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -114,6 +118,7 @@ class Job:
         with self.steps.step("writing the run"):
             self.counts["collected"] = self.collected.counts  # those of the training set are yet to come
             run = write_run(self.connection, job, self.options.since, kept.parts(self.collected), self.counts)
+            remove_old_runs(self.connection, self.options.keep)
         kept.release()
         with self.steps.step("compacting the archive"):
             compact(archive, AFTER)
@@ -229,11 +234,15 @@ def main(arguments: list[str] | None = None) -> int:
         "--since", default="", help="count only events from this moment on (ISO 8601, or 7d, 12h)"
     )
     parser.add_argument("--training", type=int, default=TRAINING, help="entries of the training set a group")
+    parser.add_argument(
+        "--keep", type=int, default=KEEP, help="runs that stay in the database, with this one"
+    )
     parser.add_argument("--master", default="", help="Spark's master (default: spark-submit's)")
     given = parser.parse_args(arguments)
     try:
+        since = moment(given.since)
         done = refresh(
-            Options(given.database, given.archive, given.master, moment(given.since), given.training)
+            Options(given.database, given.archive, given.master, since, given.training, given.keep)
         )
     except StatisticsError as error:
         print(error, file=sys.stderr)

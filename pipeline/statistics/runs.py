@@ -1,4 +1,4 @@
-"""The runs in PostgreSQL: written and made active in one transaction, listed, and switched back to.
+"""The runs in PostgreSQL: written and made active in one transaction, listed, switched back to, and removed.
 
 Invariant: a run is there as a whole or not at all, and at most one is active. The server hears of the active one on the
 channel `prosem_statistics` (payload: the run's id), which PostgreSQL sends with the commit.
@@ -84,6 +84,15 @@ def use_run(connection: Connection, run: int) -> None:
                 f"run {run} is {row[0]}, not complete; choose another: see prosem stats list"
             )
         _activate(connection, run)
+
+
+def remove_old_runs(connection: Connection, keep: int) -> int:
+    """Remove all but so many of the newest runs, with their rows; the active one stays. Returns how many were removed."""
+    return connection.execute(
+        "DELETE FROM prosem.statistics_run WHERE NOT active AND id NOT IN"
+        " (SELECT id FROM prosem.statistics_run ORDER BY id DESC LIMIT %s)",
+        [keep],
+    ).rowcount
 
 
 def list_runs(connection: Connection, limit: int = 100) -> list[Run]:

@@ -130,7 +130,9 @@ def fill(url: str) -> None:
                 more = [{"name": "more", "type": "text"}]
                 child = {"name": f"{parent}2", "extends": parent, "columns": more}
                 api.call("POST", "/v1/tables", json=child)
-            api.publish("q2", [{"op": "insert", "row": {"k": k, "g": k, "a": k}} for k in range(7)])  # none on q
+            api.publish(
+                "q2", [{"op": "insert", "row": {"k": k, "g": k, "a": k}} for k in range(7)]
+            )  # none on q
             api.publish(
                 "r", [{"op": "insert", "row": {"k": k, "g": k % 5 or None, "a": k}} for k in range(50)]
             )
@@ -456,7 +458,12 @@ def test_another_run_reads_only_what_is_new(
     world.grow(500, NOW - timedelta(days=1))
     for days in (0, 30, 200):
         measure(world, 60, days)
-    done = world.refresh()
+    world.do(
+        "INSERT INTO prosem.statistics_run (id, job, state)"
+        " SELECT -n, 'older', 'complete' FROM generate_series(1, 60) n"
+    )
+    done = world.refresh(keep=50)
+    assert world.ask("SELECT count(*), max(id) FROM prosem.statistics_run") == [(50, done.run)]
     assert done.rows["scanned"] == done.rows["event_log"] - before == 500
     check_columns(world, done.run)
     assert set(reduced) == {"segment=900-1080"}

@@ -13,7 +13,7 @@ import pytest
 from api.commands.statistics import refresh, show_runs
 from pipeline.statistics import job
 from pipeline.statistics.database import connect, take_lock
-from pipeline.statistics.runs import write_run
+from pipeline.statistics.runs import list_runs, remove_old_runs, use_run, write_run
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.schema import migrate
 from prosem.values.errors import SetupError
@@ -57,21 +57,21 @@ def test_an_archive_that_cannot_be_used_is_named_with_what_is_wrong(url: str, tm
         cases[str(tmp_path / "locked" / "archive")] = "Permission denied"
     for archive, wrong in cases.items():
         with pytest.raises(SetupError, match=wrong) as refusal:
-            refresh(url, archive, "", "", 10)
+            refresh(url, archive, "", "", 10, 7)
         assert f"--archive {archive}" in refusal.value.detail
         assert "\n" not in refusal.value.detail
     for archive in (str(tmp_path / "new" / "archive"), "s3a://bucket/archive"):
         with pytest.raises(SparkStarted):
-            refresh(url, archive, "", "", 10)
+            refresh(url, archive, "", "", 10, 7)
 
 
 def test_a_second_run_is_refused_before_spark_starts(url: str, tmp_path: Path) -> None:
     with connect(url) as first:
         take_lock(first)
         with pytest.raises(SetupError, match="another run"):
-            refresh(url, str(tmp_path), "", "", 10)
+            refresh(url, str(tmp_path), "", "", 10, 7)
     with pytest.raises(SparkStarted):
-        refresh(url, str(tmp_path), "", "", 10)
+        refresh(url, str(tmp_path), "", "", 10, 7)
 
 
 def test_the_list_of_runs_fits_eighty_columns(
@@ -91,3 +91,22 @@ def test_the_list_of_runs_fits_eighty_columns(
         assert line.split()[-3:] == ["1,234,567,890", "12,345,678", "123,456"]
         assert ("*" in line) == (run == runs[-1])
     assert engine in " ".join(map(str.strip, lines))
+
+
+def test_old_runs_are_removed_and_the_one_in_force_stays(url: str) -> None:
+    with connect(url) as connection:
+        first, *later = [
+            write_run(
+                connection, "Spark", None, {"statistics_training": [(1, 0, "p", [1.0], *[2.0] * 5)]}, {}
+            )
+            for _ in range(4)
+        ]
+        use_run(connection, first)
+        assert remove_old_runs(connection, 2) >= 1
+        assert [run.id for run in list_runs(connection)] == [*reversed(later[-2:]), first]
+        use_run(connection, later[-1])
+        assert remove_old_runs(connection, 2) == 1
+        assert [run.id for run in list_runs(connection)] == [*reversed(later[-2:])]
+        assert remove_old_runs(connection, 2) == 0
+        rows = connection.execute("SELECT DISTINCT run FROM prosem.statistics_training ORDER BY 1").fetchall()
+        assert [run for (run,) in rows] == later[-2:]
