@@ -24,7 +24,7 @@ from cn.transport.stream import OwnStream
 from prosem.brokers import control
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.member import Member
-from prosem.brokers.protocol import WITH_ORDERS
+from prosem.brokers.protocol import NETWORKS, WITH_ORDERS
 from prosem.brokers.report import Carried, report
 from prosem.brokers.requests import CONTROL, POSITION_EXPECTED, SERVER, LeaseRenewal
 from prosem.runtime.backoff import Backoff
@@ -68,7 +68,6 @@ class Membership:
         self._opening: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._forgetting: set[asyncio.Task[None]] = set()
-        self._looked = time.monotonic()
         self._late_s = 0.0  # that the loop was late altogether
 
     @property
@@ -172,6 +171,10 @@ class Membership:
             raise ConflictError(
                 "the server has --stage-order, which this broker's version does not know: update the broker"
             )
+        if protocol < NETWORKS.get(self._scheme.name, 0):
+            raise ConflictError(
+                f"the server's network {self._scheme.name} is not the one of this broker's version: update the broker"
+            )
         for former in [member for member in self._dispatcher.members.values() if member.name == name]:
             if former.node in self._dispatcher.members:
                 self._drop(former, "it has started again")
@@ -259,13 +262,14 @@ class Membership:
 
     async def _watch(self) -> None:
         """Let leases run out; the time that the loop was late itself does not count."""
+        looked = time.monotonic()  # not before a failure: the wait after it is not the loop's
         while True:
             await asyncio.sleep(WATCH_S)
             now = time.monotonic()
-            late_s = now - self._looked - WATCH_S
+            late_s = now - looked - WATCH_S
             for member in self._dispatcher.members.values():
                 member.seen = min(now, member.seen + max(0.0, late_s))
-            self._looked = now
+            looked = now
             self._late_s += max(0.0, late_s)
             for member in list(self._dispatcher.members.values()):
                 if member.node not in self._dispatcher.members:

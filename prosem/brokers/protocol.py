@@ -7,16 +7,18 @@ the other side must know of; a change that the other side may ignore (a further 
 3: messages may come straight from the server, past the tree; to a broker that speaks 2 none does.
 4: places and messages of `stages` may have an order of attributes; a server that gives one takes no older brokers.
 5: a subscription may have its places in the parts of its space (joins of several tables); older brokers are refused these.
+6: with the network `can` a zone gets a message once for all boxes of its region; a server with it takes no older brokers.
 """
 
 from __future__ import annotations
 
 from prosem.values.errors import ConflictError
 
-PROTOCOL, OLDEST = 5, 2  # spoken here, and the oldest one that is still understood
+PROTOCOL, OLDEST = 6, 2  # spoken here, and the oldest one that is still understood
 WITH_STRAIGHT = 3  # the first that has messages straight from the server
 WITH_ORDERS = 4  # the first that has orders of attributes
 WITH_PARTS = 5  # the first that has spaces with parts
+NETWORKS = {"can": 6}  # the first that has this network as it is now
 TOO_OLD = "this broker is too old to host a join of several tables: update it, or attach at the server"
 
 
@@ -24,7 +26,7 @@ def agree(oldest: int | None, newest: int | None, version: str | None, own_versi
     """The protocol to speak with a broker that understands those from `oldest` to `newest`; ConflictError if there is none.
 
     >>> agree(2, 7, "3.0", "1.0")
-    5
+    6
     """
     newest = 1 if newest is None else newest
     oldest = newest if oldest is None else oldest
