@@ -19,7 +19,7 @@ from prosem.values.model import JsonObject
 
 if TYPE_CHECKING:
     from pipeline.backtest.execution import Outcome
-    from pipeline.backtest.job import Period
+    from pipeline.backtest.period import Period
     from pipeline.backtest.plan import Question
     from pipeline.backtest.tuning import Suggestion
     from pipeline.statistics.progress import Steps

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from pipeline.backtest.job import Backtest, Period
+from pipeline.backtest.job import Backtest
+from pipeline.backtest.period import Period
 from pipeline.backtest.plan import Question
 from pipeline.backtest.report import Counts, count, write, write_counts
 from pipeline.backtest.request import MOST_SHOWN, Request

@@ -10,8 +10,7 @@ parameters, and of the notifications only counts. Meanwhile segments of the arch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,6 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+from pipeline.backtest.period import Period, archived_period
 from pipeline.backtest.plan import Question, Split, ask, split
 from pipeline.backtest.worker import (
     BASE,
@@ -49,20 +49,6 @@ TRIES = 3
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Period:
-    """The part of the log: after the seq `start` up to `end`, and the moments that this is from and to."""
-
-    start: int
-    end: int
-    since: datetime
-    until: datetime
-
-    @property
-    def days(self) -> float:
-        return max((self.until - self.since).total_seconds(), 1.0) / 86_400
-
-
 class Backtest:
     """A question to an archive. `folder` holds the archive of one database, or of several of which one is named."""
 
@@ -80,23 +66,7 @@ class Backtest:
 
     def period(self, since: datetime | None) -> Period:
         """What the archive holds since this moment; StatisticsError if it begins later, or there is nothing."""
-        first = self._archive.log_start
-        micros = 0 if since is None else int(since.timestamp() * 1_000_000)
-        at = f.unix_micros("at")
-        before = f.max(f.when(at < micros, f.col("seq")))
-        (row,) = self._archive.moments(first).agg(before, f.max("seq"), f.min(at), f.max(at)).collect()
-        start, end, earliest, latest = row
-        if end is None or start == end:
-            raise StatisticsError(
-                "the archive holds no event of this period: prosem stats refresh reads new ones"
-            )
-        if start is None:
-            start = first
-            if since is not None and first > 0 and micros < earliest:
-                raise StatisticsError(
-                    f"the archive begins at {_moment(earliest):%Y-%m-%dT%H:%M:%SZ}; give a later --since"
-                )
-        return Period(start, end, since or _moment(earliest), _moment(latest))
+        return archived_period(self._archive, since)
 
     def steady(self, work: Callable[[], T]) -> T:
         """What `work` computes from the archive; again, if it failed and segments that were there are gone.
@@ -147,7 +117,7 @@ class Backtest:
 
     # -- the stream ----------------------------------------------------------------------------------------------
     def _log(self, table: Table, after: int) -> DataFrame:
-        rows = self._archive.rows("event_log", table.id, columns_of(table), after)
+        rows = self._archive.rows("event_log", table.id, columns_of(table), after + 1)
         return rows.where(rows["seq"] > after)
 
     def _subscriptions(self, subscriptions: Sequence[JsonObject], made: Split) -> DataFrame:
@@ -192,11 +162,11 @@ class Backtest:
             yield selected(back, "new", "old", kind=str(ROLL), place="-seq")
 
     def _base(self, start: int) -> int:
-        """The base copy that is nearest: the last one before the start, else the first after it."""
+        """The base copy with the fewest events between it and the start."""
         bases = self._archive.bases
         if not bases:
             raise StatisticsError("the archive holds no copy of the tables: prosem stats refresh makes one")
-        return max((base for base in bases if base <= start), default=bases[0])
+        return min(bases, key=lambda base: abs(base - start))
 
     def _divided(self, part: DataFrame, table: Table, made: Split) -> DataFrame:
         if made.dividing is None:
@@ -220,7 +190,3 @@ def _selected(**columns: str) -> list[str]:
         default = "NULL" if kind == "string" else "0"
         made.append(f"CAST({columns.get(name, default)} AS {kind}) AS {name}")
     return made
-
-
-def _moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1_000_000, UTC)

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.backtest.job import Period
+from pipeline.backtest.period import Period
 from pipeline.statistics import StatisticsError
 from pipeline.statistics.places import reason
 from prosem.values.model import JsonObject

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pipeline.backtest.job import Backtest, Period
+from pipeline.backtest.job import Backtest
+from pipeline.backtest.period import Period
 from pipeline.backtest.plan import Question
 from pipeline.backtest.report import count
 from pipeline.statistics import StatisticsError

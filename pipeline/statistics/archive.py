@@ -10,8 +10,9 @@
                                   subscription/segment=<after>-<upto>/      likewise
 
 Rows of tables are typed columns (see `typed`). The rows of a table at any seq of an unbroken log follow from one base
-copy: the log is applied forwards from it, or taken back. A base copy is made at the beginning of the log, and again where
-the server's retention was shorter than the time between two runs, so that events are missing.
+copy: the log is applied forwards from it, or taken back. A base copy is made at the beginning of the log, again when the
+log since the last one has become long, and where the server's retention was shorter than the time between two runs, so
+that events are missing.
 
 A segment counts only if it is complete: if Spark has put its `_SUCCESS` into it, or, of rows of tables, if it has its
 manifest (see `manifest`); both come last. A run that was killed leaves nothing that a later one would read, and its
@@ -21,7 +22,7 @@ remains are cleared away. Folders are reached by Hadoop's file systems: a path l
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -248,19 +249,11 @@ class Archive:
         parts = [self._of_columns(name, paths, stored, columns) for stored, paths in chosen.items()]
         return reduce(lambda one, other: one.unionByName(other), parts)
 
-    def moments(self, after: int) -> DataFrame:
-        """The seq and the moment of every event of the log after this seq, whatever its table."""
-        paths = [
-            self._whole("event_log", segment, number, written)
-            for segment in self.segments("event_log")
-            if segment.upto > after
-            for number, written in self.manifest(segment).tables.items()
-            if written.rows
-        ]
-        if not paths:
-            return self._spark.createDataFrame([], "seq long, at timestamp")
+    def moments(self, parts: Iterable[tuple[Segment, int, Content]]) -> DataFrame:
+        """The seq and the moment of every event that some segments of the log have of some tables."""
+        paths = [self._whole("event_log", *part) for part in parts]
         read = self._spark.read.schema("seq long, at timestamp").option("basePath", f"{self._root}/event_log")
-        return read.parquet(*paths).select("seq", "at").where(f"seq > {after}")
+        return read.parquet(*paths).select("seq", "at")
 
     def differences(self, segment: Segment, table_id: int, written: Content) -> Iterator[tuple[str, str]]:
         """The files of a table that are not as they were written, each with what is wrong with it."""

@@ -55,6 +55,19 @@ _UNTYPED = {  # as older versions wrote them
 _TABLE = re.compile(r"table_id=(\d+)")
 
 
+COPY_AFTER = 4  # times as many events as the tables have rows, but no fewer than COPY_LEAST
+COPY_LEAST = 100_000
+
+
+def _is_copy_due(archive: Archive, upto: int) -> bool:
+    """Whether there is no base copy, or the log since the last one is long: a backtest has to roll half of that at most."""
+    if not archive.bases:
+        return True
+    last = archive.segments("base")[-1]
+    rows = sum(content.rows for content in archive.manifest(last).tables.values())
+    return upto - last.upto > max(COPY_LEAST, COPY_AFTER * rows)
+
+
 def archived_definitions(archive: Archive) -> Definitions:
     """The tables and views as of the last run."""
     rows = archive.read("definition", DEFINITION).collect()
@@ -104,7 +117,7 @@ class Archiving:
             if catalog.last_seq > after:
                 with self.steps.step("archiving the event log"):
                     self._events(archive, columns, after, catalog.last_seq)
-            if not archive.bases:
+            if _is_copy_due(archive, catalog.last_seq):
                 with self.steps.step("copying the tables"):
                     archive.append_rows("base", self._rows(catalog), catalog.last_seq, catalog.last_seq)
         for copy in copies:

@@ -290,8 +290,9 @@ def test_nothing_is_computed_from_an_archive_that_lacks_a_file(world: World, cop
     missing.unlink()
     expected = f"{missing}: the file is missing; restore it from a copy of the archive; without one, remove"
     assert expected in refusal()
+    assert backtest.period(None) == period, "which follows from the manifests"
     with pytest.raises(StatisticsError, match="the file is missing"):
-        backtest.period(None)
+        backtest.period(BEGUN + timedelta(minutes=5 * 400))
     with pytest.raises(SetupError, match="the file is missing"):
         compact(Options(str(copy), world.url), world.session, Console(file=io.StringIO()))
     missing.write_bytes(held + b"x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -23,9 +24,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from api.commands.backtest import Options, run
 from bench import backtest as bench
-from pipeline.backtest.job import Backtest, Period
+from pipeline.backtest.job import Backtest
+from pipeline.backtest.period import Period
 from pipeline.backtest.request import Request
-from pipeline.statistics import StatisticsError
+from pipeline.statistics import StatisticsError, archiving
 from pipeline.statistics.database import connect, take_lock
 from pipeline.statistics.job import Job
 from pipeline.statistics.job import Options as JobOptions
@@ -41,10 +43,11 @@ from tests.support.processes import ServerProcess, open_folder
 SOME = ("minimum by symbol", "join")  # these also from a copy of the tables from after the events
 pytestmark = pytest.mark.slow  # make test compares every type without Spark: test_backtest_simulation.py
 DAY_S = 86_400
+SEGMENT = r"(\w+)/segment=(\d+)-(\d+)"
 
 
 class World(NamedTuple):
-    """Two archives of one log: `early` has a base copy from before the subscriptions, `late` one from the end."""
+    """Archives of one log: `early` has a base copy from before the subscriptions, `late` one from the end, `often` two."""
 
     session: Session
     folder: Path
@@ -77,7 +80,12 @@ def world(postgres: EmbeddedPostgres, spark: Session) -> Iterator[World]:
             prepare(api)
             publish(api, made[:30])
             refresh(spark, url, folder / "early")
+            shutil.copytree(folder / "early", folder / "often")
             publish(api, made[30:50])
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(archiving, "COPY_LEAST", 1)
+                patch.setattr(archiving, "COPY_AFTER", 0)
+                refresh(spark, url, folder / "often")
             recorded = record(api, server, made[50:], CASES)
     finally:
         server.remove()
@@ -86,7 +94,7 @@ def world(postgres: EmbeddedPostgres, spark: Session) -> Iterator[World]:
             "UPDATE prosem.event_log SET at = '2026-03-01T00:00:00Z'::timestamptz"
             " + coalesce(request_end, seq) * interval '10 minutes'"
         )
-    for archive in ("early", "late"):
+    for archive in ("early", "late", "often"):
         refresh(spark, url, folder / archive)
     yield World(spark, folder, recorded)
     shutil.rmtree(folder, ignore_errors=True)
@@ -104,6 +112,27 @@ def test_a_backtest_on_spark_notifies_as_the_server_did(world: World, name: str)
     assert ordered(notified(world, name, "early")) == ordered(world.recorded.notified[name])
     if name in SOME:
         assert ordered(notified(world, name, "late")) == ordered(world.recorded.notified[name])
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_backtest_reads_no_log_from_before_the_nearest_copy(world: World, name: str) -> None:
+    """With equal notifications."""
+    case = CASES[name]
+    since = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(minutes=10 * (world.recorded.start + 40))
+    read, told = {}, {}
+    for archive in ("early", "often"):
+        backtest = world.backtest(archive)
+        question, period = backtest.ask(case.sql, case.notify, case.per), backtest.period(since)
+        found = backtest.run(question, case.population, period)
+        paths = " ".join(found.inputFiles())
+        read[archive] = {(name, *map(int, bounds)) for name, *bounds in re.findall(SEGMENT, paths)}
+        told[archive] = ordered([(row[0], row[1], json.loads(row["change"])) for row in found.collect()])
+    assert told["often"] == told["early"]
+    assert told["often"]
+    ((_, _, copied),) = (one for one in read["often"] if one[0] == "base")
+    assert ("base", copied, copied) not in read["early"]
+    assert min(after for name, after, _ in read["early"] if name == "event_log") < copied
+    assert min(after for name, after, _ in read["often"] if name == "event_log") == copied
 
 
 def test_the_command_reports_how_often_and_when(world: World, tmp_path: Path) -> None:
