@@ -3,7 +3,8 @@
 Every plan of every space is carried out on the same events in the same run; so each strategy, the oracle with perfect
 knowledge included, is a choice among measured costs. Estimators learn from the first half of the events; costs are those
 of the second half. A static plan is one rule for all groups and all events: a strategy, and for joins a flavour. Beside the
-best of these stands the best plan of each group, picked with hindsight on the very events it is judged by.
+best of these stands the best plan of each group, picked with hindsight on the very events it is judged by. These two, the
+worst and the random plan take one way of the network for all messages of an event; the others the cheaper one for each.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from bench.common import Report, progress
 from bench.mixed import SEED, TYPES, Mixed
 from bench.optimizer_cases import BROKERS, FAN_OUT, HOP_US, Case, Overlay, Stand, measured_cases
 from bench.optimizer_overhead import overhead, overhead_of_one_group
-from optimizer.choose import Chooser, NamedPlan
-from optimizer.cost import Weights
+from optimizer.choose import Chooser, NamedPlan, by_way
+from optimizer.cost import STRAIGHT, TREE, UNCARRIED, Weights
 from optimizer.estimate import Entry
 from optimizer.plan import METRICS, addresses
-from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.engine import commands as c
 
 SEEDS = {"workload": SEED, "choice": 5}
@@ -30,7 +30,10 @@ SIZES = (1, 10, 100, 1_000)
 _SHORT = ("knob", "weight", "reform", "per s", "latency", "server", "network")  # titles that fit 80 columns
 _KNOBS = (0.0, 1.0, 10.0, 100.0)
 _STRATEGIES = ("reformulate", "enumerate", "relax")
-Pick = Callable[[Case], str]
+Pair = tuple[
+    str, str | None
+]  # a plan, and the way of all its messages; None: the cheaper one for each message
+Pick = Callable[[Case], Pair]
 
 
 def by_space(cases: Sequence[Case]) -> dict[int, list[Case]]:
@@ -41,46 +44,49 @@ def by_space(cases: Sequence[Case]) -> dict[int, list[Case]]:
 
 
 def trained(cases: Sequence[Case], entries: int, weights: Weights, chance: random.Random) -> Chooser:
-    """A chooser that has seen so many cases of each space, drawn at random."""
+    """A chooser that has learned from so many cases of each space, drawn at random; the network is that of the last."""
     training: dict[int, dict[str, list[Entry]]] = {}
+    last: dict[int, Case] = {}
     for space, some in by_space(cases).items():
+        last[space] = some[-1]
         for case in chance.sample(some, min(entries, len(some))):
-            for plan, estimate in case.plans.items():
-                training.setdefault(space, {}).setdefault(plan, []).append((case.descriptor, estimate))
+            for name, estimate in case.learned.items():
+                training.setdefault(space, {}).setdefault(name, []).append((case.descriptor, estimate))
     made = Chooser(share=0, entries=entries)
+    made.carriages = lambda space: last[space].carriages if space in last else UNCARRIED
     made.weigh(weights)
     made.adopt(made.prepare(training))
     return made
+
+
+def pairs(case: Case) -> list[tuple[str, str]]:
+    return [(plan, way) for plan, executed in case.plans.items() for way in executed.ways]
 
 
 def costs(training: Sequence[Case], test: Sequence[Case], events: int) -> dict[str, Any]:
     """Weighted cost an event of every strategy ([ProSem thesis] figure 6.5), and of the static plans."""
     weights, chance = Weights(), random.Random(SEEDS["choice"])
 
-    def total(pick: Pick, cases: Sequence[Case] = test) -> float:
-        return round(sum(weights.cost(case.plans[pick(case)]) for case in cases) / events, 3)
+    def cost(case: Case, plan: str, way: str | None = None) -> float:
+        return weights.cost(case.plans[plan].cost(weights, way))
 
-    def extreme(choose: Any) -> Pick:
-        return lambda case: str(choose(case.plans, key=lambda plan: weights.cost(case.plans[plan])))
+    def total(pick: Pick, cases: Sequence[Case] = test) -> float:
+        return round(sum(cost(case, *pick(case)) for case in cases) / events, 3)
 
     def ours(entries: int) -> Pick:
         made = trained(training, entries, weights, chance)
-        return lambda case: made.choose(Stand(case), None)
+        return lambda case: (made.choose(Stand(case), None), None)
 
     def static(way: str, *names: str) -> Pick:
         """The plan of one of these names, or the type's favourite; always by the same way."""
-        wanted = [f"{name}, {way}" for name in names]
-        return lambda case: next(
-            plan for plan in (*wanted, *case.plans) if plan in case.plans and plan.endswith(way)
-        )
+        return lambda case: (next(plan for plan in (*names, *case.plans) if plan in case.plans), way)
 
-    offered = {tuple(plan.split(", ")) for case in test for plan in case.plans}
-    flavours = sorted({plan for plan, _ in offered} - {*_STRATEGIES}) or [""]
+    flavours = sorted({plan for case in test for plan in case.plans} - {*_STRATEGIES}) or [""]
     return {
-        "worst": total(extreme(max)),
-        "random": total(lambda case: chance.choice(list(case.plans))),
+        "worst": total(lambda case: max(pairs(case), key=lambda pair: cost(case, *pair))),
+        "random": total(lambda case: chance.choice(pairs(case))),
         "ours": {entries: total(ours(entries)) for entries in SIZES},
-        "oracle": total(extreme(min)),
+        "oracle": total(lambda case: (min(case.plans, key=lambda plan: cost(case, plan)), None)),
         "static": {
             f"{one} {flavour}, {way}": total(static(way, one, flavour))
             for one in _STRATEGIES
@@ -89,7 +95,7 @@ def costs(training: Sequence[Case], test: Sequence[Case], events: int) -> dict[s
         },
         "static_by_group": round(
             sum(
-                min(total(lambda case, plan=plan: plan, some) for plan in some[0].plans)  # type: ignore[misc]
+                min(total(lambda case, pair=pair: pair, some) for pair in pairs(some[0]))  # type: ignore[misc]
                 for some in by_space(test).values()
             ),
             3,
@@ -101,23 +107,25 @@ def by_type(training: Sequence[Case], test: Sequence[Case], events: int, names: 
     """Where the costs arise: each space under its best static plan, ours and the oracle's choices."""
     weights = Weights()
     made = trained(training, SIZES[-1], weights, random.Random(SEEDS["choice"]))
+
+    def cost(case: Case, plan: str, way: str | None = None) -> float:
+        return weights.cost(case.plans[plan].cost(weights, way))
+
     rows = []
     for space, cases in sorted(by_space(test).items()):
-        each = {plan: [weights.cost(case.plans[plan]) for case in cases] for plan in cases[0].plans}
-        best = min(each, key=lambda plan: sum(each[plan]))
-        affected = [next(iter(case.plans.values())).affected for case in cases]
-        low, middle, high = np.quantile(affected, (0.1, 0.5, 0.9)).tolist()
+        each = {pair: sum(cost(case, *pair) for case in cases) for pair in pairs(cases[0])}
+        best = min(each, key=each.__getitem__)
+        low, middle, high = np.quantile([case.affected for case in cases], (0.1, 0.5, 0.9)).tolist()
+        ours = sum(cost(case, made.choose(Stand(case), None)) for case in cases)
+        oracle = sum(min(cost(case, plan) for plan in case.plans) for case in cases)
         rows.append(
             {
                 "type": names[space],
                 "affected, 10/50/90 %": f"{low:,.0f} / {middle:,.0f} / {high:,.0f}",
-                "best static": best,
-                "its cost": round(sum(each[best]) / events, 3),
-                "ours": round(
-                    sum(weights.cost(case.plans[made.choose(Stand(case), None)]) for case in cases) / events,
-                    3,
-                ),
-                "oracle": round(sum(map(min, zip(*each.values(), strict=True))) / events, 3),
+                "best static": ", ".join(best),
+                "its cost": round(each[best] / events, 3),
+                "ours": round(ours / events, 3),
+                "oracle": round(oracle / events, 3),
             }
         )
     return rows
@@ -127,46 +135,59 @@ def of_source(cases: Sequence[Case]) -> list[Case]:
     """The same with the two plans of [ProSem thesis] alone: a region through the network, or straight to subscriptions."""
     found = []
     for case in cases:
-        region = next(plan for plan in case.plans if not addresses(plan) and plan.endswith(TREE))
-        named = next(plan for plan in case.plans if addresses(plan) and plan.endswith(STRAIGHT))
-        found.append(case._replace(plans={plan: case.plans[plan] for plan in (region, named)}))
+        region = next(plan for plan in case.plans if not addresses(plan))
+        named = next(plan for plan in case.plans if addresses(plan))
+        plans = {plan: case.plans[plan].only(way) for plan, way in ((region, TREE), (named, STRAIGHT))}
+        learned = {
+            plan: case.learned.get(by_way(plan, one.ways[0]), case.learned[plan])
+            for plan, one in plans.items()
+        }
+        found.append(case._replace(carriages=UNCARRIED, learned=learned, plans=plans))
     return found
 
 
 def knobs(training: Sequence[Case], test: Sequence[Case], events: int) -> list[dict[str, Any]]:
-    """Each knob from 0 up with the others at 1 ([ProSem thesis] figures 6.6 and 6.7).
+    """Each knob from 0 up with the others at 1 ([ProSem thesis] figures 6.6 and 6.7)."""
+    return [
+        {"knob": metric, "weight": weight}
+        | _knob(training, test, events, Weights()._replace(**{metric: weight}))
+        for metric in METRICS
+        for weight in _KNOBS
+    ]
 
-    Of those that name subscriptions, the bytes that leave the server beside what regions would take for the same events.
+
+def _knob(training: Sequence[Case], test: Sequence[Case], events: int, weights: Weights) -> dict[str, Any]:
+    """What the product does under these weights.
+
+    Of the decisions that name subscriptions, the bytes that leave the server beside what regions would take for the same
+    events; and of each plan and way the share of the decisions, with their bytes.
     """
-    rows = []
-    for metric in METRICS:
-        for weight in _KNOBS:
-            made = trained(
-                training, SIZES[-1], Weights()._replace(**{metric: weight}), random.Random(SEEDS["choice"])
-            )
-            taken = [(plan, case.plans[plan]) for case in test for plan in [made.choose(Stand(case), None)]]
-            sums = np.array([estimate for _, estimate in taken]).sum(axis=0)
-            affected = sum(estimate.affected for _, estimate in taken)
-            waited = sum(estimate.response_time * estimate.affected for _, estimate in taken)
-            reformulated = sum(not addresses(plan) for plan, _ in taken)
-            named = [
-                (case.plans[plan].server_stress, next(iter(case.plans.values())).server_stress)
-                for case, (plan, _) in zip(test, taken, strict=True)
-                if addresses(plan)
-            ]
-            rows.append(
-                {
-                    "knob": metric,
-                    "weight": weight,
-                    "reformulation_percent": round(100 * reformulated / max(1, len(taken)), 1),
-                    "events_per_s": round(events / (sums[0] / 1e6)),
-                    "latency_us": round(waited / max(1, affected), 1),
-                    "server_bytes": round(sums[2] / events, 1),
-                    "network_bytes": round(sums[3] / events, 1),
-                    "named_bytes": [round(float(np.mean(some)), 1) for some in zip(*named, strict=True)],
-                }
-            )
-    return rows
+    made = trained(training, SIZES[-1], weights, random.Random(SEEDS["choice"]))
+    plans = [made.choose(Stand(case), None) for case in test]
+    taken = [case.plans[plan].cost(weights) for case, plan in zip(test, plans, strict=True)]
+    sums = np.array(taken).sum(axis=0)
+    waited = sum(estimate.response_time * estimate.affected for estimate in taken)
+    regions = sum(not addresses(plan) for plan in plans)
+    named = [
+        (one.server_stress, case.plans[next(iter(case.plans))].cost(weights).server_stress)
+        for case, plan, one in zip(test, plans, taken, strict=True)
+        if addresses(plan)
+    ]
+    shares: dict[str, list[float]] = {}
+    for case, plan, one in zip(test, plans, taken, strict=True):
+        shares.setdefault(by_way(plan, case.plans[plan].way(weights)), []).append(one.server_stress)
+    return {
+        "reformulation_percent": round(100 * regions / max(1, len(taken)), 1),
+        "events_per_s": round(events / (float(sums[0]) / 1e6)),
+        "latency_us": round(float(waited / max(1.0, sums[4])), 1),
+        "server_bytes": round(float(sums[2]) / events, 1),
+        "network_bytes": round(float(sums[3]) / events, 1),
+        "named_bytes": [round(float(np.mean(some)), 1) for some in zip(*named, strict=True)],
+        "shares": {
+            name: [round(100 * len(some) / len(taken), 1), round(sum(some) / events, 1)]
+            for name, some in sorted(shares.items())
+        },
+    }
 
 
 def run(quick: bool) -> Report:

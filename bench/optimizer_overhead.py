@@ -108,6 +108,6 @@ def _grown(training: Sequence[Case], size: int, chance: random.Random) -> dict[i
             moved = case.descriptor
             if at >= len(some):
                 moved = tuple(max(0, value + chance.choice((-1, 0, 0, 1))) for value in moved)
-            for plan, estimate in case.plans.items():
-                grown.setdefault(space, {}).setdefault(plan, []).append((moved, estimate))
+            for name, estimate in case.learned.items():
+                grown.setdefault(space, {}).setdefault(name, []).append((moved, estimate))
     return grown

@@ -17,7 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-from optimizer.cost import ASSUMED, Calibration, Weights, boxes_of, calibrated, prior
+from optimizer.cost import (
+    ASSUMED,
+    TREE,
+    UNCARRIED,
+    Calibration,
+    Carriages,
+    Weights,
+    boxes_of,
+    calibrated,
+    prior_by_way,
+)
 from optimizer.decisions import Decisions
 from optimizer.estimate import ENTRIES, Entry, Estimator, Nearest
 from optimizer.plan import Choice, Descriptor, Estimate, Offered, Planned
@@ -77,8 +87,31 @@ class RandomPlan:
         return self._random.choice(plans)
 
 
+def uncarried(space: int) -> Carriages:
+    """What a network without brokers does with a message."""
+    return UNCARRIED
+
+
+def by_way(plan: str, way: str) -> str:
+    """The name under which a plan is measured by a way.
+
+    >>> by_way("enumerate", "tree"), by_way("enumerate", "straight")
+    ('enumerate', 'enumerate, straight')
+    """
+    return plan if way == TREE else f"{plan}, {way}"
+
+
+def plan_of(name: str) -> str:
+    """The plan that was measured under a name.
+
+    >>> plan_of("enumerate"), plan_of("enumerate, straight")
+    ('enumerate', 'enumerate')
+    """
+    return name.partition(", ")[0]
+
+
 class Known:
-    """What is known of one space: an estimator per plan, and the choices made by them.
+    """What is known of one space: an estimator per plan and way, and the choices made by them.
 
     `looking_ns` and `considering_ns` are what is left of the shares. `stale` holds choices made before an estimator was
     built anew: they count until there is time to consider them again.
@@ -109,11 +142,13 @@ class Known:
         self.is_planned = True
         self.samples = 0
         self.plan, self.streak = "", 0  # the last winner, and how often in a row
-        self.per_affected: dict[str, tuple[float, float]] = {}  # plan → µs and bytes
+        self.per_affected: dict[str, Estimate] = {}  # by plan and way, without the time on the way
         self.server_cost = 0.0  # µs per subscription
 
-    def learn(self, plan: str, descriptor: Descriptor, estimate: Estimate) -> None:
-        if self.estimators[plan].learn(descriptor, estimate):
+    def learn(self, name: str, descriptor: Descriptor, estimate: Estimate, entries: int) -> None:
+        if name not in self.estimators:  # of a way that there was not before
+            self.estimators[name] = Estimator(entries)
+        if self.estimators[name].learn(descriptor, estimate):
             self.stale, self.choices = self.stale | self.choices, {}
             if len(self.stale) > _REMEMBERED:
                 self.stale.clear()
@@ -146,6 +181,7 @@ class Chooser:
     ) -> None:
         self._elapsed_ns = elapsed_ns
         self.weights = Weights()
+        self.carriages = uncarried  # how messages of a space are carried
         self.decisions = Decisions()
         self._pick, self._entries, self._share = pick, entries, share
         self._known: dict[int, Known] = {}
@@ -197,38 +233,58 @@ class Chooser:
         known = self._known.get(space.network.id) or self._open(space)
         return self._consider(known, space, description, space.descriptor(description))
 
-    def by_counts(self, plans: Sequence[str], affected: float) -> Choice:
+    def by_counts(self, space: Offered, affected: float) -> Choice:
         """Plans that cannot be compared by a descriptor, one message each."""
-        found = {plan: prior(plan, 1, 1, affected, self._calibration) for plan in plans}
+        ways = {plan: self._prior(space, plan, 1, 1, affected) for plan in space.plans}
+        choice = self._choice(ways, dict.fromkeys(space.plans, "counts"))
+        return choice._replace(plan=space.plans[0])
+
+    def _prior(
+        self, space: Offered, plan: str, messages: float, boxes: float, affected: float
+    ) -> dict[str, Estimate]:
+        """What a plan is expected to cost by each way while nothing like it has been measured."""
+        carriages = self.carriages(space.network.id)
+        return prior_by_way(plan, messages, boxes, affected, self._calibration, carriages)
+
+    def _choice(self, ways: Mapping[str, Mapping[str, Estimate]], sources: Mapping[str, str]) -> Choice:
+        """The cheapest plan by the cheapest of its ways; of equals the one the type prefers."""
+        found = {plan: self.cheapest(some) for plan, some in ways.items()}
         costs = {plan: self.weights.cost(estimate) for plan, estimate in found.items()}
-        return Choice(plans[0], found, costs, dict.fromkeys(plans, "counts"))
+        return Choice(min(costs, key=costs.__getitem__), found, costs, sources, ways)
+
+    def cheapest(self, ways: Mapping[str, Estimate]) -> Estimate:
+        """A plan by the way that costs least by the weights in force."""
+        return min(ways.values(), key=self.weights.cost)
 
     def plan_of(self, plans: Sequence[str], choice: Choice) -> str:
         """The plan that would be taken: by name, at random, or by this choice."""
         return choice.plan if self._pick is None else self._pick(plans)
 
     def _consider(self, known: Known, space: Planned, description: Any, descriptor: Descriptor) -> Choice:
-        found: dict[str, Estimate] = {}
+        ways: dict[str, dict[str, Estimate]] = {}
         sources: dict[str, str] = {}
         expected: float | None = None
         searched: dict[int, Nearest | None] = {}  # plans that were measured together are searched together
         for plan in space.plans:
-            index = known.estimators[plan].index
-            if index.layout not in searched:
-                searched[index.layout] = index.nearest(descriptor)
-            nearest = searched[index.layout]
-            sources[plan] = "histogram" if nearest is None else "measured"
-            if nearest is None:
+            found = ways[plan] = {}
+            for way in self.carriages(space.network.id):
+                estimator = known.estimators.get(by_way(plan, way))
+                if estimator is None:
+                    continue
+                index = estimator.index
+                if index.layout not in searched:
+                    searched[index.layout] = index.nearest(descriptor)
+                nearest = searched[index.layout]
+                if nearest is not None:
+                    found[way] = index.read(nearest)
+            sources[plan] = "measured" if found else "histogram"
+            if not found:
                 expected = space.expected(description) if expected is None else expected
                 boxes = boxes_of(descriptor)
-                found[plan] = prior(plan, descriptor[0], boxes, expected, self._calibration)
-            else:
-                found[plan] = index.read(nearest)
-        costs = {plan: self.weights.cost(estimate) for plan, estimate in found.items()}
-        plan = min(costs, key=costs.__getitem__)  # of equals the one the type prefers
+                ways[plan] = self._prior(space, plan, descriptor[0], boxes, expected)
         if len(known.choices) >= _REMEMBERED:
             known.choices.clear()
-        choice = known.choices[descriptor] = Choice(plan, found, costs, sources)
+        choice = known.choices[descriptor] = self._choice(ways, sources)
         return choice
 
     def _open(self, space: Offered) -> Known:
@@ -236,9 +292,9 @@ class Chooser:
         known = self._known[at] = Known(space.plans, self._entries)
         known.is_planned = isinstance(space, Planned)
         known.server_cost = self._server_costs.get(at, 0.0)
-        for plan, estimator in self._prepared.get(at, {}).items():
-            if plan in known.estimators:
-                known.estimators[plan] = estimator
+        for name, estimator in self._prepared.get(at, {}).items():
+            if plan_of(name) in space.plans:
+                known.estimators[name] = estimator
                 known.samples = _LEARNING  # it was learned before
         return known
 
@@ -293,28 +349,46 @@ class Chooser:
         known.due_ns = known.busy_ns + int(min(LONGEST_SAMPLE_NS, spent_ns) / share)
 
     def learn(
-        self, space: int, plan: str, descriptor: Descriptor, measured: Estimate, *, executed: bool
+        self,
+        space: int,
+        plan: str,
+        descriptor: Descriptor,
+        measured: Estimate,
+        *,
+        executed: bool,
+        way: str = TREE,
     ) -> None:
-        """What a plan was measured to cost on an event; `executed`: it is the plan of the last decision."""
-        known = self._known[space]
-        known.learn(plan, descriptor, measured)
+        """What a plan was measured to cost on an event; `executed`: it is the plan of the last decision, and its way."""
+        known, name = self._known[space], by_way(plan, way)
+        known.learn(name, descriptor, measured, self._entries)
         if measured.affected:
-            unit = (measured.server_time / measured.affected, measured.server_stress / measured.affected)
-            before = known.per_affected.get(plan, unit)
-            time, size = (old + _SMOOTH * (new - old) for old, new in zip(before, unit, strict=True))
-            known.per_affected[plan] = (time, size)
+            carriage = self.carriages(space).get(way)
+            way_us = 0.0 if carriage is None else carriage.way_us
+            made = measured._replace(response_time=max(0.0, measured.response_time - way_us))
+            unit = Estimate(*(value / measured.affected for value in made))
+            before = known.per_affected.get(name, unit)
+            known.per_affected[name] = Estimate(
+                *(old + _SMOOTH * (new - old) for old, new in zip(before, unit, strict=True))
+            )
         if executed:
             cost = measured.server_time / max(1.0, measured.affected)
             known.server_cost += _SMOOTH * (cost - known.server_cost)
             self.decisions.measured(measured)
 
-    def extrapolate(self, space: int, plan: str, descriptor: Descriptor, affected: int) -> None:
-        """A plan that would have addressed too many to be tried for a measurement costs so much for each of them."""
-        known = self._known[space]
-        guess = prior(plan, 1, 1, 1, self._calibration)
-        time, size = known.per_affected.get(plan, (guess.server_time, guess.server_stress))
-        estimate = Estimate(time * affected, time * affected, size * affected, 0.0, affected)
-        known.learn(plan, descriptor, estimate)
+    def extrapolate(self, space: Offered, plan: str, descriptor: Descriptor, affected: int) -> None:
+        """A plan that would have addressed too many to be tried for a measurement costs so much for each of them.
+
+        The way takes as long as that of other messages.
+        """
+        known = self._known[space.network.id]
+        guess = self._prior(space, plan, descriptor[0], boxes_of(descriptor), affected)
+        for way, carriage in self.carriages(space.network.id).items():
+            name = by_way(plan, way)
+            estimate = guess[way]
+            if name in known.per_affected:
+                estimate = Estimate(*(value * affected for value in known.per_affected[name]))
+                estimate = estimate._replace(response_time=estimate.response_time + carriage.way_us)
+            known.learn(name, descriptor, estimate, self._entries)
 
     def entries(self, space: int) -> dict[str, int]:
         """How many measurements there are of each plan of a space."""
@@ -354,6 +428,7 @@ class Chooser:
             (plan, *entry)
             for plans in training.values()
             for plan, some in plans.items()
+            if plan == plan_of(plan)  # by the first way
             for entry in some[:: max(1, len(some) // _CALIBRATING)]
         )
         costs = {space: _cheapest(plans) for space, plans in training.items()}

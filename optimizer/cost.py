@@ -86,6 +86,44 @@ class Calibration(NamedTuple):
 ASSUMED = Calibration()
 
 
+TREE, STRAIGHT = (
+    "tree",
+    "straight",
+)  # the ways of a message: down the network's tree, or to each broker concerned
+
+
+class Carriage(NamedTuple):
+    """How the network carries a message by one way: copies on the server's own links and on all links, µs until it is at a
+    broker (on average over the brokers concerned), and µs of the server for its copies."""
+
+    copies: float = 1.0
+    all_copies: float = 0.0
+    way_us: float = 0.0
+    server_us: float = 0.0
+
+
+Carriages = Mapping[str, Carriage]  # by way
+UNCARRIED: Carriages = {
+    TREE: Carriage()
+}  # without brokers a message leaves the server once, for its own edge
+
+
+def carried(made: Estimate, messages: float, carriage: Carriage) -> Estimate:
+    """What messages cost with their way over the network, if they cost so much to make.
+
+    >>> carried(Estimate(10.0, 8.0, 200.0, 0.0, 3.0), 2, Carriage(4, 10, 500.0, 20.0))
+    Estimate(server_time=50.0, response_time=528.0, server_stress=800.0, bandwidth=2000.0, affected=3.0)
+    """
+    copied_us = messages * carriage.server_us
+    return Estimate(
+        made.server_time + copied_us,
+        made.response_time + copied_us / 2 + carriage.way_us,
+        made.server_stress * carriage.copies,
+        made.server_stress * carriage.all_copies,
+        made.affected,
+    )
+
+
 def prior(
     plan: str, messages: float, boxes: float, affected: float, calibration: Calibration = ASSUMED
 ) -> Estimate:
@@ -105,6 +143,35 @@ def prior(
         time = _MESSAGE_US * messages + _BOX_US * boxes
         size = _MESSAGE_BYTES * messages + _BOX_BYTES * boxes
     return Estimate(scale.time * time, scale.time * time, scale.size * size, 0.0, affected)
+
+
+def prior_by_way(
+    plan: str,
+    messages: float,
+    boxes: float,
+    affected: float,
+    calibration: Calibration = ASSUMED,
+    carriages: Carriages = UNCARRIED,
+) -> dict[str, Estimate]:
+    """The same with what the network does. What was measured for a calibration was carried as by the first way already.
+
+    >>> ways = {TREE: Carriage(2, 5, 300.0, 10.0), STRAIGHT: Carriage(4, 4, 100.0, 20.0)}
+    >>> [prior_by_way("reformulate", 1, 1, 3, one, ways)[STRAIGHT][2:4] for one in (ASSUMED, Calibration(Scale(2, 2)))]
+    [(700.0, 700.0), (700.0, 700.0)]
+    """
+    made = prior(plan, messages, boxes, affected, calibration)
+    is_addressed = addresses(plan)
+    named = min(messages, affected) if is_addressed else messages
+    if (calibration.addressed if is_addressed else calibration.regions) != Scale():
+        first = next(iter(carriages.values()))
+        copies = max(first.copies, 1e-9)
+        carriages = {
+            way: Carriage(
+                one.copies / copies, one.all_copies / copies, one.way_us, one.server_us - first.server_us
+            )
+            for way, one in carriages.items()
+        }
+    return {way: carried(made, named, one) for way, one in carriages.items()}
 
 
 def boxes_of(descriptor: Descriptor) -> float:

@@ -32,6 +32,13 @@ def explained(
         row: dict[str, Any] = {"plan": plan, "chosen": plan == chosen}
         row |= figures(choice.estimates[plan]) | {"cost": round(choice.costs[plan], 6)}
         row |= {"source": choice.sources[plan], "statistic": statistics[plan]}
+        if len(ways := choice.ways.get(plan, {})) > 1:
+            row["ways"] = [
+                {"way": way, "chosen": one is choice.estimates[plan]}
+                | figures(one)
+                | {"cost": round(weights.cost(one), 6)}
+                for way, one in ways.items()
+            ]
         if plan in measured:
             row["measured"] = figures(measured[plan]) | {"cost": round(weights.cost(measured[plan]), 6)}
         rows.append(row)

@@ -27,13 +27,15 @@ class Choice(NamedTuple):
     """All plans of one description with their estimates and weighted costs, and the cheapest of them.
 
     `sources` has for each plan "measured" if its estimate comes from measurements, "histogram" if it was derived from how
-    many points the regions are expected to hold, "counts" if only messages were counted.
+    many points the regions are expected to hold, "counts" if only messages were counted. A plan costs what it does by the
+    cheapest of its `ways`, by which the estimates are too.
     """
 
     plan: str
     estimates: Mapping[str, Estimate]
     costs: Mapping[str, float]
     sources: Mapping[str, str]
+    ways: Mapping[str, Mapping[str, Estimate]] = {}
 
 
 class Identified(Protocol):

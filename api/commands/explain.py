@@ -65,7 +65,10 @@ def explain(url: str, api_key: str, table: str, source: str, analyze: bool, as_j
 
 
 def show(console: Console, report: dict[str, Any], analyze: bool) -> None:
-    """One table per group, in the order of evaluation; with `analyze` measurements are shown below each estimate."""
+    """One table per group, in the order of evaluation.
+
+    Below each plan are the ways of the network, where there are two, and with `analyze` what it was measured to cost.
+    """
     if not report["groups"]:
         console.print("the event concerns no subscription")
     for group in report["groups"]:
@@ -75,6 +78,9 @@ def show(console: Console, report: dict[str, Any], analyze: bool) -> None:
             style = "bold green" if row["chosen"] else None
             cells = [_cell(row[name]) for name in _COLUMNS]
             table.add_row(("→ " if row["chosen"] else "  ") + row["plan"], *cells, style=style)
+            for way in row.get("ways", ()):
+                name = ("  → " if way["chosen"] else "    ") + way["way"]
+                table.add_row(name, *[_cell(way[metric]) for metric in _COLUMNS], style="dim")
             if analyze:
                 table.add_row(
                     "    measured", *[_cell(row["measured"][name]) for name in _COLUMNS], style="dim"

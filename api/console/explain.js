@@ -99,6 +99,7 @@ export function groupsOf(answer) {
         measured: plan.measured ?? plan.actual ?? null,
         cost: Number(plan.cost),
         statistic: plan.statistic ?? null,
+        ways: plan.ways ?? [],
         isChosen: plan.chosen === true || group.chosen === name,
       };
     }),
@@ -140,13 +141,15 @@ function draw(answer) {
   });
 }
 
-/** What the plans were estimated by, when the group is evaluated, and how a join is arranged. */
+/** What the plans cost by each way of the network, what they were estimated by, when the group is evaluated, and how a join is arranged. */
 function reasons(plans, order, arrangement) {
   const statistics = [...new Set(plans.map(({ statistic }) => statistic))].filter((one) => one !== null);
   const estimated = (by) => plans.filter(({ statistic }) => statistic === by).map(({ name }) => name);
   const lines = statistics.map(
     (one) => `${statistics.length === 1 ? "estimates" : estimated(one).join(", ")}: ${one}`,
   );
+  for (const { name, ways } of plans.filter(({ ways }) => ways.length))
+    lines.push(`${name} costs ${ways.map(({ way, cost }) => `${rough(cost)} (${way})`).join(" or ")}`);
   if (order !== null)
     lines.push(`ordered by ${rough(order.server_cost)} µs per subscription: ${order.statistic}`);
   return arrangement === null ? lines : lines.concat(arranged(arrangement));

@@ -10,13 +10,13 @@ from functools import partial
 from api.server.settings import Settings
 from cn.networks.registry import SCHEMES
 from cn.transport.nats import NatsMissingError
+from optimizer.cost import STRAIGHT, TREE
 from prosem.brokers.dispatcher import Dispatcher
 from prosem.brokers.embedded_nats import EmbeddedNats
 from prosem.brokers.membership import Membership
 from prosem.brokers.requests import SERVER
 from prosem.brokers.stage_orders import read_stage_orders
 from prosem.brokers.transport import watched_transport
-from prosem.brokers.ways import STRAIGHT, TREE
 from prosem.delivery.edge import Edge, Stream
 from prosem.engine import commands as c
 from prosem.engine.outlet import Outlet

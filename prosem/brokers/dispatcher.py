@@ -152,7 +152,7 @@ class Dispatcher:
         outs = [*self.root.inject(message)]
         self.post(outs)
         took_us = (time.perf_counter_ns() - start) / 1e3
-        self.traffic.sent(message, self.ways.carried(outs), took_us)
+        self.traffic.sent(message, *self.ways.carried(outs), took_us)
         self.redirects.learn(message, self.root, self._place_of)
 
     def _place_of(self, sid: int) -> tuple[Space, Bound] | None:

@@ -1,8 +1,8 @@
 """Which way a message takes from the server to the brokers concerned: down the network's tree, or straight to each.
 
 The tree spares the server copies, and pays with a hop for each level; straight, a message is there sooner and the server
-sends one copy for each broker. Both are compared by the weights of the optimizer for every message, so that what the
-optimizer learns of a plan (`prosem.engine.traffic`) is what the plan costs by its better way.
+sends one copy for each broker. Both are compared by the weights of the optimizer for every message; what either would have
+cost is what the optimizer learns (`prosem.engine.traffic`), which so prices each plan by its better way.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cn.model.message import Message
 from cn.networks.node import Out
+from optimizer.cost import STRAIGHT, TREE, Carriage, Carriages
 from optimizer.plan import Estimate
-from prosem.engine.traffic import Carriage, Traffic
+from prosem.engine.traffic import Traffic
 
 HEAD_BYTES, TARGET_BYTES = 60, 9  # of a message: beside payload and contents, and of each target
-TREE, STRAIGHT = "tree", "straight"
 
 
 class Ways:
@@ -43,7 +43,8 @@ class Ways:
         self._below_us: dict[str, float] = {}  # the mean of those behind one of the server's links
         self._mean_us = 0.0
         self._behind = 0.0
-        self._last: Carriage | None = None  # of the message in hand
+        self._is_offered = False  # whether the network lets messages go straight
+        self._last: tuple[str, Carriages] | None = None  # of the message in hand
         self.counts = {TREE: 0, STRAIGHT: 0}
 
     def learn(
@@ -93,30 +94,40 @@ class Ways:
         tree_us = sum(self._tree_us.get(host, self._mean_us) for host in hosts) / len(hosts)
         straight_us = sum(map(self._straight_us, hosts)) / len(hosts)
         tree = Carriage(len(links), len(nodes), tree_us)
-        straight = Carriage(len(hosts), len(hosts), straight_us, 1.0)
+        straight = Carriage(len(hosts), len(hosts), straight_us)
         size = size_of(message)
         if self._always is not None:
             is_straight = self._always == STRAIGHT
         else:
             is_straight = self._cost(straight, size) < self._cost(tree, size)
-        self._last = straight if is_straight else tree
-        self.counts[STRAIGHT if is_straight else TREE] += 1
+        way = STRAIGHT if is_straight else TREE
+        self._is_offered = True
+        self._last = way, self._open({TREE: tree, STRAIGHT: straight})
+        self.counts[way] += 1
         return is_straight
+
+    def _open(self, carriages: Carriages) -> Carriages:
+        """Without the ways that no message may take."""
+        return carriages if self._always is None else {self._always: carriages[self._always]}
 
     def _cost(self, one: Carriage, size: int) -> float:
         server_us = one.copies * self._traffic.copy_us
         estimate = Estimate(server_us, one.way_us, one.copies * size, one.all_copies * size, 0.0)
         return self._traffic.weights.cost(estimate)
 
-    def carried(self, outs: Iterable[Out]) -> Carriage:
-        """How the message was carried that the root has just sent so."""
+    def carried(self, outs: Iterable[Out]) -> tuple[str, Carriages]:
+        """By which way the root has just sent a message, and how each way that was open to it would have carried it."""
         last, self._last = self._last, None
         if last is not None:
             return last
         links = [to for to, _ in outs if to != self._server]
-        copies = len(links)
-        way_us = sum(self._below_us.get(link, self._mean_us) for link in links) / max(1, copies)
-        return Carriage(copies, copies * (1 + self._behind), way_us)
+        copies = max(1, len(links))
+        if self._is_offered:  # the brokers concerned are the server's own neighbours
+            way_us = sum(map(self._straight_us, links)) / copies
+            carriages = self._open(dict.fromkeys((TREE, STRAIGHT), Carriage(len(links), len(links), way_us)))
+            return next(iter(carriages)), carriages
+        way_us = sum(self._below_us.get(link, self._mean_us) for link in links) / copies
+        return TREE, {TREE: Carriage(len(links), len(links) * (1 + self._behind), way_us)}
 
 
 def size_of(message: Message) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from optimizer.choose import Chooser
 from optimizer.explain import explained
-from optimizer.plan import Planned, addresses
+from optimizer.plan import Estimate, Planned
 from prosem.engine.measuring import measure
 from prosem.engine.traffic import Traffic
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
@@ -58,20 +58,18 @@ def explain_space(
         affected: float = space.affected(description) if analyze else 0
     else:
         affected = _named(space, description)
-        choice = chooser.by_counts(space.plans, affected)
-    measured = {
-        plan: measure(0, space, description, plan, 0, described_us, traffic, clock).estimate._replace(
-            affected=affected
-        )
-        for plan in (space.plans if analyze else ())
-    }
+        choice = chooser.by_counts(space, affected)
+    measured: dict[str, Estimate] = {}
+    for plan in space.plans if analyze else ():
+        found = measure(0, space, description, plan, 0, described_us, traffic, clock)
+        cheapest = chooser.cheapest({way: one.estimate for way, one in found.items()})
+        measured[plan] = cheapest._replace(affected=affected)
     plan = chooser.plan_of(space.plans, choice)
     statistics = chooser.statistics(space.network.id, choice)
     shown = explained(space.plans, choice, plan, measured, chooser.weights, statistics)
     for row in shown["plans"]:
-        carriage = traffic and traffic.expected(space.network.id, addresses(row["plan"]))
-        if carriage:
-            row["straight"] = round(carriage.straight, 3)
+        if traffic is not None and traffic.is_used:
+            row["straight"] = round(traffic.straight(space.network.id), 3)
     cost, statistic = chooser.server_cost(space.network.id)
     shown["order"] = {"server_cost": round(cost, 3), "statistic": statistic}
     if isinstance(space, ArrangedSpace):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from cn.model.message import Message
+from optimizer.cost import UNCARRIED
 from optimizer.plan import Estimate
 from prosem.engine.traffic import Traffic
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
@@ -19,7 +20,7 @@ MOST_TRIED = 500  # affected subscriptions up to which a plan that names each is
 
 
 class Measured(NamedTuple):
-    """One plan on one event; a row of `prosem.plan_measurement`.
+    """One plan by one way on one event; a row of `prosem.plan_measurement`.
 
     `latency_us` is the time from when the event is worked on: the spaces before this one (`waited_us`), this one, on average
     half of the messages, and the way to the brokers concerned. With brokers, a message leaves the server once for each of
@@ -50,30 +51,22 @@ def measure(
     traffic: Traffic | None = None,
     clock: Clock = SYSTEM_CLOCK,
     waited_us: float = 0.0,
-) -> Measured:
-    """Carry a plan out and throw the messages away. `described_us` is what all plans share."""
+) -> dict[str, Measured]:
+    """Carry a plan out and throw the messages away; by each way of the network. `described_us` is what all plans share."""
     start = clock.cpu_ns()
     drafts = space.messages(description, plan)
     made = clock.cpu_ns()
-    sizes: dict[bool, list[int]] = {
-        True: [],
-        False: [],
-    }  # of messages that name their targets, and of the others
-    for part, draft in enumerate(drafts):
-        if space.storage.get(draft.kind) is not Storage.STORED_ONLY:
-            sizes[draft.targets is not None].append(len(pack(Message(seq, part, space.network.id, *draft))))
+    sizes = [
+        len(pack(Message(seq, part, space.network.id, *draft)))
+        for part, draft in enumerate(drafts)
+        if space.storage.get(draft.kind) is not Storage.STORED_ONLY
+    ]
     sent = clock.cpu_ns()
-    process_us, send_us = described_us + (made - start) / 1e3, (sent - made) / 1e3
-    out = carried = way_us = 0.0
-    count = max(1, len(sizes[True]) + len(sizes[False]))
-    for is_addressed, some in sizes.items():
-        carriage = None if traffic is None else traffic.expected(space.network.id, is_addressed)
-        if traffic is None or carriage is None:
-            out += sum(some)
-            continue
-        out += sum(some) * carriage.copies
-        carried += sum(some) * carriage.all_copies
-        send_us += len(some) * carriage.copies * traffic.copy_us
-        way_us += len(some) * carriage.way_us / count
-    latency_us = waited_us + process_us + send_us / 2 + way_us
-    return Measured(process_us, send_us, round(out), round(carried), latency_us, affected)
+    process_us, send_us, size = described_us + (made - start) / 1e3, (sent - made) / 1e3, sum(sizes)
+    found: dict[str, Measured] = {}
+    for way, one in (UNCARRIED if traffic is None else traffic.expected(space.network.id)).items():
+        put_us = send_us + len(sizes) * one.server_us
+        latency_us = waited_us + process_us + put_us / 2 + (one.way_us if sizes else 0.0)
+        out, carried = round(size * one.copies), round(size * one.all_copies)
+        found[way] = Measured(process_us, put_us, out, carried, latency_us, affected)
+    return found

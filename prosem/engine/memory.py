@@ -82,6 +82,7 @@ class EngineMemory:
         self.group_store.on_close = self._closed
         if traffic is not None:
             self.group_store.reached_us, self.group_store.brokers = BROKERS_US, BROKERS
+            chooser.carriages = traffic.expected
         self.batch = Batch()
 
     def _closed(self, space: int) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from optimizer.choose import Chooser
+from optimizer.choose import Chooser, by_way
 from optimizer.plan import addresses
 from prosem.engine import commands as c
 from prosem.engine.effect import Effect
@@ -290,14 +290,18 @@ class Publishing:
         group, part = self._groups.measured_as(at)
         for plan in space.plans:
             if addresses(plan) and affected > MOST_TRIED and plan != executed:
-                self._chooser.extrapolate(at, plan, descriptor, affected)
+                self._chooser.extrapolate(space, plan, descriptor, affected)
                 continue
             found = measure(
                 seq, space, description, plan, affected, described_us, self._memory.traffic, clock, waited_us
             )
-            self._chooser.learn(at, plan, descriptor, found.estimate, executed=plan == executed)
-            entry = (seq, group, part, at, plan, descriptor, *found)
-            self._memory.batch.writes.measurements.append(entry)
+            ways = {way: one.estimate for way, one in found.items()}
+            cheapest = self._chooser.cheapest(ways)
+            for way, one in found.items():
+                is_executed = plan == executed and ways[way] is cheapest
+                self._chooser.learn(at, plan, descriptor, ways[way], executed=is_executed, way=way)
+                entry = (seq, group, part, at, by_way(plan, way), descriptor, *one)
+                self._memory.batch.writes.measurements.append(entry)
         self._chooser.sampled(at, clock.elapsed_ns() - start)
 
     def _remember(self, idempotency: c.Idempotency, answer: JsonObject) -> JsonObject:

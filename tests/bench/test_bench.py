@@ -190,8 +190,8 @@ def test_the_optimizer_in_miniature() -> None:
     cases = optimizer_cases.measured_cases(workload, optimizer_cases.Overlay(workload.state), 60)
     assert len(workload.state.spaces) == len(mixed.TYPES) - 1, "the two filters share a space"
     flat = [case for some in cases for case in some]
-    assert {plan for case in flat for plan in case.plans} >= {
-        f"{plan}, {way}"
+    assert {pair for case in flat for pair in optimizer.pairs(case)} >= {
+        (plan, way)
         for plan in ("reformulate", "enumerate", "enum-sj", "ref-sj-tup")
         for way in ("tree", "straight")
     }
@@ -202,8 +202,14 @@ def test_the_optimizer_in_miniature() -> None:
     assert len(rows) == 16
     shares = {(row["knob"], row["weight"]): row["reformulation_percent"] for row in rows}
     assert shares["bandwidth", 100.0] <= shares["bandwidth", 0.0], "traffic between brokers is avoided"
+    assert shares["server_time", 100.0] >= shares["server_time", 0.0], "regions take the server less time"
     by_knob = {(row["knob"], row["weight"]): row for row in rows}
+    for row in rows:
+        percent, size_bytes = (sum(some) for some in zip(*row["shares"].values(), strict=True))
+        assert abs(percent - 100) < 1
+        assert abs(size_bytes - row["server_bytes"]) < 1
     for knob, figure in (
+        ("server_time", "server_bytes"),
         ("response_time", "latency_us"),
         ("server_stress", "server_bytes"),
         ("bandwidth", "network_bytes"),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cn.match.point_index import PointIndex
 from cn.model.geometry import EVERYTHING, Box, Interval, contains
 from optimizer.choose import FREE_NS, LOOKING, SETTLED, Chooser, Training, chooser
-from optimizer.cost import REFERENCE, Weights, calibrated, prior
+from optimizer.cost import REFERENCE, STRAIGHT, TREE, Carriage, Weights, calibrated, carried, prior
 from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
 from optimizer.plan import METRICS, Descriptor, Estimate
 from optimizer.sketch import Sketch
@@ -278,7 +278,9 @@ def test_the_statistic_behind_a_choice_is_named() -> None:
     assert made.server_cost(1)[1] == "training set of run 7, measurements of this server"
     made.adopt(made.prepare(every))
     assert named(known) == made.server_cost(1)[1] == "measurements of this server"
-    assert made.statistics(2, made.by_counts(("reformulate",), 3.0)) == {"reformulate": "messages"}
+    assert made.statistics(2, made.by_counts(Space(2, plans=("reformulate",)), 3.0)) == {
+        "reformulate": "messages"
+    }
     made.adopt(made.prepare(training(1, ("enumerate", FEW, cheap)), 8))
     assert named(known) == {
         "reformulate": "sample of the group's points, priced by run 8",
@@ -510,10 +512,65 @@ def test_plans_too_dear_to_try_are_extrapolated() -> None:
     made.choose(space, FEW)
     made.learn(1, "enumerate", (1, 3, 0), Estimate(100, 100, 1_000, 0, 50), executed=False)
     for _ in range(8):
-        made.extrapolate(1, "enumerate", (*MANY, 0), 100_000)
+        made.extrapolate(space, "enumerate", (*MANY, 0), 100_000)
     found = made.consider(space, MANY).estimates["enumerate"]
     assert found.server_time == pytest.approx(200_000)
     assert found.server_stress == pytest.approx(2_000_000)
+
+
+TWO_WAYS = {TREE: Carriage(2, 6, 900.0, 10.0), STRAIGHT: Carriage(5, 5, 300.0, 25.0)}
+
+
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_plans_too_dear_to_try_are_not_free_on_the_network(is_measured: bool) -> None:
+    made, space = Chooser(), Space()
+    made.carriages = lambda space: TWO_WAYS
+    made.choose(space, FEW)
+    if is_measured:
+        for way, carriage in TWO_WAYS.items():
+            measured = carried(Estimate(50, 50, 500, 0, 50), 1, carriage)
+            made.learn(1, "enumerate", (1, 3, 0), measured, executed=False, way=way)
+    for _ in range(8):
+        made.extrapolate(space, "enumerate", (*MANY, 0), 1_000)
+    choice = made.consider(space, MANY)
+    assert choice.sources["enumerate"] == "measured"
+    tree, straight = (choice.ways["enumerate"][way] for way in (TREE, STRAIGHT))
+    for found, way in ((tree, TREE), (straight, STRAIGHT)):
+        copies, all_copies, way_us, _ = TWO_WAYS[way]
+        assert found.bandwidth == pytest.approx(found.server_stress * all_copies / copies)
+        assert found.server_stress >= 9_000 * copies
+        assert found.response_time > way_us
+        assert found.response_time - way_us < found.server_time
+    assert tree.response_time > straight.response_time
+
+
+def test_plans_are_priced_by_the_cheaper_way_under_the_weights_in_force() -> None:
+    made, space, counted = Chooser(share=0), Space(), Space(2, plans=("reformulate", "enumerate"))
+    made.carriages = lambda space: TWO_WAYS
+    for metric, way in (("response_time", STRAIGHT), ("server_stress", TREE), ("bandwidth", STRAIGHT)):
+        made.weigh(Weights.of(dict.fromkeys(METRICS, 0.0) | {metric: 1.0}))
+        for choice in (made.consider(space, FEW), made.by_counts(counted, 10)):
+            for plan in space.plans:
+                assert choice.estimates[plan] is choice.ways[plan][way]
+                assert choice.costs[plan] == min(map(made.weights.cost, choice.ways[plan].values()))
+
+
+def test_what_was_measured_by_both_ways_is_learned_from_a_run() -> None:
+    """A way that nothing was measured of is no reason to price the plan by constants."""
+    made, space = Chooser(share=0), Space()
+    rows = [
+        *(("reformulate" if way == TREE else "reformulate, straight", FEW, estimate) for way, estimate in
+          ((TREE, CHEAP_FOR_THE_SERVER), (STRAIGHT, CHEAP_FOR_THE_NETWORK))),
+        ("enumerate", FEW, CHEAP_FOR_THE_SERVER._replace(server_time=6)),
+    ]  # fmt: skip
+    made.adopt(made.prepare(training(1, *rows)))
+    assert made.consider(space, FEW).ways["reformulate"] == {TREE: CHEAP_FOR_THE_SERVER}, "there is one way"
+    made.carriages = lambda space: TWO_WAYS
+    made.weigh(Weights(server_time=0, server_stress=0))
+    choice = made.consider(space, FEW)
+    assert choice.ways["reformulate"] == {TREE: CHEAP_FOR_THE_SERVER, STRAIGHT: CHEAP_FOR_THE_NETWORK}
+    assert (choice.plan, choice.ways["enumerate"].keys()) == ("reformulate", {TREE})
+    assert {*choice.sources.values()} == {"measured"}
 
 
 def test_decisions_are_bounded_and_newest_first() -> None:

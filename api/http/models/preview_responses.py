@@ -93,6 +93,13 @@ class EventPicture(ResponseModel):
     panels: list[Panel]
 
 
+class ExplainedWay(PlanFigures):
+    """A plan by one way of the network."""
+
+    way: Annotated[Literal["tree", "straight"], Meta(description="down the tree, or to each broker concerned")]
+    chosen: Annotated[bool, Meta(description="the cheaper one, by which the plan is priced")]
+
+
 class ExplainedPlan(PlanFigures):
     plan: str
     chosen: bool
@@ -104,6 +111,7 @@ class ExplainedPlan(PlanFigures):
     straight: (
         Annotated[float, Meta(description="share of such messages that goes straight to brokers")] | UnsetType
     ) = UNSET
+    ways: Annotated[list[ExplainedWay], Meta(description="where the network has two")] | UnsetType = UNSET
 
 
 class EvaluationOrder(ResponseModel):
