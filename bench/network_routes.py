@@ -17,7 +17,7 @@ from bench.network_setting import Ints, Setting, Spread, Zones
 from cn.model.frames import Data, encode
 from cn.model.geometry import Interval
 from cn.model.message import Message
-from cn.networks.partition_owner import Course, on_course
+from cn.networks.partition_owner import ALL, Course, on_course
 
 
 class Way(NamedTuple):
@@ -116,7 +116,7 @@ class Ways:
         return self._can(messages, is_routed=True)[0] if messages else NOWHERE
 
     def can(self, *messages: Message) -> Way:
-        """Ours: the server knows the zones, and sends straight to where each box begins."""
+        """Ours: the server knows the zones, and sends straight to where a region begins; each zone gets a message once."""
         return self._can(messages, is_routed=False)[0] if messages else NOWHERE
 
     def can_each(self, messages: Sequence[Message]) -> list[Way]:
@@ -132,21 +132,29 @@ class Ways:
     def _can(self, messages: Sequence[Message], *, is_routed: bool) -> tuple[Way, Ints]:
         """The ways of all messages of an event, whose boxes spread at once, and the box that each link is for."""
         boxes = [box for message in messages for box in message.region]
-        sizes = np.concatenate([_course_sizes(message) for message in messages])
         spread = self.zones.spread(boxes)
         if is_routed:
-            to_corner = [np.array(self.zones.way(box)) for box in boxes]
+            sizes = np.concatenate([_course_sizes(message) for message in messages])
         else:
-            to_corner = [*spread.zones[spread.parents < 0][:, None]]
+            lengths = [len(message.region) for message in messages]
+            sizes = np.repeat([_course_size(message, ALL) for message in messages], lengths)
+            spread = self.zones.once(spread, np.repeat(np.arange(len(messages)), lengths))
+        roots = spread.parents < 0
+        begun = spread.boxes[roots]
+        to_corner = [*spread.zones[roots][:, None]]
+        if is_routed:
+            to_corner = [np.array(self.zones.way(boxes[at])) for at in begun]
         hops = np.array([len(way) for way in to_corner])
+        begins = np.ones(len(boxes), np.int64)
+        begins[begun] = hops
         receivers = np.concatenate(to_corner)
         senders = np.roll(receivers, 1)
         starts = np.cumsum(hops) - hops
         senders[starts] = self.setting.server
         depths = np.arange(1, len(receivers) + 1) - np.repeat(starts, hops)
-        begun = Way(senders, receivers, np.repeat(sizes, hops), depths)
-        of = np.concatenate([np.repeat(np.arange(len(boxes)), hops), spread.boxes[spread.parents >= 0]])
-        return _joined([begun, _spread_way(spread, sizes, hops)]), of
+        to_begin = Way(senders, receivers, np.repeat(sizes[begun], hops), depths)
+        of = np.concatenate([np.repeat(begun, hops), spread.boxes[~roots]])
+        return _joined([to_begin, _spread_way(spread, sizes, begins)]), of
 
     def cn(self, message: Message, x: int) -> Way:
         """CN of [ProSem thesis]: an event enters at its own point and goes to all ranges that hold it."""
@@ -210,9 +218,14 @@ def _spread_way(spread: Spread, sizes: Ints, begins: Ints) -> Way:
 
 def _course_sizes(message: Message) -> Ints:
     """The bytes of a message on the course of each of its boxes: a higher number takes more of them."""
-    first = len(encode(on_course(Data(message.seq, message), Course(1, 0, 500, True, message.seq))))
     numbers = np.arange(len(message.region))
-    return first + np.where(numbers < 128, 0, np.where(numbers < 256, 1, np.where(numbers < 65536, 2, 4)))
+    return _course_size(message, 0) + np.where(
+        numbers < 128, 0, np.where(numbers < 256, 1, np.where(numbers < 65536, 2, 4))
+    )
+
+
+def _course_size(message: Message, box: int) -> int:
+    return len(encode(on_course(Data(message.seq, message), Course(1, box, 500, True, message.seq))))
 
 
 def _size(message: Message) -> int:

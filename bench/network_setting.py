@@ -134,11 +134,19 @@ class Zones:
         place = np.zeros(meets.shape, np.int64)
         place[of, zones] = here
         parents = np.where(is_first, here, place[of, self._holding(from_)])
-        depths: Ints = np.where(is_first, 0, 1)
-        above = parents
-        while (more := depths[above]).any():  # each knows the way up of twice the length at every turn
-            depths, above = np.add(depths, more), above[above]
-        return Spread(of + first_box, zones, np.where(is_first, -1, parents), depths)
+        parents = np.where(is_first, -1, parents)
+        return Spread(of + first_box, zones, parents, _depths(parents))
+
+    def once(self, spread: Spread, messages: Ints) -> Spread:
+        """The same for boxes of these messages, if a zone gets a message once: as for the first of the boxes that it meets.
+
+        The rule of `cn.networks.zones.spreads_once`. The places of a box come after those of the boxes before it.
+        """
+        keys = messages[spread.boxes] * len(self.low) + spread.zones
+        _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+        parents = spread.parents[first]
+        parents = np.where(parents < 0, -1, place[parents])
+        return Spread(spread.boxes[first], spread.zones[first], parents, _depths(parents))
 
     def _holding(self, places: Ints) -> Ints:
         """The zone of each of these places, in doubled codes."""
@@ -176,6 +184,15 @@ class Zones:
         """Assert that the map is whole, and that its boxes are those of the arrays."""
         self.map.check()
         assert len(self.low) == len(self.map.boxes)
+
+
+def _depths(parents: Ints) -> Ints:
+    """How far each place is from the one where its message begins, which has no parent."""
+    above = np.where(parents < 0, np.arange(len(parents)), parents)
+    depths: Ints = np.where(parents < 0, 0, 1)
+    while (more := depths[above]).any():  # each knows the way up of twice the length at every turn
+        depths, above = np.add(depths, more), above[above]
+    return depths
 
 
 def _cut(points: Ints, depth: int, dimensions: int) -> tuple[int, int] | None:

@@ -5,16 +5,16 @@ See [CAN]; [ProSem thesis] 2.2.4, S-CN.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from cn.model.frames import Bordering, Data, Parts, Zone, Zones
 from cn.model.geometry import Box, Interval
 from cn.model.message import Message
 from cn.model.network import Space
 from cn.networks.node import Options, Scheme, star
-from cn.networks.partition_owner import Course, PartitionOwnerNode, on_course
+from cn.networks.partition_owner import ALL, Course, PartitionOwnerNode, on_course
 from cn.networks.partition_root import PartitionRoot
-from cn.networks.zones import ZoneMap, spreads, towards
+from cn.networks.zones import ZoneMap, spreads_once, towards
 
 
 def full_box(message: Message, box: int) -> Box:
@@ -22,12 +22,16 @@ def full_box(message: Message, box: int) -> Box:
     return (Interval(message.topic, message.topic), *message.region[box])
 
 
+def full_boxes(message: Message) -> list[Box]:
+    return [full_box(message, at) for at in range(len(message.region))]
+
+
 class CanNode(PartitionOwnerNode[Zone]):
     """A broker with zones: spreads a message over them and their neighbours, and knows only the zones that touch them."""
 
     def spread(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
-        box = full_box(frame.message, course.box)
         if not course.spreading:
+            box = full_box(frame.message, course.box)
             at = self.parts[course.part]
             borders = {border.number: border for border in at.bordering}
             nearer = towards(at.box, [(border.number, border.box) for border in at.bordering], box)
@@ -45,9 +49,9 @@ class CanNode(PartitionOwnerNode[Zone]):
             zone = self.parts[number]
             self.count(number)
             course = self.refine(frame.message, course)
-            box = self.target_box(frame.message, course)
+            boxes = self.target_boxes(frame.message, course)
             for border in zone.bordering:
-                if not spreads(zone.box, border.box, box):
+                if not spreads_once(zone.box, border.box, boxes):
                     continue
                 if self.name in border.owners:
                     zones.append(border.number)
@@ -55,9 +59,9 @@ class CanNode(PartitionOwnerNode[Zone]):
                     onward = course._replace(part=border.number, spreading=True)
                     yield border.owners[frame.position % len(border.owners)], on_course(frame, onward)
 
-    def target_box(self, message: Message, course: Course) -> Box:
+    def target_boxes(self, message: Message, course: Course) -> Sequence[Box]:
         """Where a message is to spread."""
-        return full_box(message, course.box)
+        return full_boxes(message) if course.box == ALL else (full_box(message, course.box),)
 
     def refine(self, message: Message, course: Course) -> Course:
         """What is learned in a zone of how far a message has to go."""
@@ -69,21 +73,27 @@ class CanNode(PartitionOwnerNode[Zone]):
 
 
 class CanRoot(PartitionRoot[ZoneMap]):
-    """Brokers keep zones of the spaces, and a message spreads over the zones that its region meets.
+    """Brokers keep zones of the spaces, and a message spreads over the zones that its region meets, to each once.
 
-    Zones are split by load and replicated by traffic, from one epoch to the next. Option `routed`: a message enters at a
-    fixed zone and finds its way, as in [ProSem thesis], instead of being sent where it begins to spread. It loses on small
-    regions: neighbours without a match pass a message on, and each frame is acknowledged.
+    Zones are split by load and replicated by traffic, from one epoch to the next. Option `routed`: each box of a message
+    enters at a fixed zone and finds its way, as in [ProSem thesis], instead of being sent where the region begins to
+    spread. It loses on small regions: neighbours without a match pass a message on, and each frame is acknowledged.
     """
+
+    is_once = True  # a zone gets a message once, for whichever boxes of its region it meets; else once for each of them
 
     def divide(self, space: Space) -> ZoneMap:
         return ZoneMap(space.dimensions + 1, next(self.placements.numbers))
 
     def entries(self, frame: Data) -> Iterator[tuple[str, Data]]:
-        """To the zone where each box of the region begins to spread."""
+        """To the zones where the region begins to spread."""
         zones, is_routed = self.placements.maps[frame.message.space], self.options.get("routed", False)
-        for at in range(len(frame.message.region)):
-            zone = next(iter(zones.boxes)) if is_routed else zones.entry(full_box(frame.message, at))
+        boxes, first = full_boxes(frame.message), next(iter(zones.boxes))
+        if self.is_once and not is_routed:
+            begins = [(ALL, zone) for zone in zones.entries(boxes)]
+        else:
+            begins = [(at, first if is_routed else zones.entry(box)) for at, box in enumerate(boxes)]
+        for at, zone in begins:
             owner = self.owner_for(zone, frame.position)
             if owner:
                 yield owner, on_course(frame, self.course(at, zone, spreading=not is_routed))

@@ -44,13 +44,14 @@ class Course(NamedTuple):
     """How a message travels: in which epoch, for which box of its region, to which part."""
 
     epoch: int
-    box: int
+    box: int  # or all of them
     part: int
     spreading: bool  # else it is on the way to the part where it begins to spread
     known: int  # what must be known of placements before it is matched
     cut: Box | None = None  # how far it is to spread, where that is found out on the way
 
 
+ALL = -1  # in the place of a box: a part gets the message once, for whichever boxes it meets
 HOST = -1  # in the place of a part: to a broker that hosts a match, no further
 _courses: msgspec.msgpack.Decoder[Course] = msgspec.msgpack.Decoder(Course)
 _encoder = msgspec.msgpack.Encoder()

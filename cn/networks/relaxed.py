@@ -7,6 +7,8 @@ Edges match again, so every subscription still gets exactly what matches it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from cn.model.geometry import Box, Interval, contains
@@ -44,12 +46,19 @@ def relaxed(message: Message) -> Message:
     return replace(message, region=tuple([quadrant(box) for box in message.region]))
 
 
+def _wide(message: Message, course: Course) -> Box:
+    """How far a box of a message is to spread, as far as that is known."""
+    if course.cut is not None:
+        return course.cut
+    box = full_box(message, course.box)
+    return (box[0], *quadrant(box[1:]))
+
+
 class RelaxedNode(CanNode):
     """A broker with zones that passes a message on to the ends of its quadrants, and to all placements there."""
 
-    def target_box(self, message: Message, course: Course) -> Box:
-        box = full_box(message, course.box)
-        return (box[0], *quadrant(box[1:]))
+    def target_boxes(self, message: Message, course: Course) -> Sequence[Box]:
+        return (_wide(message, course),)
 
     def hosts(self, message: Message) -> list[str]:
         return self.table.owners(relaxed(message))
@@ -62,14 +71,11 @@ class CutOffNode(CanNode):
     dimension in which it is outside, can match (the cut-off property). What is known of it travels with the message.
     """
 
-    def target_box(self, message: Message, course: Course) -> Box:
-        if course.cut is not None:
-            return course.cut
-        box = full_box(message, course.box)
-        return (box[0], *quadrant(box[1:]))
+    def target_boxes(self, message: Message, course: Course) -> Sequence[Box]:
+        return (_wide(message, course),)
 
     def refine(self, message: Message, course: Course) -> Course:
-        box, wide = full_box(message, course.box), self.target_box(message, course)
+        box, wide = full_box(message, course.box), _wide(message, course)
         for number in self.table.ids(replace(message, region=(wide[1:],))):
             point = self.placements[number][2]
             if not contains((box,), point):
@@ -82,6 +88,8 @@ class RelaxedRoot(CanRoot):
 
     It loses by all it sends for nothing.
     """
+
+    is_once = False  # a cut is of one box
 
     def covers(self, message: Message) -> bool:
         return self.table.covers(relaxed(message))

@@ -6,7 +6,7 @@ of a code, so texts have zones like numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -58,6 +58,13 @@ class ZoneMap:
             low = box[at.dimension].low
             at = at.below if low is None or low < at.at else at.above
         return at
+
+    def entries(self, boxes: Sequence[Box]) -> Iterator[int]:
+        """The zones where a message for several boxes begins to spread by `spreads_once`."""
+        for at, box in enumerate(boxes):
+            zone = self.entry(box)
+            if meets(self.boxes[zone], box) and not any(meets(self.boxes[zone], one) for one in boxes[:at]):
+                yield zone
 
     def numbers(self) -> Iterable[int]:
         return self.boxes
@@ -156,6 +163,18 @@ def spreads(zone: Box, to: Box, box: Box) -> bool:
         at == first or _reaches(side, _inner(mine, theirs)[0])
         for at, (side, mine, theirs) in enumerate(zip(zone, to, box, strict=True))
     )
+
+
+def spreads_once(zone: Box, to: Box, boxes: Sequence[Box]) -> bool:
+    """Whether a message for several boxes goes from this zone to that one, if a zone passes it on at one visit.
+
+    A zone gets it as it would for the first of the boxes that it meets alone, and from nowhere else. Whatever sends it
+    there meets that box too: so it got the message before, for the same box nearer to the corner, or for an earlier one.
+    """
+    for at, box in enumerate(boxes):
+        if spreads(zone, to, box):
+            return not any(meets(to, earlier) for earlier in boxes[:at])
+    return False
 
 
 def _inner(zone: Interval, box: Interval) -> tuple[Code, bool]:

@@ -19,7 +19,7 @@ from bench.network_setting import Setting, Zones
 from bench.networks import curve, sampled_joins, sampled_minima
 from cn.model.geometry import Interval
 from cn.networks.bloom import Filter, LinkFilter
-from cn.networks.zones import meets, spreads
+from cn.networks.zones import meets, spreads, spreads_once
 
 some_ids = st.sets(st.integers(0, 10**6), max_size=60)
 
@@ -68,6 +68,28 @@ def test_zones_spread_as_brokers_do(seed: int, data: st.DataObject) -> None:
     assert all(two in zones.map.bordering(one) for one, two in pairwise(way))
 
 
+@given(st.integers(0, 1000), st.data())
+def test_messages_come_to_zones_once_as_with_brokers(seed: int, data: st.DataObject) -> None:
+    random = np.random.default_rng(seed)
+    zones = Zones(random.integers(0, 30, (80, 2)), 12)
+    ends = st.none() | st.integers(0, 30)
+    side = st.builds(Interval, ends, ends).filter(lambda one: not one.is_empty())
+    boxes = data.draw(st.lists(st.tuples(side, side), min_size=1, max_size=5))
+    full = [(Interval(b"", b""), *box) for box in boxes]
+    other = data.draw(st.tuples(side, side))
+    of, met, parents, depths = zones.once(zones.spread([*boxes, other]), np.array([0] * len(boxes) + [1]))
+    first = of < len(boxes)
+    found = dict(zip(met[first].tolist(), met[parents[first]].tolist(), strict=True))
+    assert first.sum() == len(found), "the other message has places of its own"
+    places = zones.map.boxes
+    assert found.keys() == {zone for zone in places if any(meets(places[zone], box) for box in full)}
+    entries = {*zones.map.entries(full)}
+    assert entries == {*met[first & (parents < 0)].tolist()}
+    for zone in found.keys() - entries:
+        assert [found[zone]] == [one for one in found if spreads_once(places[one], places[zone], full)]
+    assert [0 if parent < 0 else depths[parent] + 1 for parent in parents] == depths.tolist()
+
+
 def test_every_scheme_is_measured_on_the_same_events(setting: Setting) -> None:
     points = ranges(400, *USUAL)
     workload = Minima(1000, points)
@@ -95,11 +117,13 @@ def test_remembered_contents_leave_the_server_less_often(setting: Setting) -> No
         [one.message for one in some] for some in network_joins.messages(space, workload, "ref-j+", 300)
     ]
     hosts, found = setting.hosts(points), {}
-    for entries in (None, 400):
+    for entries in (None, 0, 400):
         options = {} if entries is None else {"repository": entries}
         found[entries] = measure("cbn", setting, space.network, points, hosts, messages, options, warming=200)
-    (_, plain, without), (_, remembered, with_entries) = found[None], found[400]
+    (row, plain, without), (empty, _, _), (_, remembered, with_entries) = found.values()
     assert plain == remembered
+    assert row["content_latency"] == row["hop_latency"] == empty["hop_latency"], "of messages alone"
+    assert empty["content_latency"] > row["content_latency"], "a broker that lacks a content asks for it"
     assert without > 2 * with_entries
 
 

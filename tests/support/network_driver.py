@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cn.model.frames import Carrier, Frame, Straight
-from cn.model.geometry import Extent, Filter, Interval, contains
+from cn.model.geometry import Extent, Filter, Interval, contains, difference
 from cn.model.message import Message
 from cn.model.network import Place, Space
 from cn.networks.registry import scheme_of
@@ -198,8 +198,9 @@ class Driver:
         if self.dice.random() < 0.15:
             return {"targets": tuple(self.dice.sample(range(self.ids), 3))}
         if space.dimensions:
-            box = tuple(self._interval(space.int64) for _ in range(space.dimensions))
-            return {"topic": self.dice.choice(TOPICS), "region": (box,)}
+            box, hole = (tuple(self._interval(space.int64) for _ in range(space.dimensions)) for _ in "bh")
+            pieces = tuple(difference(box, hole)) if self.dice.random() < 0.4 else ()
+            return {"topic": self.dice.choice(TOPICS), "region": pieces or (box,)}
         code = lambda: None if self.dice.random() < 0.1 else self.dice.randrange(WIDTH)
         return {"attributes": (tuple(code() for _ in range(3)), None)}
 
