@@ -2,7 +2,8 @@
 
 A mix of R⋈S, R⋈S⋈T, R⋈S⋈T⋈U and S⋈T⋈U, 50 : 50 : 50 : 20. Only S has a choice of partner. In the general schema every
 join key has several rows on both sides, and events come to all tables; the star schema has unique keys in R, T and U,
-and events come to the facts, S. Joined rows are left out of the general schema: there are too many.
+and events come to the facts, S. Joined rows are left out of the general schema: there are too many. Over a network, a
+message goes straight to each of a thousand brokers that hosts a subscription it concerns, zones of about as many each.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from bench.common import fail, progress
 from bench.join_walk import walk
 from bench.join_workload import DOMAIN, clipped, opened, table
+from bench.network_setting import Zones
 from prosem.types.join.decomposition import first_decomposition
 from prosem.types.join.shape import JoinShape, mode_of
 from prosem.values.model import Delta, Key, Row, Table
@@ -30,6 +32,7 @@ MIX = {"rs": 50, "rst": 50, "rstu": 50, "stu": 20}
 GENERAL = {"r": 10, "s": 70, "t": 70, "u": 30}  # rows per join key
 SEEDS = {"subscriptions": 5, "events": 9}
 DIMENSION_ROWS, FACT_ROWS = 1_000, 25_000
+BROKERS = 1_000
 Rows = dict[str, dict[Key, Row]]
 
 
@@ -120,12 +123,16 @@ def measure(
     plans: Sequence[str],
     partners: str,
     seed: int = SEEDS["subscriptions"],
-) -> dict[str, tuple[float, float]]:
-    """kB per event, from the server and delivered, of each plan over the mix; of the semijoins for each partner of S too."""
-    total: dict[str, tuple[int, int]] = {}
+) -> dict[str, tuple[float, float, float]]:
+    """kB per event of each plan over the mix, and of the semijoins for each partner of S.
+
+    They are those that leave the server, that arrive at subscriptions, and that go to brokers.
+    """
+    total: dict[str, tuple[int, int, int]] = {}
     for names, share in MIX.items():
         shape = shape_of(names)
         points = points_of(shape, subscriptions * share // sum(MIX.values()), np.random.default_rng(seed))
+        brokers = Zones(points, BROKERS).of
         rows = tuple(schema.rows[name] for name in names)
         deltas = [delta for name, delta in happened if name in names]
         middle = names.index("s")
@@ -139,15 +146,22 @@ def measure(
             for title, decomposition in choices:
                 if decomposition != space.decomposition:
                     space.redecompose(decomposition)
-                figures = walk(space, deltas, plan)
-                sent, delivered = total.get(title, (0, 0))
-                total[title] = sent + figures.wire_bytes, delivered + figures.delivered_bytes
+                figures = walk(space, deltas, plan, brokers)
+                sent, delivered, carried = total.get(title, (0, 0, 0))
+                total[title] = (
+                    sent + figures.wire_bytes,
+                    delivered + figures.delivered_bytes,
+                    carried + figures.network_bytes,
+                )
                 if plan in ("ref-j", "enum-j"):
                     if told is not None and not all(map(np.array_equal, told, figures.told)):
                         fail(f"plans disagree on the affected subscriptions of an event of {names}")
                     told = figures.told
     count = len(happened) * 1e3
-    return {title: (round(sent / count, 3), round(came / count, 2)) for title, (sent, came) in total.items()}
+    return {
+        title: (round(sent / count, 3), round(came / count, 2), round(carried / count, 2))
+        for title, (sent, came, carried) in total.items()
+    }
 
 
 def _with(chosen: tuple[int, ...], middle: int, names: str, partner: str) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ class Walk:
     seconds: float = 0.0  # of CPU time
     wire_bytes: int = 0  # that leave the server, regions included
     delivered_bytes: int = 0  # that arrive at subscriptions: payload and content, once for each of them
+    network_bytes: int = 0  # if every broker with a subscription concerned gets each message once
     messages: int = 0
     description_bytes: list[int] = field(default_factory=list)
     told: list[Ids] = field(default_factory=list)  # for each event, those that were told of the row itself
@@ -44,8 +45,11 @@ class Walk:
         }
 
 
-def walk(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Walk:
-    """Take the events, and then take them back: the next plan finds the rows as this one did."""
+def walk(space: JoinSpace, deltas: Sequence[Delta], plan: str, brokers: Ids | None = None) -> Walk:
+    """Take the events, and then take them back: the next plan finds the rows as this one did.
+
+    `brokers`, the one of each subscription, for the bytes over a network.
+    """
     out = Walk(plan)
     for delta in deltas:
         start = time.thread_time()
@@ -54,7 +58,10 @@ def walk(space: JoinSpace, deltas: Sequence[Delta], plan: str) -> Walk:
         out.seconds += time.thread_time() - start
         arrived = [_reached(space, draft) for draft in drafts]
         for part, (draft, ids) in enumerate(zip(drafts, arrived, strict=True)):
-            out.wire_bytes += len(pack(Message(delta.seq, part, 1, *draft)))
+            size = len(pack(Message(delta.seq, part, 1, *draft)))
+            out.wire_bytes += size
+            if brokers is not None:
+                out.network_bytes += size * len(np.unique(brokers[ids - 1]))
             out.delivered_bytes += len(ids) * (len(draft.payload) + sum(map(len, draft.contents)))
         out.messages += len(drafts)
         mode = space._mode

@@ -182,6 +182,7 @@ def distribution(setting: Setting, quick: bool) -> dict[str, Lines]:
         for step in STEPS
     ]
     affected = [sum(map(len, event.ids)) for event in some]
+    busiest = some[int(np.argmax(found["DS-CN"].stress))]
     return {
         "table 3.4": stress,
         "3.11": shares,
@@ -195,6 +196,9 @@ def distribution(setting: Setting, quick: bool) -> dict[str, Lines]:
                 "events": len(some),
                 "none": affected.count(0),
                 "most": max(affected),
+                "beyond the thesis": sum(one > STRESS["unicast"] for one in affected),
+                "regions": len(busiest.regions),
+                "boxes": sum(len(message.region) for message in busiest.regions),
                 "mean": float(np.mean(affected)),
                 "holding": _holding(points, [event.x for event in some]),
             }
@@ -212,9 +216,12 @@ def _holding(points: Ints, xs: Sequence[int]) -> float:
 def _by_zones(setting: Setting, points: Ints, events: Sequence[Event]) -> Lines:
     """What figure 3.11 says of the routed schemes, if the same points were split into fewer zones."""
     lines = []
+    boxes = [[box for message in event.regions for box in message.region] for event in events]
     for count in (setting.count, setting.count // 3, setting.count // 10, setting.count // 30):
-        found = _over_zones(Ways(setting, Zones(points, count)), events)
+        zones = Zones(points, count)
+        found = _over_zones(Ways(setting, zones), events)
         sent = {name: np.array(one.bytes) for name, one in found.items()}
+        links = np.array(found["S-CN"].overlay_hops)
         lines.append(
             {"zones": count}
             | {f"{name}, links": one.figures()["overlay_hops"] for name, one in found.items()}
@@ -223,6 +230,10 @@ def _by_zones(setting: Setting, points: Ints, events: Sequence[Event]) -> Lines:
                 "S-CN below 1 kB": round(float(np.mean(sent["S-CN"] < 1_000)), 3),
                 "CN below 1 kB": round(float(np.mean(sent["CN"] < 1_000)), 3),
                 "DS-CN without a byte": round(float(np.mean(sent["DS-CN"] == 0)), 3),
+                "links to the event": round(
+                    sum(len(zones.way(box)) for some in boxes for box in some) / len(events), 2
+                ),
+                "S-CN, links of 97 %": int(np.quantile(links, 0.97)),
             }
         )
     return lines
@@ -231,7 +242,7 @@ def _by_zones(setting: Setting, points: Ints, events: Sequence[Event]) -> Lines:
 def stocks(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figure 3.12: stocks with few distinct ratings, in the place of [ProSem thesis]'s trace."""
     _, events = size(quick)
-    lines = []
+    lines, hops = [], []
     for number in (1_000, 5_000) if quick else (100_000, 500_000):
         progress(f"networks: figure 3.12, {number:,} subscriptions")
         points = ranges(number, *USUAL)
@@ -241,7 +252,8 @@ def stocks(setting: Setting, quick: bool) -> dict[str, Lines]:
         share = np.mean([bool(event.regions) for event in some])
         line = _line("subscriptions", number, found)
         lines.append({"subscriptions": number, "not ignorable": f"{share:.1%}", **line})
-    return {"3.12": lines}
+        hops.append(_line("subscriptions", number, found, "overlay_hops"))
+    return {"3.12": lines, "3.12 hops": hops}
 
 
 FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bench.common import fail, progress
 from bench.network_setting import Ints, Setting
-from cn.model.frames import Content, ContentsHeld, Fetch, Frame, encode
+from cn.model.frames import Carrier, Content, ContentsHeld, Fetch, Frame, encode
 from cn.model.message import Message
 from cn.model.network import Space
 from cn.networks.contents import REQUEST_TIMEOUT_S
@@ -39,8 +39,9 @@ def measure(
 ) -> tuple[dict[str, Any], Delivered, float]:
     """Figures per event, what was delivered, and the bytes of messages and contents that left the server.
 
-    Points are numbered from 1. Acknowledgements, requests and answers of contents count as traffic, not as hops. The first
-    `warming` events fill repositories, and are not counted.
+    Points are numbered from 1. Acknowledgements, requests and answers of contents count as traffic, not as hops: of these
+    `content_latency` has those until the last broker has its message with all contents. The first `warming` events fill
+    repositories, and are not counted.
     """
     delivered: Delivered = {}
 
@@ -60,11 +61,16 @@ def measure(
     network.watermark(0)
     meter = Meter(network.memory, setting.ip_hops)
     contents, is_counted = [0, 0], warming == 0
+    begun, latency = 0.0, dict[int, float]()
 
     def see(sender: str, to: str, frame: Frame) -> None:
         if not is_counted:
             return
         meter.see(sender, to, frame)
+        if isinstance(
+            frame, Carrier | Content
+        ):  # each link takes a second, and messages go one after another
+            latency[seq] = max(latency.get(seq, 0.0), network.memory.now - begun + 1)
         if isinstance(frame, ContentsHeld | Fetch | Content):
             contents[0] += len(encode(frame))
             contents[1] += len(encode(frame)) if sender == SERVER else 0
@@ -73,6 +79,7 @@ def measure(
     for seq, messages in enumerate(sent, 1):
         is_counted = seq > warming
         for message in messages:
+            begun = network.memory.now
             network.inject(message)
             _settle(network)
         network.watermark(seq)
@@ -84,6 +91,7 @@ def measure(
         "overlay_hops": round(sum(cost.overlay_hops for cost in costs) / number, 2),
         "max_node_stress": max((cost.max_node_stress for cost in costs), default=0),
         "hop_latency": round(sum(cost.hop_latency for cost in costs) / number, 2),
+        "content_latency": round(sum(latency.values()) / number, 2),
         "ip_hops": round(sum(cost.ip_hops for cost in costs) / number, 2),
     }
     return row, delivered, leaving / number

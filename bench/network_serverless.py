@@ -70,7 +70,12 @@ def rows(setting: Setting, count: int, events: int) -> list[dict[str, Any]]:
     )
     most = max(1.0, found[0]["traffic_bytes"])
     return [
-        row | {"of_cn": round(row["traffic_bytes"] / most, 3), "thesis": THESIS.get(row["network"], "-")}
+        row
+        | {
+            "of_cn": round(row["traffic_bytes"] / most, 5),
+            "thesis": THESIS.get(row["network"], "-"),
+            "updates with a region": round(sum(map(bool, told)) / events, 3),
+        }
         for row in found
     ]
 

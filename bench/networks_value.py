@@ -7,11 +7,12 @@ one is [ProSem thesis]'s unicast. Traffic is counted per operation, an event or 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from bench.common import Curve
-from bench.value_carried import TREE, Row, Topology, measure, one_by_one, secondary
+from bench.value_carried import TREE, Row, Topology, hosts_of, measure, one_by_one, secondary
 from bench.value_change import (
     RADIUS,
     Workload,
@@ -20,16 +21,19 @@ from bench.value_change import (
     same_rad_workload,
 )
 from bench.value_schemes import Centres, Ends, Labels
-from bench.value_trace import follow
+from bench.value_trace import Trace, follow
 
 SEED = 7
-FOLLOWED: dict[str, tuple[tuple[float, int], ...]] = {  # up to so many subscriptions, so many events
-    "4.7": ((1_000, 30), (10_000, 100), (math.inf, 10)),
-    "4.9": ((1_000, 60), (10_000, 200), (math.inf, 80)),  # few events notify any
-    "4.10": ((1_000, 30), (math.inf, 100)),
-    "4.11": ((1_000, 30), (5_000, 50), (math.inf, 5)),
-    "4.12": ((1_000, 30), (5_000, 100), (math.inf, 40)),
+FOLLOWED: dict[
+    str, tuple[tuple[float, int], ...]
+] = {  # up to so many subscriptions, so many events: 50 notify some
+    "4.7": ((1_000, 30), (10_000, 100), (math.inf, 60)),
+    "4.9": ((1_000, 60), (math.inf, 3_500)),
+    "4.10": ((1_000, 30), (math.inf, 3_500)),
+    "4.11": ((1_000, 30), (5_000, 80), (math.inf, 100)),
+    "4.12": ((1_000, 30), (5_000, 150), (math.inf, 120)),
 }
+MOVED = 20_000  # notifications until CN(lr) and CN(c) stop, since each moves a subscription
 BEFORE = {True: 500, False: 20_000}  # events until centres have settled
 THESIS_STRESS: dict[tuple[str, int], dict[str, int]] = {
     ("4.7", 10_000): {"CN(lr)": 3_969, "one by one": 1_984, "CN(r)": 282},
@@ -52,22 +56,27 @@ TITLES = {
 
 
 def compare(figure: str, workload: Workload, measured: int, topology: Topology) -> list[Row]:
-    """All that [ProSem thesis] compares in a figure, on one workload: its last events, when centres have settled."""
+    """All that [ProSem thesis] compares in a figure, on one workload: its last events, when centres have settled.
+
+    What moves subscriptions is measured on the first of these events, and set in proportion to unicast on the same ones.
+    """
     trace = follow(workload, measured)
     described = {"4.7": "CN(r)", "4.9": "CN(lid)", "4.10": "CN(lid)"}.get(figure, "CN(r,lid)")
-    rows: list[Row] = [
-        {"network": "one by one"} | one_by_one(trace, topology),
-        {"network": "CN(lr)"} | measure(figure, TREE, Ends(), trace, topology),
-        {"network": described} | measure(figure, TREE, Labels(), trace, topology),
-    ]
-    if described == "CN(lid)":
-        rows.insert(2, {"network": "CN(c)"} | measure(figure, TREE, Centres(RADIUS), trace, topology))
+    rows: list[Row] = [{"network": "one by one"} | one_by_one(trace, topology)]
+    some = _first(trace, MOVED)
+    beside = one_by_one(some, topology)
+    for name, scheme in (("CN(lr)", Ends()), ("CN(c)", Centres(RADIUS))):
+        if name == "CN(lr)" or described == "CN(lid)":
+            rows.append(
+                {"network": name} | _scaled(measure(figure, TREE, scheme, some, topology), beside, rows[0])
+            )
+    rows.append({"network": described} | measure(figure, TREE, Labels(), trace, topology))
     if described == "CN(r,lid)":
         rows.append({"network": "secondary servers"} | secondary(figure, trace, topology))
-    affected = sum(len(step.affected) for step in trace.steps) / len(trace.steps)
     known = THESIS_STRESS.get((figure, len(trace.radius)), {})
     return [
-        {"figure": figure, "subscriptions": len(trace.radius), "affected": round(affected, 1)}
+        {"figure": figure, "subscriptions": len(trace.radius)}
+        | _notified(trace, topology)
         | row
         | {
             "of_one_by_one": round(row["traffic_bytes"] / max(1.0, rows[0]["traffic_bytes"]), 3),
@@ -76,6 +85,33 @@ def compare(figure: str, workload: Workload, measured: int, topology: Topology) 
         }
         for row in rows
     ]
+
+
+def _first(trace: Trace, notified: int) -> Trace:
+    """The first events of a trace, until they have notified so many."""
+    count = np.cumsum([len(step.affected) for step in trace.steps])
+    return replace(trace, steps=trace.steps[: 1 + int(np.searchsorted(count, notified))])
+
+
+def _scaled(row: Row, beside: Row, whole: Row) -> Row:
+    """What was measured on some of the events, in proportion to unicast on these and on all."""
+    share = whole["traffic_bytes"] / max(1.0, beside["traffic_bytes"])
+    return row | {name: round(row[name] * share, 2) for name in ("traffic_bytes", "overlay_hops")}
+
+
+def _notified(trace: Trace, topology: Topology) -> Row:
+    """How many events notify some subscription, and how many subscriptions and brokers they concern."""
+    hosts = hosts_of(trace, topology.brokers)
+    fired = [step for step in trace.steps if step.affected]
+    concerned = [len({hosts[at] for at in step.affected}) for step in fired]
+    affected = sum(len(step.affected) for step in fired)
+    return {
+        "affected": round(affected / len(trace.steps), 1),
+        "events": len(trace.steps),
+        "fired": len(fired),
+        "hosts": round(float(np.mean(concerned)), 1) if fired else 0.0,
+        "messages": round(sum(len(step.fired) for step in fired) / max(1, len(fired)), 2),
+    }
 
 
 def series(topology: Topology, quick: bool) -> tuple[list[Row], list[Curve]]:
@@ -103,7 +139,7 @@ def measured(name: str, topology: Topology, quick: bool) -> list[Row]:
 
 
 def followed(name: str, size: int) -> int:
-    """Events that are measured: about as many as notify some ten thousand subscriptions, each of which CN(lr) moves."""
+    """Events that are measured: at full size so many that fifty of them notify some subscription."""
     return next(events for most, events in FOLLOWED[name] if size <= most)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from bench.network_minima import STRESS
-from bench.papers.model import Axes, Comparison, Data, Figure, Line, Lines, below, flat, grows, values
+from bench.papers import chapter3_reasons as why
+from bench.papers.model import Axes, Comparison, Data, Figure, Lines, below, flat, grows, short, values
 from bench.range_min import THESIS_BY_SUBSCRIPTIONS, THESIS_BY_TUPLES
 
 THESIS = "ProSem thesis"
@@ -82,11 +83,10 @@ def _scale(name: str, data: Data) -> list[Comparison]:
 
 def _few_bytes(data: Data) -> list[Comparison]:
     lines = _lines("3.8", data)
-    most = [
-        Comparison(f"{name}, at most", "below 1 kB", max(some), max(some) < 1_000)
-        for name in ROUTED
-        if (some := values(lines, name))
-    ]
+    most = []
+    for name in ROUTED:
+        line = max(lines, key=lambda line: float(line[name]))
+        most.append(Comparison(f"{name}, at most", "below 1 kB", line[name], line[name] < 1_000, line))
     return [*_scale("3.8", data), *grows(lines, *LISTED), *most]
 
 
@@ -142,89 +142,23 @@ def _stocks(data: Data) -> list[Comparison]:
     share = float(str(lines[-1]["not ignorable"]).rstrip("%"))
     found = [Comparison("updates that are not ignorable, %", 11.7, share)]
     for name in ("S-CN", "DS-CN", "can"):
-        most = max(values(lines, name))
-        found.append(Comparison(f"{name}, bytes at most", "below 100 (S-CN, DS-CN)", most, most < 100))
+        line = max(lines, key=lambda line: float(line[name]))
+        found.append(
+            Comparison(
+                f"{name}, bytes at most", "below 100 (S-CN, DS-CN)", line[name], line[name] < 100, line
+            )
+        )
     return found + flat(lines, "S-CN", "DS-CN", "CN", limit=1.5) + grows(lines, *LISTED)
 
 
 def _cut_off(data: Data) -> list[Comparison]:
-    share = {row["network"]: row["of_cn"] for row in data["serverless"]}
+    rows = {row["network"]: row for row in data["serverless"]}
+    sent = {name: row["traffic_bytes"] for name, row in rows.items()}
+    first = sent["CN+"] / sent["CN"]
     return [
-        Comparison("CN+ over CN", "0.02 and less", share["CN+"], share["CN+"] <= 0.02),
-        Comparison("S-CN over CN+", "about 0.98", round(share["S-CN"] / share["CN+"], 2), share["S-CN"] < share["CN+"]),
-    ]  # fmt: skip
-
-
-# -- measured reasons --------------------------------------------------------------------------------------------
-def _links(name: str, data: Data) -> str:
-    """How many links the messages of a figure's last line pass, and how long they are."""
-    traffic, hops = data[name][-1], data[f"{name} hops"][-1]
-    each = {one: traffic[one] / max(1e-9, hops[one]) for one in ("S-CN", "CN")}
-    return (
-        f"S-CN passes {hops['S-CN']:,.0f} links per event with {each['S-CN']:.0f} bytes each, CN {hops['CN']:,.0f} with"
-        f" {each['CN']:.0f}: 1,000 zones of as many subscriptions each form a band along the diagonal, and ways over"
-        " neighbours are long. The source's CAN replicates zones with much traffic and so has fewer of them; figure 3.11 has"
-        " such events with fewer zones. ProSem's own server knows the zones and sends to the first one of a region (can):"
-        f" {hops['can']:,.0f} links, {traffic['can']:,.0f} bytes."
-    )
-
-
-def _hidden(name: str, data: Data) -> str:
-    share = data[name][-1]["not affecting"]
-    return (
-        f"{_links(name, data)} {share:.0%} of the updates affect no subscription; S-CN and CN send them all the same,"
-        " unicast, multicast and ProSem do not."
-    )
-
-
-def _busiest(data: Data) -> str:
-    (seen,) = data["affected"]
-    rows = {row["scheme"]: row for row in data["table 3.4"]}
-    return (
-        f"Of {seen['events']:,} events the largest affected {seen['most']:,} subscriptions, {seen['none']:,} none, and all"
-        f" of them {seen['mean']:,.0f} on average. An update of the lowest row of all affects every range that holds it, and"
-        f" {seen['holding']:.1%} of the ranges hold an event's row on average; the source's largest event affects 2 %. It"
-        " gives neither its walk nor its mean without spikes. Multicast goes down a tree with a fan-out of 10, and the"
-        f" largest event passes it in several messages ({rows['multicast']['max node stress']} at the busiest node); the"
-        " source builds a tree for each group. DS-CN sends a message for each region of an event."
-    )
-
-
-def _replicated(data: Data) -> str:
-    """The routed schemes with fewer zones."""
-    (seen,) = data["affected"]
-    lines = "; ".join(
-        f"{line['zones']:,}: S-CN {line['S-CN, links']:,.0f} links and {line['S-CN below 1 kB']:.0%} below 1 kB, CN"
-        f" {line['CN, links']:,.0f} and {line['CN below 1 kB']:.0%}, DS-CN {line['DS-CN without a byte']:.0%} without a byte"
-        for line in data["3.11 zones"]
-    )
-    return (
-        f"CN goes to all ranges that hold the event, {seen['holding']:.1%} on average: with 1,000 zones of as many"
-        " subscriptions each that is more than a hundred messages. The source's CAN also replicates zones with much traffic,"
-        f" so that its 1,000 brokers keep fewer zones; it does not say how many. The same events by zones: {lines}."
-        f" {_routed_bytes(data)}"
-    )
-
-
-def _routed_bytes(data: Data) -> str:
-    rows = {row["scheme"]: row for row in data["3.11 hops"]}
-    return "Links per event, with bytes: " + ", ".join(
-        f"{name} {rows[name]['hops']:,.1f} with {rows[name]['bytes'] / max(1e-9, rows[name]['hops']):.0f}" for name in ROUTED
-    ) + "."  # fmt: skip
-
-
-def _rarely(data: Data) -> str:
-    traffic = data["3.12"][-1]
-    share = max(1e-9, _share_of(traffic))
-    return (
-        f"An update that is not ignorable costs S-CN {traffic['S-CN'] / share:,.0f} bytes, since ways over 1,000 zones are"
-        f" long (figure 3.11 has S-CN with fewer zones), DS-CN {traffic['DS-CN'] / share:,.0f} and ProSem's own server,"
-        f" which sends straight to the first zone, {traffic['can'] / share:,.0f} (can)."
-    )
-
-
-def _share_of(line: Line) -> float:
-    return float(str(line["not ignorable"]).rstrip("%")) / 100
+        Comparison("CN+ over CN", "0.02 and less", short(first), first <= 0.02),
+        Comparison("S-CN over CN+", 0.98, short(sent["S-CN"] / sent["CN+"])),
+    ]
 
 
 _by_tuples = partial(_messages, "by_tuples", "tuples")
@@ -248,7 +182,8 @@ FIGURES = (
         "3.6", THESIS, "bytes per event over the network, by tuples",
         "CN, S-CN and DS-CN flat and far below unicast and multicast; DS-CN least, then S-CN, then CN.",
         f"500,000 subscriptions; {ROWS}; {OVER}", "networks-3.6",
-        partial(_lines, "3.6"), partial(_scale, "3.6"), Axes("tuples", BYTES, "y"), partial(_hidden, "3.6"),
+        partial(_lines, "3.6"), partial(_scale, "3.6"), Axes("tuples", BYTES, "y"),
+        {"S-CN over": partial(why.sent_anyway, "3.6"), "S-CN over CN": partial(why.larger, "3.6")},
     ),
     Figure(
         "3.7", THESIS, "server time per event, by subscriptions",
@@ -272,7 +207,14 @@ FIGURES = (
         "3.8", THESIS, "bytes per event over the network, by subscriptions",
         "CN, S-CN and DS-CN flat and never above 1 kB; unicast and multicast grow.",
         f"10,000 tuples; {ROWS}; {OVER}", "networks-3.8",
-        partial(_lines, "3.8"), _few_bytes, Axes("subscriptions", BYTES, "xy"), partial(_hidden, "3.8"),
+        partial(_lines, "3.8"), _few_bytes, Axes("subscriptions", BYTES, "xy"),
+        {
+            "S-CN over": partial(why.sent_anyway, "3.8"),
+            "S-CN over CN": partial(why.larger, "3.8"),
+            "S-CN, at most": partial(why.way, "3.8"),
+            "CN over multicast": partial(why.holders_listed, "3.8"),
+            "CN, at most": partial(why.holders, "3.8"),
+        },
     ),
     Figure(
         "3.9", THESIS, "bytes and overlay hops per event, by ignorable updates",
@@ -284,31 +226,34 @@ FIGURES = (
         "3.10", THESIS, "bytes per event, by spikes",
         "unicast and multicast grow linearly, S-CN very slightly, DS-CN more; CN flat.",
         f"500,000 subscriptions, 50,000 tuples; {OVER}", "networks-3.10",
-        partial(_lines, "3.10"), _spikes, Axes("spikes_percent", BYTES, "y"), partial(_hidden, "3.10"),
+        partial(_lines, "3.10"), _spikes, Axes("spikes_percent", BYTES, "y"),
     ),
     Figure(
         "table 3.4", THESIS, "most messages that one node sends for an event",
         "unicast 10,282, multicast 3, S-CN 23, DS-CN 25, CN 8.",
         f"500,000 subscriptions, 10,000 tuples, 21 % ignorable updates, no spikes; {OVER}", "networks-3.11",
-        partial(_lines, "table 3.4"), _stress, None, _busiest,
+        partial(_lines, "table 3.4"), _stress, None,
+        {"unicast": why.lowest, "multicast": why.one_tree, "DS-CN": why.regions},
     ),
     Figure(
         "3.11", THESIS, "share of events with fewer bytes",
         "DS-CN 87 % without a byte; below 1 kB: S-CN 97 %, CN 94 %; unicast and multicast 77 % below 100 bytes,"
         " up to 680 kB.",
         f"500,000 subscriptions, 10,000 tuples, 21 % ignorable updates, no spikes; {OVER}", "networks-3.11",
-        partial(_lines, "3.11"), _shares, Axes("bytes below", "share of events", "x"), _replicated,
+        partial(_lines, "3.11"), _shares, Axes("bytes below", "share of events", "x"),
+        {"S-CN below": why.far, "CN below": why.fewer},
     ),
     Figure(
         "3.12", THESIS, "bytes per event, stocks",
         "S-CN and DS-CN below 100 bytes and flat, CN flat and bad; 11.7 % of the updates are not ignorable.",
         f"3,053 stocks drawn anew, since the source's trace is not public; {OVER}", "networks-3.12",
-        partial(_lines, "3.12"), _stocks, Axes("subscriptions", BYTES, "y"), _rarely,
+        partial(_lines, "3.12"), _stocks, Axes("subscriptions", BYTES, "y"),
+        dict.fromkeys(("S-CN, bytes", "DS-CN, bytes", "can, bytes"), why.rarely),
     ),
     Figure(
         "section 3.5.5", THESIS, "networks without a server, on updates that lower a value",
         "CN+ saves more than 98 % of CN's traffic, 2 % less than S-CN.",
         f"{OVER}", "networks-serverless",
-        partial(_lines, "serverless"), _cut_off, None,
+        partial(_lines, "serverless"), _cut_off, None, {"S-CN over CN+": why.nothing_to_send},
     ),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Line = dict[str, Any]
@@ -16,6 +16,9 @@ LIMIT = 2.0  # beyond this ratio, either way, a difference needs a reason
 class Comparison:
     """A number of the paper beside ours; or a statement of its text, our measure of it, and whether it holds.
 
+    `ours` is "-" where what was measured has no such ratio. `line` is the one of the table that the measure is of, where it
+    is of one.
+
     >>> Comparison("messages", 2.0, 1.5).ratio
     0.75
     >>> Comparison("messages", 2.0, 0.5).differs, Comparison("S-CN", "flat", 1.1, holds=True).differs
@@ -24,17 +27,23 @@ class Comparison:
 
     what: str
     paper: float | str
-    ours: float
+    ours: float | str
     holds: bool | None = None
+    line: Line = field(default_factory=dict, compare=False)
 
     @property
     def ratio(self) -> float | None:
-        return None if isinstance(self.paper, str) or not self.paper else self.ours / self.paper
+        if isinstance(self.paper, str) or isinstance(self.ours, str) or not self.paper:
+            return None
+        return self.ours / self.paper
 
     @property
     def differs(self) -> bool:
         ratio = self.ratio
         return self.holds is False if ratio is None else not 1 / LIMIT <= ratio <= LIMIT
+
+
+Reason = Callable[[Data, Comparison], str]
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,8 @@ class Axes:
 class Figure:
     """One figure or table of a paper.
 
-    `part` is the measurement that its lines come from; "" for a drawing, where there is nothing to measure. `reason` is told
-    what was measured and explains differences by it; "" where no reason is known.
+    `part` is the measurement that its lines come from; "" for a drawing, where there is nothing to measure. `reasons`
+    explain differences by what was measured, each those of comparisons whose names begin with its key; the longest counts.
     """
 
     name: str
@@ -64,7 +73,12 @@ class Figure:
     lines: Callable[[Data], Lines] = lambda data: []
     compare: Callable[[Data], list[Comparison]] = lambda data: []
     axes: Axes | None = None
-    reason: Callable[[Data], str] = lambda data: ""
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+
+    def reason(self, data: Data, one: Comparison) -> str:
+        """Why a comparison differs; "" if no reason is known."""
+        keys = [key for key in self.reasons if one.what.startswith(key)]
+        return self.reasons[max(keys, key=len)](data, one) if keys else ""
 
     @property
     def called(self) -> str:
@@ -100,21 +114,17 @@ def flat(lines: Lines, *columns: str, limit: float = 2.0) -> list[Comparison]:
 
 def grows(lines: Lines, *columns: str, at_least: float = 1.1) -> list[Comparison]:
     """Whether columns grow: the last value over the first."""
-    found = []
-    for column in columns:
-        some = values(lines, column)
-        factor = some[-1] / max(1e-9, some[0])
-        found.append(Comparison(f"{column}, last over first", "grows", round(factor, 2), factor >= at_least))
-    return found
+    return [_last_over_first(lines, column, "grows", lambda factor: factor >= at_least) for column in columns]
 
 
-def falls(lines: Lines, *columns: str) -> list[Comparison]:
-    found = []
-    for column in columns:
-        some = values(lines, column)
-        factor = some[-1] / max(1e-9, some[0])
-        found.append(Comparison(f"{column}, last over first", "falls", round(factor, 2), factor <= 0.95))
-    return found
+def falls(lines: Lines, *columns: str, at_most: float = 0.95) -> list[Comparison]:
+    return [_last_over_first(lines, column, "falls", lambda factor: factor <= at_most) for column in columns]
+
+
+def _last_over_first(lines: Lines, column: str, said: str, is_so: Callable[[float], bool]) -> Comparison:
+    some = values(lines, column)
+    factor = some[-1] / max(1e-9, some[0])
+    return Comparison(f"{column}, last over first", said, short(factor), is_so(factor), lines[-1])
 
 
 def below(lines: Lines, column: str, others: Sequence[str], factor: float = 1.0) -> list[Comparison]:
@@ -124,11 +134,13 @@ def below(lines: Lines, column: str, others: Sequence[str], factor: float = 1.0)
         both = [line for line in lines if values([line], column) and values([line], other)]
         if not both:
             continue
-        most = max(float(line[column]) / max(1e-9, float(line[other])) for line in both)
+        shares = [float(line[column]) / max(1e-9, float(line[other])) for line in both]
+        most = max(shares)
         said = "less" if factor == 1 else f"{factor:g} and less"
-        found.append(Comparison(f"{column} over {other}, at most", said, _short(most), most <= factor))
+        line = both[shares.index(most)]
+        found.append(Comparison(f"{column} over {other}, at most", said, short(most), most <= factor, line))
     return found
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
     return float(f"{value:.3g}")

@@ -50,10 +50,11 @@ def _bars(compared: Sequence[Comparison], path: Path) -> None:
         places = range(len(compared))
         paper = [one.paper if isinstance(one.paper, float | int) else 0 for one in compared]
         axis.barh([place + 0.2 for place in places], paper, 0.4, label="paper", color="0.7")
-        axis.barh([place - 0.2 for place in places], [one.ours for one in compared], 0.4, label="ours")
+        ours = [one.ours if isinstance(one.ours, float | int) else 0 for one in compared]
+        axis.barh([place - 0.2 for place in places], ours, 0.4, label="ours")
         axis.set_yticks([*places], [one.what for one in compared], fontsize="x-small")
         axis.invert_yaxis()
-        positive = [value for value in (*paper, *(one.ours for one in compared)) if value > 0]
+        positive = [value for value in (*paper, *ours) if value > 0]
         axis.set_xscale("log")
         axis.set_xlim(left=min(positive, default=1) / 2)
         axis.grid(alpha=0.3, axis="x")

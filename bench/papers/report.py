@@ -17,7 +17,7 @@ figure anew, with `--kept` it makes this page from what is kept.
 
 - **paper**: a number of the source, or what its text says where the number is only in a diagram.
 - **ratio**: ours over the paper's. A difference of more than 2× either way, or a statement that does not hold, is marked
-  **≠** and explained below the table by what was measured.
+  **≠** and explained below the table, each by what was measured. **-**: what was measured has no such ratio.
 - **quick**: measured at small sizes (`--quick`). Its ratios compare different workloads, and say nothing about the source.
 - Times are those of the machine named with each part, at the load average it had when the part began and ended.
 """
@@ -96,9 +96,12 @@ def section(figure: Figure, result: Result | None) -> Iterator[str]:
     if compared:
         yield from comparisons(compared)
         yield ""
-    if any(one.differs for one in compared) and result.is_full:
-        reason = figure.reason(result.figures)
-        yield f"*Where it differs:* {reason or 'no measured reason yet.'}\n"
+    differing = [one for one in compared if one.differs] if result.is_full else []
+    if differing:
+        yield "*Where it differs:*\n"
+        for one in differing:
+            yield f"- **{one.what}**: {figure.reason(result.figures, one) or 'no measured reason yet.'}"
+        yield ""
 
 
 def _measured(result: Result) -> str:
@@ -124,7 +127,7 @@ def comparisons(compared: Sequence[Comparison]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | --- |"
     for one in compared:
         ratio = "" if one.ratio is None else _cell(one.ratio)
-        mark = "≠" if one.differs else "holds" if one.ratio is None else ""
+        mark = "≠" if one.differs else "holds" if one.holds and one.ratio is None else ""
         yield f"| {one.what} | {_cell(one.paper)} | {_cell(one.ours)} | {ratio} | {mark} |"
 
 

@@ -135,7 +135,7 @@ def test_joins_of_several_tables_in_miniature() -> None:
     happened = list(join_many.events(schema, "s", 12, random))
     figures = join_many.measure(schema, happened, 340, ("enum-j", "ref-j", "rel-sel", "ref-sj-clu+"), "rt")
     assert figures.keys() == {"enum-j", "ref-j", "rel-sel", "ref-sj-clu+", "s⋉r", "s⋉t"}
-    assert all(sent > 0 for sent, _ in figures.values())
+    assert all(sent > 0 and carried > 0 for sent, _, carried in figures.values())
 
 
 def test_a_report_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +17,8 @@ from typer.testing import CliRunner
 from api.commands.cli import app
 from bench import random_walk
 from bench.kept import keep, kept
-from bench.papers import results
-from bench.papers.model import Comparison, below, flat, grows
+from bench.papers import results, updates
+from bench.papers.model import Comparison, Figure, below, falls, flat, grows
 from bench.papers.parts import PARTS, Measured
 from bench.papers.registry import FIGURES, chosen, parts_of
 from bench.papers.report import NOT_MEASURED, anchor, comparisons, page, table, title, together
@@ -63,8 +65,14 @@ def test_numbers_beyond_twice_and_statements_that_do_not_hold_differ() -> None:
     lines = [{"a": 10, "b": 100}, {"a": 12, "b": 300}, {"a": "-", "b": 1}]
     assert [one.holds for one in flat(lines, "a") + flat(lines, "b")] == [True, False]
     assert [one.holds for one in grows(lines, "a", "b")] == [True, False]
+    assert [one.holds for one in falls(lines, "a", "b")] == [False, True]
+    same = [{"a": 99.9}, {"a": 99.9}]
+    assert [one.holds for one in falls(same, "a") + grows(same, "a")] == [False, False], (
+        "a line that stays does neither"
+    )
     assert [one.ours for one in below(lines, "a", ["b"], 0.05)] == [0.1]
     assert below(lines, "a", ["b"], 0.05)[0].holds is False
+    assert below(lines, "a", ["b"], 0.05)[0].line is lines[0], "the line that makes the difference"
 
 
 def cells(text: str) -> list[list[str]]:
@@ -110,6 +118,34 @@ def test_tables_have_as_many_cells_in_each_line() -> None:
     compared = [Comparison("m", 2.0, 9.0), Comparison("n", "flat", 1.1, True)]
     marks = [row[-1].strip() for row in cells("\n".join(comparisons(compared)))]
     assert marks[-2:] == ["≠", "holds"]
+    missing = Comparison("spurious, up to", 2.0, "-")
+    assert (missing.ratio, missing.differs) == (None, False)
+    assert [cell.strip() for cell in cells("\n".join(comparisons([missing])))[-1]] == [
+        "spurious, up to",
+        "2",
+        "-",
+        "",
+        "",
+    ]
+
+
+def test_a_ratio_that_was_not_seen_is_shown_as_none() -> None:
+    """A strategy without any spurious event has no ratio at that step; another step's counts."""
+
+    def row(mode: str, rate: int, spurious: float) -> dict[str, Any]:
+        return {"mode": mode, "updates/s": rate, "delivered_per_s": 10.0, "delay_ms": 1.0, "latency_ms": 1.0,
+                "spurious_percent": spurious}  # fmt: skip
+
+    known = {("trading", "poset upd", "poset sub"): {"spurious": 2.0}}
+    rows = [
+        row("poset upd", 50, 0.5),
+        row("poset sub", 50, 0.0),
+        row("poset upd", 100, 0.4),
+        row("poset sub", 100, 0.2),
+    ]
+    (seen,) = updates._best(known, "updates/s", ("trading",), {"trading": rows})
+    (none,) = updates._best(known, "updates/s", ("trading",), {"trading": rows[:2]})
+    assert (seen.ours, seen.line["step"], none.ours) == (0.5, 100, "-")
 
 
 def test_small_sizes_do_not_replace_full_ones(tmp_path: Path) -> None:
@@ -134,6 +170,46 @@ def test_the_page_is_the_one_of_the_kept_results() -> None:
     )
     drawn = {f"{figure.slug}.svg" for figure in FIGURES.values() if figure.part in found}
     assert {path.name for path in (docs / "images" / "papers").iterdir()} == drawn
+
+
+def numbers(found: Any) -> Iterator[float]:
+    """All numbers of a measurement."""
+    if isinstance(found, dict | list | tuple):
+        for one in found.values() if isinstance(found, dict) else found:
+            yield from numbers(one)
+    elif isinstance(found, int | float) and not isinstance(found, bool):
+        yield float(found)
+    elif isinstance(found, str) and found.endswith("%"):
+        yield float(found[:-1])
+
+
+def is_measured(text: str, known: Collection[float]) -> bool:
+    """Whether a text has one of these numbers, as it is, in percent or in thousandths."""
+    said = {
+        (number.replace(",", ""), len(number.partition(".")[2]))
+        for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)
+    }
+    return any(
+        round(scale * one, digits) == float(number)
+        for number, digits in said
+        for one in known
+        for scale in (1, 100, 1_000)
+    )
+
+
+@pytest.mark.parametrize(
+    "figure", [figure for figure in FIGURES.values() if figure.part], ids=lambda one: one.name
+)
+def test_each_difference_has_a_reason_of_its_own_with_a_number_of_the_measurement(figure: Figure) -> None:
+    found = kept(ROOT / "docs" / "papers", results.Result)[figure.part]
+    assert found.is_full
+    given = found.figures
+    said = set(map(float, re.findall(r"\d+(?:\.\d+)?", (figure.said + figure.workload).replace(",", ""))))
+    own = {one for one in numbers(given) if one not in said | {0.0, 1.0, 10.0, 100.0, 1_000.0}}
+    reasons = {one.what: figure.reason(given, one) for one in figure.compare(given) if one.differs}
+    for what, reason in reasons.items():
+        assert is_measured(reason, own), f"{figure.name}, {what}: {reason or 'no reason'}"
+    assert len({*reasons.values()}) == len(reasons), f"{figure.name}: one reason for two differences"
 
 
 def test_times_add_up_the_same_in_any_order() -> None:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from api.commands.cli import app
 from bench.broker_workloads import highway, trading
-from bench.parametric_network import MODES, Run
+from bench.parametric_network import MODES, Run, saturated
 from bench.poset import Poset
 from cn.model.geometry import Extent, Interval
 
@@ -20,10 +20,20 @@ def test_every_strategy_comes_to_rest_at_the_same_answer(mode: str, workload: ob
     made = highway(4, 8, 10) if workload is highway else trading(6, 8, 4)
     made.events_per_s = 200.0
     found = Run(made, MODES[mode]).measure(50, 0.2)
-    assert found["events_per_s"] >= 0
     assert found["delivered_per_s"] > 0
     assert found["request_frames"] > 0
     assert found["in_force_ms"] >= 20
+
+
+def test_throughput_is_what_comes_to_clients_when_more_is_published() -> None:
+    """Not less than at the rate of the other figures, and found at the rate that it names."""
+    made = trading(6, 8, 4)
+    made.events_per_s = 200.0
+    found = saturated(Run(made, MODES["fastint upd"]), 50, 0.2, True)
+    assert found["throughput_per_s"] > 1.1 * found["delivered_per_s"], (
+        "brokers this small are idle at 200 events/s"
+    )
+    assert found["offered_per_s"] == 800
 
 
 def test_updates_take_fewer_frames_than_subscriptions_anew() -> None:

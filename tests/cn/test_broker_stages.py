@@ -258,8 +258,9 @@ def test_the_measures_of_one_event() -> None:
 
 
 def test_the_bench_in_miniature() -> None:
-    for placement in ("covering", "random"):
-        found = bench.measure(60, 40, placement)
+    for placement, even in bench.RUNS.values():
+        found = bench.measure(60, 40, placement, even)
         assert [stage["nodes"] for stage in found["stages"]] == [60, 1 * 100, 10, 1]
         assert 0 < found["rlc_total"] < 3
         assert 0 < found["mr"] <= 1
+        assert 0 < found["selectivity"] < 1
