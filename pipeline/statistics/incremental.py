@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.statistics.archive import Archive
+from pipeline.statistics.catalog import family
 from pipeline.statistics.columns import SKETCHES, column_sketches, merged_sketches, union
 from pipeline.statistics.manifest import Manifest
 from pipeline.statistics.segments import Segment
@@ -29,7 +30,10 @@ class LogSketches:
         self.scanned = 0
 
     def of(self, tables: Mapping[int, Table], since_us: int | None = None) -> DataFrame | None:
-        """The sketches of the columns that these tables have, from this moment on (µs since 1970); None if none."""
+        """The sketches of the columns that these tables have, from this moment on (µs since 1970); None if none.
+
+        Events of a table that extends others are events of those too.
+        """
         from pyspark.sql import functions as f
 
         kept = {(one.after, one.upto): one.path for one in self._archive.segments(STORED)}
@@ -54,11 +58,17 @@ class LogSketches:
             return None
         found = union(parts)
         known = [
-            (table.id, column.name, column.type.name) for table in tables.values() for column in table.columns
+            (member.id, column.name, column.type.name, table.id)
+            for table in tables.values()
+            for member in family(tables, table.id)
+            for column in table.columns
         ]
         # Dropped tables and columns have sketches too; a column whose type has changed starts anew.
-        wanted = found.sparkSession.createDataFrame(known, "table_id int, name string, type string")
-        return found.join(f.broadcast(wanted), ["table_id", "name", "type"], "left_semi")
+        wanted = found.sparkSession.createDataFrame(
+            known, "table_id int, name string, type string, owner int"
+        )
+        joined = found.join(f.broadcast(wanted), ["table_id", "name", "type"])
+        return joined.withColumn("table_id", f.col("owner")).select(found.columns)
 
     def _scan(self, segment: Segment, manifest: Manifest, since_us: int | None = None) -> DataFrame:
         parts = []

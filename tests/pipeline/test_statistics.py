@@ -130,9 +130,8 @@ def fill(url: str) -> None:
                 more = [{"name": "more", "type": "text"}]
                 child = {"name": f"{parent}2", "extends": parent, "columns": more}
                 api.call("POST", "/v1/tables", json=child)
-            api.publish(
-                "q2", [{"op": "insert", "row": {"k": k, "g": k, "a": k}} for k in range(7)]
-            )  # none on q
+            rows = [{"k": k, "g": k, "a": k, "more": "x"} for k in range(7)]  # none of q itself
+            api.publish("q2", [{"op": "insert", "row": row} for row in rows])
             api.publish(
                 "r", [{"op": "insert", "row": {"k": k, "g": k % 5 or None, "a": k}} for k in range(50)]
             )
