@@ -57,6 +57,7 @@ LONGEST = {
 ON_SPARK = {
     "tests/pipeline/test_archive.py",
     "tests/pipeline/test_join_keys.py",
+    "tests/pipeline/test_run_decides.py",
     "tests/pipeline/test_statistics.py",
     "tests/pipeline/test_backtest.py",
     "tests/pipeline/test_cluster.py",
