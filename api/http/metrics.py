@@ -190,10 +190,11 @@ def contents(reports: Mapping[str, Mapping[str, int] | None]) -> Iterator[Metric
         ("hits", CounterMetricFamily, "contents named by a reference and the node had"),
         ("misses", CounterMetricFamily, "contents named by a reference and the node had to fetch"),
         ("spared", CounterMetricFamily, "contents that a node left out on a link"),
+        ("asked", CounterMetricFamily, "contents that other brokers have asked a node for"),
     ):
         made = family(f"prosem_contents_{name}", help, labels=["node"])
         for node, report in known.items():
-            made.add_metric([node], report[name])
+            made.add_metric([node], report.get(name, 0))  # an older broker has fewer
         yield made
 
 

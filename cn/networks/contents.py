@@ -84,6 +84,7 @@ class PayloadNode:
         self.directory = Directory(options.get("directory", DIRECTORY))
         self.hits = self.misses = 0  # contents named by a reference: found here, or fetched
         self.spared = 0  # contents left out on links
+        self.asked = 0  # contents that other brokers have asked for
         self._server: str = options.get("server", "server")
         self._remembering: set[str] = set()  # neighbours that have ever said that they have something
         self._announced_to: set[str] = set()  # neighbours that know it
@@ -215,6 +216,7 @@ class PayloadNode:
 
     def _asked(self, asker: str, frame: Fetch) -> list[Out]:
         """Another broker asks: answer, or ask on where the content's last message came from."""
+        self.asked += len(frame.digests)
         outs: list[Out] = []
         for digest in frame.digests:
             content = self.repository.get(digest)
@@ -284,6 +286,7 @@ class PayloadNode:
             "hits": self.hits,
             "misses": self.misses,
             "spared": self.spared,
+            "asked": self.asked,
         }
 
     def check(self) -> None:
@@ -371,6 +374,7 @@ class PayloadRoot(PayloadNode):
         return self.send(self.root.mark(seq))
 
     def _asked(self, asker: str, frame: Fetch) -> list[Out]:
+        self.asked += len(frame.digests)
         found = [Content(digest, self.repository.get(digest)) for digest in frame.digests]
         if frame.is_final and not all(one.content for one in found):
             self._forgotten(asker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -16,8 +17,8 @@ PHOTO = 4_000  # bytes
 
 @pytest.fixture(scope="module")
 def deployed() -> Iterator[Deployed]:
-    chain = ("--network", "cbn", "--network-options", "fan_out=1,repository=40")
-    with Deployed(brokers=2, options=chain) as made:
+    chain = ("--network", "cbn", "--network-options", "fan_out=1,repository=2", "--lease-s", "3")
+    with Deployed(brokers=3, options=chain) as made:
         yield made
 
 
@@ -62,18 +63,52 @@ def test_a_picture_passes_a_link_once(deployed: Deployed) -> None:
 
         def is_shown() -> bool:
             reports = [one.get("contents", {}) for one in deployed.network()["brokers"]]
-            return len(reports) == 2 and all(report.get("hits") for report in reports)
+            return len(reports) == 3 and all(report.get("hits") for report in reports)
 
         until(is_shown)
         found = deployed.network()
         assert found["contents"]["spared"] > count / 2, "the server left most of them out"
-        for one in found["brokers"]:
-            assert one["contents"]["held"] <= 40
         without = 2 * count * PHOTO  # a filter and a join each carry a picture with every event
         assert leaving(found) - before < without / 2
         metrics = api.http.get("/metrics").text
         assert 'prosem_contents_hits_total{node="broker-2"}' in metrics
         assert 'prosem_contents_held{node="server"}' in metrics
+
+
+def test_brokers_that_have_dropped_a_picture_are_one_request_at_the_server(deployed: Deployed) -> None:
+    """Three brokers in a chain have kept two of ten pictures: each is asked for along it, and leaves the server once."""
+    with Api(deployed.server.url) as api:
+        table = api.table({"k": "integer", "rating": "integer", "photo": "text"}, ["k"])
+        id = api.subscribe(f"SELECT * FROM {table} WHERE rating >= :a", {"a": 0})["id"]
+        sockets = [attached(broker.url, [id]) for broker in deployed.brokers]
+
+        def show(times: int) -> int:
+            """All pictures so often, in one request; the bytes that have left the server."""
+            before = leaving(deployed.network())
+            events = [upsert(k=k, rating=at, photo=f"{k}" * PHOTO) for at in range(times) for k in range(10)]
+            seq = api.publish(table, events)["last_seq"]
+            for socket in sockets:
+                socket.progress(seq)
+                assert socket.answer(id, ("k",)) == api.result(id)["result"]
+            return leaving(deployed.network()) - before
+
+        def is_released() -> bool:
+            api.publish(table, [upsert(k=10, rating=-1, photo="")])
+            return held(deployed) == 2 * len(deployed.brokers)
+
+        show(1)
+        until(lambda: held(deployed) > 2 * len(deployed.brokers))
+        until(is_released)
+        before, times = asked(api), 6
+        assert show(times) < 10 * times * PHOTO / 3, "a third of what it is without repositories"
+        assert 8 <= asked(api) - before <= 10, "for what was dropped, though three brokers need it"
+
+
+def asked(api: Api) -> float:
+    """The contents that the server was asked for."""
+    name = 'prosem_contents_asked_total{node="server"}'
+    found = re.search(rf"^{re.escape(name)} (\S+)$", api.http.get("/metrics").text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
 
 
 def test_a_broker_that_needs_what_the_server_has_forgotten_starts_over() -> None:

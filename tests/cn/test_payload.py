@@ -99,6 +99,9 @@ def test_many_that_ask_for_a_content_are_one_request_on_the_way() -> None:
         "from the server once, and over each of the six links below once"
     )
     assert sorted(watched.asked()) == ["a"] * 6 + ["server"]
+    root = watched.network.root
+    assert isinstance(root, PayloadRoot)
+    assert (watched.node("a").asked, root.asked) == (6, 1)
 
 
 def test_what_messages_under_way_name_stays_on_the_way() -> None:
@@ -206,8 +209,8 @@ def test_hits_and_misses_are_counted() -> None:
     for seq, digest in enumerate([b"1", b"1", b"2", b"1"], 1):
         watched.send(seq, digest)
     report = watched.node("b").report()
-    assert report == {"held": 1, "bytes": 1001, "hits": 1, "misses": 1, "spared": 0}
-    assert watched.node("a").report()["spared"] == 2
+    assert report == {"held": 1, "bytes": 1001, "hits": 1, "misses": 1, "spared": 0, "asked": 0}
+    assert (watched.node("a").report()["spared"], watched.node("a").report()["asked"]) == (2, 1)
 
 
 def test_a_purged_directory_only_sends_again() -> None:
