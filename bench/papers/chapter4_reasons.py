@@ -18,8 +18,9 @@ def links(ours: str, data: Data, one: Comparison) -> str:
     return (
         f"{_fired(row)}{ours} passes {row['overlay_hops']:,.1f} links of {size:.0f} bytes per operation, unicast"
         f" {unicast['overlay_hops']:,.1f} of {alone:.0f}: ours goes to each broker concerned by each message, unicast"
-        f" to each subscription, and with {row['subscriptions']:,} of them there are"
-        f" {row['subscriptions'] / 1_000:,.0f} for each of 1,000 brokers."
+        " to each subscription, and a link of ours stands for"
+        f" {unicast['overlay_hops'] / max(1e-9, row['overlay_hops']):,.1f} of these. An order of magnitude takes more"
+        " subscriptions at a broker."
     )
 
 

@@ -12,9 +12,9 @@ HIGHWAY = "15,000 cars at 150 of 170 brokers, 200 sensors"
 TRADING = "150 subscribers, 200 types of events, 20 brokers in a hierarchy"
 LINKS = "links of 10 ms, simulated with the measured time of the code"
 RULE = (
-    "throughput is what [Parametric] 8.1 calls so, events that clients want and get per second: the most of the rates"
-    " published that are tried, 2,000/s and four times as many until no more come; the other figures are those at"
-    " 2,000/s"
+    "throughput is what [Parametric] 8.1 calls so, wanted events that come to clients per second, the most of the"
+    " rates that were published (published/s): 2,000/s, and where more was tried four times as many until no more"
+    " come; the rest is at 2,000/s"
 )
 Up = Mapping[str, float]
 PARAMETRIC_I: dict[tuple[str, str, str], Up] = {

@@ -26,7 +26,9 @@ def apart(data: Data, one: Comparison) -> str:
     is_reversed = isinstance(one.ours, float) and one.ours < 1
     explain = {"throughput": _carried, "spurious": _last_hop}.get(metric, _queues)
     way = ", the other way round" if is_reversed else ""
-    return f"{at}{way}: {explain(metric, mine, other)}{_rivals(mine, other)}"
+    return (
+        f"{at}{way}: {explain(metric, mine, other)}{_rivals(mine, other) if metric == 'throughput' else ''}"
+    )
 
 
 def _busy(row: Line) -> str:
@@ -36,9 +38,11 @@ def _busy(row: Line) -> str:
 def _carried(metric: str, mine: Line, other: Line) -> str:
     def shown(row: Line) -> str:
         published = row.get("offered_per_s", PUBLISHED)
-        most = f"{value('throughput', row):,.0f} deliveries/s of {published:,.0f} events/s published"
         least = "" if published == PUBLISHED else f" ({row['delivered_per_s']:,.0f} of {PUBLISHED:,})"
-        return f"{row['mode']} {most}{least}, the busiest broker at {_busy(row)} at {PUBLISHED:,}"
+        return (
+            f"by {row['mode']} {value('throughput', row):,.0f} events/s come to clients of {published:,.0f}"
+            f" published{least}, and of {PUBLISHED:,} the busiest broker takes {_busy(row)} of its time"
+        )
 
     frames = other["request_frames"] / max(1, mine["request_frames"])
     return (
