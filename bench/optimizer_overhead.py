@@ -13,6 +13,7 @@ from bench.engine import DOMAIN, minima_state
 from bench.mixed import Mixed
 from bench.optimizer_cases import Case
 from optimizer.choose import Chooser
+from optimizer.cost import UNCARRIED
 from optimizer.estimate import Entry
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
@@ -39,11 +40,13 @@ class Forced(Chooser):
 def overhead(
     mixed: Mixed, training: Sequence[Case], sizes: Sequence[int], turns: int, count: int
 ) -> dict[int, float]:
-    """Choosing in percent of the rest of an event's time, by entries of an estimator."""
+    """Choosing in percent of the rest of an event's time, by entries of an estimator, among both ways of each plan."""
     chance, found = random.Random(9), {}
+    carriages = {case.space: case.carriages for case in training}
     for entries in sizes:
         progress(f"optimizer: overhead with {entries:,} entries")
         forced = Forced(share=0, entries=max(1, entries))
+        forced.carriages = lambda space: carriages.get(space, UNCARRIED)
         forced.adopt(forced.prepare(_grown(training, entries, chance)))
         found[entries] = _percent(mixed.state, forced, partial(mixed.events, count), turns)
     return found
