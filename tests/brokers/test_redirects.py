@@ -77,6 +77,22 @@ def test_a_subscription_moves_to_the_cheapest_broker_that_spares_copies(
         assert abs(cost(found) - min(map(cost, better))) < 1e-6
 
 
+def test_of_brokers_that_spare_the_same_copies_the_nearer_one_is_named() -> None:
+    """Latency decides if it counts: at weight 0 the first of them is as good."""
+    for response, wanted in ((0.0, "b"), (1.0, "c")):
+        traffic = Traffic()
+        traffic.weights = Weights(response_time=response)
+        ways = Ways("server", traffic)
+        ways.learn(dict.fromkeys(BROKERS, "server"), {"a": 100.0, "b": 900.0, "c": 300.0}, {}, 0.0)
+        assignment = Assignment(ways, traffic)
+        for _ in range(4):
+            assignment.add(region(0, 9), ["b", "c"])
+        bound = Bound(b"", (5,))
+        assert assignment.best(SPACE, 1, bound, "a", ["b", "c"]) == wanted
+        ways.learn(dict.fromkeys(BROKERS, "server"), {"a": 100.0, "b": 90_000.0, "c": 90_000.0}, {}, 0.0)
+        assert assignment.best(SPACE, 1, bound, "a", ["b", "c"]) == (None if response else "b"), "too far"
+
+
 def test_messages_to_names_count_for_those_they_name() -> None:
     traffic = Traffic()
     assignment = Assignment(Ways("server", traffic), traffic)
