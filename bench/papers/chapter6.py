@@ -92,6 +92,20 @@ def _more_plans(metric: str, data: Data, one: Comparison) -> str:
     )
 
 
+def _shares(metric: str, data: Data, one: Comparison) -> str:
+    """What is taken at each weight, and the bytes from the server that are due to it."""
+    said = []
+    for row in (row for row in data["knobs"] if row["knob"] == metric):
+        most = sorted(row.get("shares", {}).items(), key=lambda each: -each[1][1])[:4]
+        named = ", ".join(
+            f"{name} {percent:.0f} % with {size_bytes:,.0f} bytes" for name, (percent, size_bytes) in most
+        )
+        said += [f"at weight {row['weight']:g} {named}"] if most else []
+    if not said:
+        return _more_plans(metric, data, one)
+    return "What most bytes per event are due to, with its share of the decisions: " + "; ".join(said) + "."
+
+
 def _straight(metric: str, data: Data, one: Comparison) -> str:
     """Why the share of regions stays: the product has another way to send them."""
     first, last = (
@@ -121,7 +135,11 @@ def _weight(name: str, title: str, said: str, metric: str, effects: Mapping[str,
     return Figure(
         name, THESIS, title, said, MIXED, "optimizer", partial(_knob, metric), partial(_effects, metric, effects),
         Axes("weight", "", "y", KNOBS),
-        {"": partial(_more_plans, metric), f"reformulation_percent{ALL}": partial(_straight, metric)},
+        {
+            "": partial(_more_plans, metric),
+            f"reformulation_percent{ALL}": partial(_straight, metric),
+            f"server_bytes{ALL}": partial(_shares, metric),
+        },
     )  # fmt: skip
 
 
