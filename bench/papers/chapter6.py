@@ -7,6 +7,7 @@ from functools import partial
 
 from bench.papers.chapter3 import THESIS
 from bench.papers.model import Axes, Comparison, Data, Figure, Lines, short
+from optimizer.plan import addresses
 
 MIXED = "100,000 subscriptions of 14 types, 428 brokers (6.5.1)"
 ALL = ", all plans"
@@ -93,17 +94,21 @@ def _more_plans(metric: str, data: Data, one: Comparison) -> str:
 
 
 def _shares(metric: str, data: Data, one: Comparison) -> str:
-    """What is taken at each weight, and the bytes from the server that are due to it."""
+    """The same, and what the bytes from the server are due to at each weight."""
     said = []
     for row in (row for row in data["knobs"] if row["knob"] == metric):
-        most = sorted(row.get("shares", {}).items(), key=lambda each: -each[1][1])[:4]
+        sums: dict[str, list[float]] = {}
+        for name, (percent, size_bytes) in row.get("shares", {}).items():
+            way = "straight" if name.endswith(", straight") else "down the tree"
+            kind = sums.setdefault(f"{'names' if addresses(name) else 'regions'} {way}", [0.0, 0.0])
+            kind[0] += percent
+            kind[1] += size_bytes
         named = ", ".join(
-            f"{name} {percent:.0f} % with {size_bytes:,.0f} bytes" for name, (percent, size_bytes) in most
+            f"{kind} {percent:.0f} % and {size_bytes:,.0f}" for kind, (percent, size_bytes) in sums.items()
         )
-        said += [f"at weight {row['weight']:g} {named}"] if most else []
-    if not said:
-        return _more_plans(metric, data, one)
-    return "What most bytes per event are due to, with its share of the decisions: " + "; ".join(said) + "."
+        said += [f"at weight {row['weight']:g} {named}"] if sums else []
+    due = f" The decisions, and the bytes per event that are due to them: {'; '.join(said)}." if said else ""
+    return _more_plans(metric, data, one) + due
 
 
 def _straight(metric: str, data: Data, one: Comparison) -> str:
