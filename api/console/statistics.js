@@ -41,7 +41,7 @@ async function load(run, tables, joins, groups) {
   fill(groups, grouped(spaces.groups));
 }
 
-function described({ run, created, job, rows, entries, stale, estimate_errors: errors }) {
+function described({ run, created, job, rows, entries, stale, arrangements, estimate_errors: errors }) {
   const wrong = Object.entries(errors ?? {}).map(([metric, factor]) => `${metric} by a factor of ${rough(factor)}`);
   const error = wrong.length ? h("p", null, `Estimates were wrong lately (median): ${wrong.join(", ")}.`) : null;
   if (run === null)
@@ -63,8 +63,34 @@ function described({ run, created, job, rows, entries, stale, estimate_errors: e
         ? ` Not used for ${stale.join(", ")}: the number of subscriptions has changed fourfold since then.`
         : "",
     ),
+    arrangedBy(arrangements ?? []),
     error,
   ];
+}
+
+/** Joins as they are arranged, and what the run has changed of that. */
+function arrangedBy(joins) {
+  if (!joins.length) return null;
+  const differs = (now, before) => before !== undefined && Object.keys(now).some((table) => now[table] !== before[table]);
+  const shown = (pairs, join) => Object.entries(pairs).map(([table, one]) => table + join + one).join(", ") || "–";
+  const cell = (now, before, join, statistic) =>
+    h(
+      "td",
+      null,
+      shown(now, join),
+      differs(now, before) ? h("b", null, ` instead of ${shown(before, join)}`) : null,
+      h("small", { class: "faint" }, ` ${statistic}`),
+    );
+  const line = ({ group, routing, partners, without_run: without }) =>
+    h(
+      "tr",
+      null,
+      h("td", null, h("code", null, group)),
+      cell(routing.columns, without?.routing, ".", routing.statistic),
+      cell(partners.tables, without?.partners, " by ", partners.statistic),
+    );
+  const titles = ["join", "routing columns", "reduced"].map((title) => h("th", { scope: "col" }, title));
+  return h("div", { class: "scroll" }, tableOf(titles, joins.map(line), { class: "arrangements" }));
 }
 
 function listTables(section, tables) {

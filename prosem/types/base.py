@@ -539,6 +539,9 @@ class ArrangedSpace(Protocol, metaclass=ByMembers):
     def arrangement(self) -> JsonObject:
         """How, and which statistic each part of it was chosen by; EXPLAIN shows it."""
 
+    def arrangement_without(self, figures: RunFigures) -> JsonObject | None:
+        """How it would be arranged without the run of these figures; None if it cannot be another."""
+
 
 def is_composed(form: Form) -> bool:
     """Whether several deltas may come to its space at one seq, and the fold must send their net effect once.

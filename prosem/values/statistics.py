@@ -159,6 +159,14 @@ class RunFigures:
         """The share of each table that is joined in all events."""
         return {side.table: side.event_share for join in self.joins for side in join}
 
+    def rows_per_key_alone(self) -> RunFigures:
+        """What a server without a run counts in the rows: rows per key, but no shares of events, skew or numbers of keys."""
+        joins = [
+            JoinStatistics(*(side._replace(event_share=0.0, skew=1.0, keys=0) for side in join))
+            for join in self.joins
+        ]
+        return RunFigures(joins=joins)
+
     def side(self, table: int, columns: Set[str]) -> SideStatistics | None:
         """How the rows of a table share keys of these columns."""
         sides = (side for join in self.joins for side in join)

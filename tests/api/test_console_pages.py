@@ -79,13 +79,16 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
     group = api.subscribe(f"SELECT MIN(x) FROM {table} WHERE k >= :lo", {"lo": 3})["group"]
     ids = {name: number for number, name in table_ids(process)}
     prices = [f"{at * at / 10:.2f}" for at in range(40)] + ["160.00"] * 25
+    api.publish(table, [{"op": "insert", "row": {"k": 1, "x": "7.00", "e": "a"}}])
+    sql = f"SELECT * FROM {table} JOIN {other} USING (k) WHERE {table}.x < :x AND {table}.e < :e"
+    joined = api.subscribe(sql, {"x": "9.00", "e": "b"})["group"]
     training = (group_id(process, group), 0, "reformulate", [1.0, 1.0], 1.0, 1.0, 10.0, 0.0, 5.0)
     number = make_run(
         database(process),
         [
             column(ids[table], 0, "k", "integer", list(range(65)), 900),
             column(ids[table], 1, "x", "numeric(8,2)", prices),
-            column(ids[table], 2, "e", "text", ["a", "b", "b", "c"]),
+            column(ids[table], 2, "e", "text", ["a", "b", "b", "c"], changes=0),
             column(ids[other], 0, "k", "integer", [1, 2]),
         ],
         [point(training[0], "k >=", [1, 2, 3, 9], 1)],
@@ -98,6 +101,12 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
     expect(page.locator("#run")).to_contain_text(f"Run {number} of")
     expect(page.locator("#run")).to_contain_text("1,000 events")
     expect(page.locator("#changed")).to_contain_text(f"Measurements are used for {group}.")
+    arranged = page.locator(".arrangements tbody tr")
+    expect(arranged).to_have_count(1)
+    expect(arranged).to_contain_text(joined)
+    expect(arranged).to_contain_text(f"{table}.e instead of {table}.x")
+    expect(arranged).to_contain_text("distinct values, hot keys and update rates of the run")
+    expect(arranged).to_contain_text(f"{table} by {other}, {other} by {table}")
     page.get_by_role("button", name=table, exact=True).click()
     histograms = page.locator(".histograms").first.locator(".histogram")
     expect(histograms).to_have_count(3)

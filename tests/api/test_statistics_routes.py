@@ -65,7 +65,7 @@ def refused(api: Api, path: str) -> int:
 
 def test_without_a_run_there_is_nothing_to_show(api: Api, url: str) -> None:
     shown = api.call("GET", ROOT)
-    assert (shown["run"], shown["entries"], shown["stale"]) == (None, {}, [])
+    assert (shown["run"], shown["entries"], shown["stale"], shown["arrangements"]) == (None, {}, [], [])
     assert api.call("GET", f"{ROOT}/tables") == {"tables": []}
     assert api.call("GET", f"{ROOT}/joins") == {"joins": []}
     assert api.call("GET", f"{ROOT}/groups") == {"groups": []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 from math import comb
 from typing import Any
@@ -96,6 +97,9 @@ def test_point_histograms_choose_the_routing_column_and_edges_hold_fewer_rows() 
         "columns": {"s": "y"},
         "statistic": "point and column histograms, update rates and join frequencies of the run",
     }
+    assert arranged.arrangement_without(work.figures(with_points=True)) == {
+        "routing": {"s": "x"}, "partners": {"r": "s", "s": "r"},
+    }  # fmt: skip
     assert work.held(arranged) < 0.5 * work.held(first)
     arranged.check()
 
@@ -237,7 +241,18 @@ def test_histograms_choose_the_partner_whose_ranges_select_least(wide: str, chos
         "tables": {"r": "s", "s": "r", "t": "r"},  # the first of equals
         "statistic": "join frequencies and event shares of the run",
     }
-    partners = work.open(work.figures(with_points=True)).arrangement()["partners"]
+    known = work.figures(with_points=True)
+    space = work.open(known)
+    assert space.arrangement_without(known) == {
+        "routing": {"s": "x", "t": "c"},
+        "partners": without["tables"],
+    }
+    unknown = replace(known, joins=())
+    partners = space.arrangement()["partners"]
+    assert space.arrangement_without(unknown) == {
+        "routing": {"s": "x", "t": "c"},
+        "partners": partners["tables"],
+    }, "rows are not read for it"
     assert partners == {
         "tables": {"r": chosen, "s": "r", "t": "r"},
         "statistic": "join frequencies and event shares of the run, point and column histograms of the run",

@@ -264,6 +264,32 @@ class DecisionList(ResponseModel):
 
 
 # -- statistics ----------------------------------------------------------------------------------------------
+class RoutingColumns(ResponseModel):
+    columns: Annotated[
+        dict[str, str], Meta(description="by table: the column by which its rows find subscriptions")
+    ]
+    statistic: Annotated[str, Meta(description="what chose them")]
+
+
+class JoinPartners(ResponseModel):
+    tables: Annotated[dict[str, str], Meta(description="by table: the one by which its rows are reduced")]
+    statistic: Annotated[str, Meta(description="what chose them")]
+
+
+class UnarrangedJoin(ResponseModel):
+    routing: Annotated[dict[str, str], Meta(description="by position")]
+    partners: Annotated[dict[str, str], Meta(description="by rows per key")]
+
+
+class JoinArrangement(ResponseModel):
+    group: str
+    routing: RoutingColumns
+    partners: JoinPartners
+    without_run: Annotated[
+        UnarrangedJoin | None, Meta(description="how it would be without the run; null if there is none")
+    ]
+
+
 class StatisticsRun(ResponseModel):
     """The run in force; its members are null if there is none."""
 
@@ -275,6 +301,7 @@ class StatisticsRun(ResponseModel):
     rows: dict[str, Any] | None
     entries: Annotated[dict[str, dict[str, int]], Meta(description="measurements by group and plan")]
     stale: list[str]
+    arrangements: Annotated[list[JoinArrangement], Meta(description="of each group of joins")]
     estimate_errors: dict[str, float]
 
 

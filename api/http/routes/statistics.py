@@ -25,6 +25,7 @@ from api.http.responses import answer, server
 from prosem.engine import commands as c
 from prosem.engine.state import EngineState
 from prosem.engine.view import EngineView
+from prosem.types.base import ArrangedSpace
 from prosem.values.errors import NotFoundError
 from prosem.values.model import Group, JsonObject, Table
 from prosem.values.statistics import ColumnStatistics, SideStatistics
@@ -50,8 +51,9 @@ async def statistics(request: Request) -> Response:
             counts = sum(map(Counter, map(state.chooser.entries, state.group_store.taking(group))), Counter())
             if counts:
                 entries[group.name] = dict(counts)
+        arrangements = [one for group in groups if (one := _arrangement(state, group))]
         stale = [group.name for group in groups if group.id in state.stale_groups]
-        return {**shown, "entries": entries, "stale": stale}
+        return {**shown, "entries": entries, "stale": stale, "arrangements": arrangements}
 
     made = server(request)
     found = await made.call(c.Inspect(look))
@@ -125,6 +127,15 @@ async def group(request: Request, group: str) -> Response:
     if found is None or found.id not in view.figures.points:
         raise NotFoundError(f"the statistics know no group {group[:200]!r}; {_MAKES}")
     return answer(_group(view, found))
+
+
+def _arrangement(state: EngineState, group: Group) -> JsonObject | None:
+    """How a join is arranged now, and how it would be without the run in force; None if a group is no join."""
+    space, figures = state.spaces[group.space], state.group_store.figures
+    if not isinstance(space, ArrangedSpace):
+        return None
+    without = None if state.statistics is None else space.arrangement_without(figures)
+    return {"group": group.name, **space.arrangement(), "without_run": without}
 
 
 def _view(request: Request) -> tuple[EngineView, str]:

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from prosem.language.syntax import Atom
-from prosem.types.base import SpaceContext
+from prosem.types.base import Rows, SpaceContext
 from prosem.types.join.decomposition import (
     GAIN,
     Cost,
@@ -32,6 +32,7 @@ from prosem.types.join.decomposition import (
     first_decomposition,
     formula,
     has_choice,
+    side_of,
     total,
 )
 from prosem.types.join.pricing import Counted, Pricing, Selected
@@ -71,7 +72,29 @@ class Arrangement(NamedTuple):
         }
 
 
-Arrange = Callable[[RunFigures, Arrangement], Arrangement]  # of an open join; the second is the present one
+class Arranger(NamedTuple):
+    """Arranges an open join anew; its context is that in which it was opened."""
+
+    shape: JoinShape
+    atoms: Sequence[Sequence[Atom]]
+    context: SpaceContext
+
+    def by(self, figures: RunFigures, present: Arrangement) -> Arrangement:
+        return arrange(self.shape, self.atoms, self.context._replace(figures=figures), present)
+
+    def without_run(self, figures: RunFigures, present: Arrangement) -> JsonObject:
+        """How the join would be arranged without the run of these figures: by the position of columns and by rows per key.
+
+        These are those that the run has counted, so that no row is read; where it has not, partners are the present ones.
+        """
+        shape, alone = self.shape, figures.rows_per_key_alone()
+        rows: tuple[Rows, ...] = tuple({} for _ in shape.tables)
+        found = arrange(shape, self.atoms, self.context._replace(figures=alone, rows=rows))
+        sides = ((one, other) for one in range(len(shape.tables)) for other in shape.neighbours(one))
+        if any(side_of(shape, alone, one, shape.shared(one, other)) is None for one, other in sides):
+            found = found._replace(partners=present.partners)
+        shown = found.document()
+        return {"routing": shown["routing"]["columns"], "partners": shown["partners"]["tables"]}
 
 
 def arrange(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from cn.model.geometry import Point
 from prosem.index.joins.join_keys import Entry, JoinKeys
@@ -150,6 +151,12 @@ def rows_per_key(rows: Iterable[Row], key_of: Callable[[Row], tuple[object, ...]
     return count / len(keys) if keys else 0.0
 
 
+def side_of(shape: JoinShape, figures: RunFigures, table: int, classes: Classes) -> SideStatistics | None:
+    """What a run knows of how the rows of a table share the keys of an edge."""
+    own = shape.tables[table]
+    return figures.side(own.id, {own.names[shape.classes[one][table]] for one in classes})
+
+
 def counted_by(shape: JoinShape, rows: Sequence[Iterable[Row]], figures: RunFigures = NO_FIGURES) -> Counted:
     """Before any event was counted here: by the shares of events and the join frequencies of a run.
 
@@ -158,9 +165,7 @@ def counted_by(shape: JoinShape, rows: Sequence[Iterable[Row]], figures: RunFigu
     """
     known: dict[tuple[int, Classes], float] = {}
 
-    def side(table: int, classes: Classes) -> SideStatistics | None:
-        own = shape.tables[table]
-        return figures.side(own.id, {own.names[shape.classes[one][table]] for one in classes})
+    side = partial(side_of, shape, figures)
 
     def per_key(table: int, classes: Classes) -> float:
         if (table, classes) not in known:

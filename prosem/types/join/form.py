@@ -21,7 +21,7 @@ from prosem.language.joins import join_classes
 from prosem.language.resolve import column, owner
 from prosem.language.syntax import Atom, Query, Source, Star
 from prosem.types.base import Bound, Replay, Rows, Space, SpaceContext, SubscriptionType
-from prosem.types.join.arrangement import Arrangement, arrange, routing_candidates
+from prosem.types.join.arrangement import Arranger, arrange, routing_candidates
 from prosem.types.join.client_rules import RULES
 from prosem.types.join.message import Joined
 from prosem.types.join.parted import PartedJoinSpace
@@ -35,7 +35,6 @@ from prosem.types.shared.ranges import Ranges
 from prosem.types.shared.words import range_ends
 from prosem.values.errors import LanguageError
 from prosem.values.model import JsonObject, Table
-from prosem.values.statistics import RunFigures
 from prosem.values.wire import decode, encode
 
 _OPERATORS = ("=", "<", "<=", ">", ">=")
@@ -95,16 +94,15 @@ class JoinForm:
         return bind
 
     def open_space(self, space_id: int, context: SpaceContext) -> Space:
-        arranged = arrange(self.shape, self.atoms, context)
-
-        def arrange_by(figures: RunFigures, present: Arrangement) -> Arrangement:
-            return arrange(self.shape, self.atoms, context._replace(figures=figures), present)
-
+        arranged, arranger = (
+            arrange(self.shape, self.atoms, context),
+            Arranger(self.shape, self.atoms, context),
+        )
         mode = mode_of(context.plan)
         if mode == "semijoin" and context.part is not None and not self._is_part:
             parts = [context.part(part) for part in self._parts]
-            return PartedJoinSpace(space_id, arranged, parts, arrange_by)
-        return JoinSpace(arranged.shape, space_id, context, arranged.partners, mode, arranged, arrange_by)
+            return PartedJoinSpace(space_id, arranged, parts, arranger)
+        return JoinSpace(arranged.shape, space_id, context, arranged.partners, mode, arranged, arranger)
 
     @property
     def _parts(self) -> list[JoinForm]:

@@ -21,7 +21,7 @@ from cn.model.geometry import Point
 from cn.model.network import Space as NetworkSpace
 from prosem.types.base import Bound, Choose, Draft, Outcome, Part, Storage
 from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, Adaptation
-from prosem.types.join.arrangement import COUNTED, Arrange, Arrangement
+from prosem.types.join.arrangement import COUNTED, Arrangement, Arranger
 from prosem.types.join.decomposition import Cost, Decomposition
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.join.space import JoinSpace
@@ -49,11 +49,11 @@ class PartedJoinSpace:
         space_id: int,
         arranged: Arrangement,
         parts: Sequence[JoinSpace],
-        arrange: Arrange | None = None,
+        arranger: Arranger | None = None,
     ) -> None:
         self.shape: JoinShape = arranged.shape
         self._arranged, self.decomposition, self._spaces = arranged, arranged.partners, parts
-        self._arrange = arrange
+        self._arranger = arranger
         self.network = NetworkSpace(space_id, self.shape.dimensions, self.shape.int64)
         self.parts = tuple(
             Part(number, space.network, part.taken)
@@ -171,10 +171,10 @@ class PartedJoinSpace:
 
     def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
         """Routing columns are the parts' own: what changes here is partners."""
-        if self._arrange is None:
+        if self._arranger is None:
             return None
         before = self._present
-        found = self._arrange(figures, before)
+        found = self._arranger.by(figures, before)
         if found.partners == before.partners:
             self._arranged = found
             return None
@@ -199,6 +199,9 @@ class PartedJoinSpace:
     def arrangement(self) -> JsonObject:
         """Routing columns of the parts, partners, and which statistic each was chosen by."""
         return self._present.document()
+
+    def arrangement_without(self, figures: RunFigures) -> JsonObject | None:
+        return None if self._arranger is None else self._arranger.without_run(figures, self._present)
 
     # -- events are those of the parts ---------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:

@@ -14,7 +14,7 @@ from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
 from prosem.types.base import ALIAS_SHIFT, Bound, Choose, Draft, Outcome, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
-from prosem.types.join.arrangement import COUNTED, Arrange, Arrangement
+from prosem.types.join.arrangement import COUNTED, Arrangement, Arranger
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.envelope import EnvelopeMode
 from prosem.types.join.model import JoinModel, Mode
@@ -50,7 +50,7 @@ class JoinSpace(PointSpace):
         decomposition: Decomposition,
         mode: str = "semijoin",
         arranged: Arrangement | None = None,
-        arrange: Arrange | None = None,
+        arranger: Arranger | None = None,
     ) -> None:
         super().__init__(shape, space_id)
         self.mode, self.plans = mode, MODES[mode]
@@ -61,7 +61,7 @@ class JoinSpace(PointSpace):
         self._own = 0  # points of subscriptions to this very join
         self._holders = [0] * len(shape.tables)  # joins that have this as a part and hold a table's semijoin
         self._arranged = arranged or Arrangement(shape, decomposition, "given", "given")
-        self._arrange = arrange
+        self._arranger = arranger
 
     def _modelled(self, shape: JoinShape) -> JoinModel:
         context = self._context
@@ -136,10 +136,10 @@ class JoinSpace(PointSpace):
         return partial(self.redecompose, before)
 
     def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
-        if self._arrange is None:
+        if self._arranger is None:
             return None
         before = self._present
-        found = self._arrange(figures, before)
+        found = self._arranger.by(figures, before)
         if found.is_same(before):
             self._arranged = found  # by other figures
             return None
@@ -172,6 +172,9 @@ class JoinSpace(PointSpace):
     def arrangement(self) -> JsonObject:
         """Routing columns and partners, and which statistic each was chosen by."""
         return self._present.document()
+
+    def arrangement_without(self, figures: RunFigures) -> JsonObject | None:
+        return None if self._arranger is None else self._arranger.without_run(figures, self._present)
 
     def release(self) -> None:
         """The space was closed: what it shares with others is used by one less."""
