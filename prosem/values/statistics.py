@@ -59,6 +59,11 @@ class ColumnStatistics(NamedTuple):
         return self.changes / self.events if self.events else 0.0
 
     @property
+    def present(self) -> float:
+        """The share of values that are not NULL."""
+        return 1.0 - self.nulls / self.events if self.events else 1.0
+
+    @property
     def effective_distinct(self) -> float:
         """How many equally frequent values would distinguish as many rows: 1 / Σ share².
 

@@ -374,7 +374,9 @@ async def test_a_run_arranges_a_join_at_the_next_start_and_its_answers_stay(url:
     stale = [point(group, name, bounds, 41) for name, bounds in ends]
     make_run(url, columns, stale)
     async with running(url) as made:
-        assert "distinct values, hot keys and update rates of the run" in str(await arrangement(made))
+        assert "distinct values, hot keys, update rates and join frequencies of the run" in str(
+            await arrangement(made)
+        )
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def test_hot_keys_choose_the_routing_column_of_a_group_that_the_run_has_not_seen
         space = work.open(RunFigures(columns={2: [column("x", x), column("y", y)]}))
         assert space.arrangement()["routing"] == {
             "columns": {"s": chosen},
-            "statistic": "distinct values, hot keys and update rates of the run",
+            "statistic": "distinct values, hot keys, update rates and join frequencies of the run",
         }
     partly = work.open(RunFigures(columns={2: [column("y", even)]}))
     assert partly.arrangement()["routing"]["statistic"] == "position"

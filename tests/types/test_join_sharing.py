@@ -324,7 +324,7 @@ def test_templates_that_share_rows_answer_as_if_each_had_its_own(
     world.end()
 
 
-@pytest.mark.parametrize("seed", seeds(2, 30))
+@pytest.mark.parametrize("seed", seeds(1, 20))
 def test_runs_that_come_into_force_leave_no_gap(seed: int) -> None:
     """Routing columns and partners change under streams, alone and together, also where that is refused."""
     world, chance = World(), random.Random(seed)
@@ -333,7 +333,7 @@ def test_runs_that_come_into_force_leave_no_gap(seed: int) -> None:
             wanted = params(chance)
             world.subscribe(template, {name: wanted[name] for name in wanted if f":{name}" in template.sql})
     seen: set[str] = set()
-    for _ in range(60):
+    for _ in range(40):
         requests = [
             put(name, k=chance.randrange(4), **{one: chance.randrange(4) for one in COLUMNS[name]})
             for name in chance.choices("rst", k=2)
@@ -349,8 +349,8 @@ def test_runs_that_come_into_force_leave_no_gap(seed: int) -> None:
         world.check()
         spaces = [*world.spaces, *world.wholes]
         seen |= {json.dumps([one.network.id, one.arrangement()], sort_keys=True) for one in spaces}
-    assert len(seen) > 20, "the runs have arranged them in many ways"
-    assert world.state.metrics.rearranged > 20
+    assert len(seen) > 12, "the runs have arranged them in many ways"
+    assert world.state.metrics.rearranged > 12
     world.end()
 
 

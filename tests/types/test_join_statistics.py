@@ -3,129 +3,38 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
-from optimizer.cost import BROKERS_US, FOLD_US, Weights, prior
-from optimizer.plan import Estimate
+from optimizer.cost import BROKERS_US, FOLD_US, Weights
 from prosem.types.base import Bound, SpaceContext
-from prosem.types.join.arrangement import Arrangement, arrange, selected_share
+from prosem.types.join.arrangement import arrange, selected_share
 from prosem.types.join.decomposition import first_decomposition
-from prosem.types.join.space import JoinSpace
-from prosem.values.columns import column_type
-from prosem.values.model import Column, Delta, Row, Table
-from prosem.values.statistics import (
-    ColumnStatistics,
-    JoinStatistics,
-    PointStatistics,
-    RunFigures,
-    SideStatistics,
+from prosem.values.statistics import JoinStatistics, RunFigures, SideStatistics
+from tests.support.join_workloads import (
+    CHAIN,
+    DOMAIN,
+    GROUP,
+    Chain,
+    Equal,
+    Joined,
+    R,
+    S,
+    T,
+    column,
+    form,
+    points,
 )
-from tests.support.join_forms import bounds, join_form
 
-GROUP, DOMAIN = 7, 1_000
 BY_COST = "point and column histograms, update rates and join frequencies of the run"
+BY_VALUES = "distinct values, hot keys, update rates and join frequencies of the run"
 
 
-def table(number: int, name: str, *columns: str) -> Table:
-    made = tuple(Column(column, column_type("integer")) for column in ("k", *columns))
-    return Table(number, name, made, ("k",))
-
-
-R, S = table(1, "r", "b", "d", "a"), table(2, "s", "b", "x", "y")
-T = table(3, "t", "d", "c")
-TABLES = {one.name: one for one in (R, S, T)}
-form = partial(join_form, tables=TABLES)
-
-
-def column(
-    table: Table, name: str, values: list[int], update_rate: float = 0.0, **more: Any
-) -> ColumnStatistics:
-    distinct, changes = float(len(set(values))), round(1_000 * update_rate)
-    made = ColumnStatistics(
-        table.position[name], name, "integer", 1_000, 0, distinct, changes, bounds(values), 0.0
-    )
-    return made._replace(**more)
-
-
-def points(name: str, values: list[int]) -> PointStatistics:
-    return PointStatistics(
-        name, len(values), float(len(set(values))), bounds([float(one) for one in values]), 0.0
-    )
-
-
-class Joined:
-    """`r JOIN s USING (b)` with ranges of these widths on s.x and s.y; of the events on s, shares change x, y and a row's b.
-
-    Every second event changes a payload of r.
-    """
-
-    def __init__(self, widths: tuple[int, int], rates: Mapping[str, float], subscriptions: int = 60) -> None:
-        chance = random.Random(3)
-        self.form = form(
-            "SELECT * FROM r JOIN s USING (b) WHERE s.x BETWEEN :x1 AND :x2 AND s.y BETWEEN :y1 AND :y2"
-        )
-        self.rates, self._chance = rates, chance
-        self.rows: list[dict[Any, Row]] = [
-            {(k,): (k, k % 5, 0, 0) for k in range(40)},
-            {(k,): (k, k % 5, chance.randrange(DOMAIN), chance.randrange(DOMAIN)) for k in range(60)},
-        ]
-        self.params = []
-        for _ in range(subscriptions):
-            x, y = (chance.randrange(DOMAIN - width) for width in widths)
-            self.params.append({"x1": x, "x2": x + widths[0], "y1": y, "y2": y + widths[1]})
-        self.bounds = [self.form.bind(one) for one in self.params]
-
-    def figures(self, **points_too: bool) -> RunFigures:
-        dimensions = (("s.x >=", "x1"), ("s.x <=", "x2"), ("s.y >=", "y1"), ("s.y <=", "y2"))
-        known = [points(name, [one[key] for one in self.params]) for name, key in dimensions]
-        columns = [
-            column(S, name, [row[at] for row in self.rows[1].values()], self.rates.get(name, 0.0))
-            for at, name in enumerate(S.names)
-        ]
-        is_known = points_too.get("points", True)
-        return RunFigures(columns={S.id: columns}, points={GROUP: known} if is_known else {})
-
-    def context(self, figures: RunFigures, reached_us: float) -> SpaceContext:
-        rows = tuple(dict(some) for some in self.rows)
-        return SpaceContext(rows, self.bounds.__getitem__, 64, "auto", figures, GROUP, reached_us=reached_us)
-
-    def arranged(self, figures: RunFigures, reached_us: float = BROKERS_US) -> Arrangement:
-        return arrange(self.form.shape, self.form.atoms, self.context(figures, reached_us))
-
-    def deltas(self, count: int = 150) -> Iterator[Delta]:
-        """The rows as they are before each are those of the delta before it."""
-        chance, rows = random.Random(9), [dict(some) for some in self.rows]
-        for seq in range(1, count + 1):
-            number = seq % 2
-            key = (chance.randrange(len(rows[number])),)
-            old = rows[number][key]
-            new = list(old)
-            if number == 0:
-                new[3] = seq
-            else:
-                (name,) = chance.choices(list(self.rates), list(self.rates.values()))
-                new[S.position[name]] = chance.randrange(5 if name == "b" else DOMAIN)
-            rows[number][key] = tuple(new)
-            yield Delta(seq, (R, S)[number], key, old, tuple(new))
-
-    def spent(self, routing: str, reached_us: float = BROKERS_US) -> float:
-        """What all messages of the events cost, in the units of the optimizer: each by its boxes or its targets."""
-        shape = replace(self.form.shape, routing=(None, S.position[routing]))
-        space = JoinSpace(shape, 1, self.context(RunFigures(), reached_us), (1, 0))
-        space.add(range(len(self.bounds)), self.bounds)
-        cost, spent = Weights().cost, 0.0
-        for delta in self.deltas():
-            description = space.step(delta)
-            for draft in () if description is None else space.messages(description, "ref-sj-clu+"):
-                reached = space.points.count(b"", draft.region)
-                ways = prior("reformulate", 1, len(draft.region), 0), prior("enumerate", 1, 1, reached)
-                spent += min(map(cost, ways)) + cost(Estimate(reached_us * reached, 0, 0, 0, 0))
-        return spent
+def other(name: str) -> str:
+    return "xy".replace(name, "")
 
 
 @pytest.mark.parametrize(
@@ -138,16 +47,38 @@ def test_update_rates_choose_the_routing_column_that_stays(rates: dict[str, floa
         "columns": {"s": chosen},
         "statistic": BY_COST,
     }
-    assert work.spent(chosen) < 0.9 * work.spent("xy".replace(chosen, ""))
+    assert work.spent(chosen) < 0.9 * work.spent(other(chosen))
 
 
 @pytest.mark.parametrize(("rates", "chosen"), [({"x": 1.0}, "y"), ({"y": 1.0}, "x")])
 def test_update_rates_choose_the_routing_column_of_a_new_group(rates: dict[str, float], chosen: str) -> None:
     work = Joined((100, 100), rates)
-    assert work.arranged(work.figures(points=False)).document()["routing"] == {
+    assert work.arranged(work.figures(with_points=False)).document()["routing"] == {
         "columns": {"s": chosen},
-        "statistic": "distinct values, hot keys and update rates of the run",
+        "statistic": BY_VALUES,
     }
+    assert work.spent(chosen) < 0.9 * work.spent(other(chosen))
+
+
+class Hot(Joined):
+    """Most rows have the same y; ranges are about values of rows, so that most hold it."""
+
+    def __init__(self) -> None:
+        super().__init__((0, 0), {"b": 1.0})
+        self.put("y", lambda value: 400 if self.chance.random() < 0.9 else value)
+        rows = list(self.rows[1].values())
+        for one in self.params:
+            for at, name in ((2, "x"), (3, "y")):
+                one[f"{name}1"] = one[f"{name}2"] = self.chance.choice(rows)[at]
+
+
+@pytest.mark.parametrize(("reached_us", "chosen"), [(FOLD_US, "x"), (BROKERS_US, "y")])
+def test_hot_keys_choose_the_routing_column_of_a_new_group(reached_us: float, chosen: str) -> None:
+    """Nearly all subscriptions hold a hot key: its rows reach more of them, in fewer messages."""
+    work = Hot()
+    arranged = work.arranged(work.figures(with_points=False), reached_us).document()["routing"]
+    assert arranged == {"columns": {"s": chosen}, "statistic": BY_VALUES}
+    assert work.spent(chosen, reached_us) < 0.9 * work.spent(other(chosen), reached_us)
 
 
 def test_points_of_a_group_that_has_changed_since_are_not_used() -> None:
@@ -155,7 +86,7 @@ def test_points_of_a_group_that_has_changed_since_are_not_used() -> None:
     known = work.figures()
     assert work.arranged(known, FOLD_US).routing_by == BY_COST
     stale = work.arranged(replace(known, stale=frozenset({GROUP})), FOLD_US)
-    assert stale == work.arranged(work.figures(points=False), FOLD_US)
+    assert stale == work.arranged(work.figures(with_points=False), FOLD_US)
 
 
 @pytest.mark.parametrize(("reached_us", "chosen"), [(FOLD_US, "x"), (BROKERS_US, "y")])
@@ -166,15 +97,16 @@ def test_a_narrow_column_spares_subscriptions_rows_and_a_wide_one_spares_the_ser
     work = Joined((20, 950), {"b": 1.0}, 200)
     arranged = work.arranged(work.figures(), reached_us).document()["routing"]
     assert arranged == {"columns": {"s": chosen}, "statistic": BY_COST}
-    assert work.spent(chosen, reached_us) < work.spent("xy".replace(chosen, ""), reached_us)
+    assert work.spent(chosen, reached_us) < work.spent(other(chosen), reached_us)
 
 
 def test_weights_arrange_a_join() -> None:
     """Where bytes alone matter, messages are what counts, whatever they cost the server to fold."""
     work = Joined((20, 950), {"b": 1.0}, 200)
-    context = work.context(work.figures(), FOLD_US)._replace(weights=lambda: Weights(server_time=0.0))
-    arranged = arrange(work.form.shape, work.form.atoms, context).document()["routing"]
+    weights = Weights(server_time=0.0)
+    arranged = work.arranged(work.figures(), FOLD_US, weights).document()["routing"]
     assert arranged == {"columns": {"s": "y"}, "statistic": BY_COST}
+    assert work.spent("y", FOLD_US, weights) < 0.9 * work.spent("x", FOLD_US, weights)
 
 
 # -- what ranges and constants select --------------------------------------------------------------------------------
@@ -189,24 +121,49 @@ def test_rows_with_a_null_are_selected_by_none() -> None:
     assert selected_share(S, known._replace(nulls=750), RANGE) == pytest.approx(0.25 * whole)
 
 
-def test_nulls_flip_the_routing_column() -> None:
-    """Of two columns with the same ranges, the one that most rows have no value of keeps them from edges."""
-    work = Joined((900, 900), {"b": 1.0})
-    known = work.figures()
-    k, b, x, y = known.columns[S.id]
-    for first, second, chosen in ((x, y._replace(nulls=900), "x"), (x._replace(nulls=900), y, "y")):
-        figures = replace(known, columns={S.id: [k, b, first, second]})
-        assert work.arranged(figures).document()["routing"]["columns"] == {"s": chosen}
+@pytest.mark.parametrize("chosen", ["x", "y"])
+@pytest.mark.parametrize("reached_us", [FOLD_US, BROKERS_US])
+def test_nulls_flip_the_routing_column(chosen: str, reached_us: float) -> None:
+    """Of two columns with the same ranges, rows without a value in the one are no partners of others under it."""
+    work = Joined((100, 100), {"b": 1.0}, nulls={chosen: 0.9})
+    assert work.arranged(work.figures(), reached_us).document()["routing"]["columns"] == {"s": chosen}
+    assert work.spent(chosen, reached_us) < 0.5 * work.spent(other(chosen), reached_us)
+
+
+class Dense(Joined):
+    """All ranges on x are the same, and more rows are in it than a histogram with a rank error says."""
+
+    def __init__(self) -> None:
+        super().__init__((9, 300), {"b": 1.0})
+        for one in self.params:
+            one["x1"], one["x2"] = 500, 509
+        self.inexact = self.figures()
+        self.put("x", lambda value: 505 if self.chance.random() < 0.6 else value)
 
 
 def test_shares_below_the_error_of_the_ranks_are_not_told_apart() -> None:
-    """Two narrow columns: by the histograms the second is better, but they are not known so well."""
-    work = Joined((9, 900), {"b": 1.0})
-    known = work.figures()
-    assert work.arranged(known).document()["routing"]["columns"] == {"s": "y"}
-    columns = [one._replace(rank_error=0.95) for one in known.columns[S.id]]
-    figures = replace(known, columns={S.id: columns})
+    """By the histograms few rows are in the ranges on the first column; within their error it may be most, and it is."""
+    work = Dense()
+    assert work.arranged(work.inexact).document()["routing"]["columns"] == {"s": "y"}
+    columns = [one._replace(rank_error=0.6) for one in work.inexact.columns[S.id]]
+    figures = replace(work.inexact, columns={S.id: columns})
     assert work.arranged(figures).document()["routing"]["columns"] == {"s": "x"}, "the first by position"
+    assert work.spent("x") < work.spent("y")
+
+
+@pytest.mark.parametrize("reached_us", [FOLD_US, BROKERS_US])
+@pytest.mark.parametrize("rare", ["x", "y"])
+def test_distinct_constants_flip_the_routing_column(rare: str, reached_us: float) -> None:
+    """Both columns have the same values, and most constants on one of them are of no row."""
+    work = Equal({rare: 1_000, other(rare): 100}, {"b": 1.0})
+    known = work.figures()
+    routing = work.arranged(known, reached_us).document()["routing"]
+    assert routing == {"columns": {"s": rare}, "statistic": BY_COST}
+    alike = replace(known, points={GROUP: [one._replace(distinct=100.0) for one in known.points[GROUP]]})
+    assert work.arranged(alike, reached_us).document()["routing"]["columns"] == {"s": "x"}, (
+        "the first of equals"
+    )
+    assert work.spent(rare, reached_us) < 0.7 * work.spent(other(rare), reached_us)
 
 
 @pytest.mark.parametrize(("values", "constants"), [(500, 5), (5, 500), (5, 5)])
@@ -222,9 +179,6 @@ def test_equal_constants_select_by_distinct_values_and_hot_keys(values: int, con
 
 
 # -- partners --------------------------------------------------------------------------------------------------------
-CHAIN = "SELECT * FROM r JOIN s USING (b) JOIN t USING (d) WHERE s.x BETWEEN :x1 AND :x2 AND t.c BETWEEN :c1 AND :c2"
-
-
 def sides(**more: Mapping[str, Any]) -> RunFigures:
     """Joins that favour neither neighbour of r, but for what is said of a table."""
     made = []
@@ -234,19 +188,34 @@ def sides(**more: Mapping[str, Any]) -> RunFigures:
 
 
 @pytest.mark.parametrize(
-    ("said", "chosen"),
+    ("said", "work", "chosen"),
     [
-        ({}, 1),  # the first of equals
-        ({"s": {"keys": 200}}, 1),
-        ({"t": {"keys": 5}}, 2),  # most rows of r have no partner there
-        ({"s": {"keys": 5}}, 1),
-        ({"t": {"event_share": 0.01}, "s": {"event_share": 0.9}}, 2),  # it hardly ever exposes rows of r
-        ({"s": {"event_share": 0.01}, "t": {"event_share": 0.9}}, 1),
-        ({"s": {"rows_per_key": 12.0}}, 2),  # nearly every range holds one of so many
+        ({"t": {"keys": 5}}, {"keys": {"t": 5}}, "t"),  # most rows of r have no partner there
+        ({"s": {"keys": 5}}, {"keys": {"s": 5}}, "s"),
+        (
+            {"t": {"event_share": 0.01}, "s": {"event_share": 0.9}, "r": {"event_share": 0.09}},
+            {"shares": {"t": 0.01, "s": 0.9, "r": 0.09}},
+            "t",
+        ),  # it hardly ever exposes rows of r
+        (
+            {"s": {"event_share": 0.01}, "t": {"event_share": 0.9}, "r": {"event_share": 0.09}},
+            {"shares": {"s": 0.01, "t": 0.9, "r": 0.09}},
+            "s",
+        ),
+        (
+            {"s": {"rows_per_key": 12.0}},
+            {"rows_per_key": {"s": 12}},
+            "t",
+        ),  # nearly every range holds one of so many
+        ({"t": {"rows_per_key": 12.0}}, {"rows_per_key": {"t": 12}}, "s"),
     ],
 )
-def test_keys_event_shares_and_rows_per_key_choose_the_partner(said: Any, chosen: int) -> None:
-    assert first_decomposition(form(CHAIN).shape, [[], [], []], sides(**said))[0] == chosen
+def test_keys_event_shares_and_rows_per_key_choose_the_partner(said: Any, work: Any, chosen: str) -> None:
+    shape = form(CHAIN).shape
+    assert first_decomposition(shape, [[], [], []], sides())[0] == 1, "the first of equals"
+    assert shape.tables[first_decomposition(shape, [[], [], []], sides(**said))[0]].name == chosen
+    made = Chain(**work)
+    assert made.spent(chosen, FOLD_US) < made.spent("st".replace(chosen, ""), FOLD_US)
 
 
 @pytest.mark.parametrize(("rates", "chosen"), [((1.0, 0.0), "t"), ((0.0, 1.0), "s")])
@@ -264,3 +233,6 @@ def test_update_rates_choose_the_partner_whose_rows_stay(rates: tuple[float, flo
     partners = arranged.document()["partners"]
     assert partners["tables"]["r"] == chosen
     assert "update rates of the run" in partners["statistic"]
+    moved = {"r": "a", "s": "xy"[int(rates[1])], "t": "ec"[int(rates[1])]}
+    work = Chain(changed=moved)
+    assert work.spent(chosen, FOLD_US) < 0.9 * work.spent("st".replace(chosen, ""), FOLD_US)

@@ -42,6 +42,7 @@ from prosem.values.model import JsonObject, Table
 from prosem.values.statistics import Bounds, ColumnStatistics, PointStatistics, RunFigures, hot_keys
 
 COUNTED = "events counted since the start"  # what partners were chosen by that later events have changed
+SUPPOSED = 100  # subscriptions of a group that a run has not seen
 _UNORDERED = ("bytea", "jsonb")  # their histograms are not in the order of what the API shows
 
 
@@ -178,25 +179,18 @@ def routing_column(
     columns = [one for one in known if one is not None]
     if len(columns) < len(among):
         return (among[0] if present is None else present), "position"
-    if any(selected_share(table, one, points) is None for one in columns):
-        staying = [one.effective_distinct * (1 - one.update_rate) for one in columns]
-        by_column = {at: 1 / max(1e-9, one) for at, one in zip(among, staying, strict=True)}
-        return (
-            _cheapest(among, by_column.__getitem__, present),
-            "distinct values, hot keys and update rates of the run",
-        )
+    is_seen = all(selected_share(table, one, points) is not None for one in columns)
 
     def cost(at: int) -> float:
         """Of the semijoins of all neighbours with the table, if it is routed by this column."""
         routing = tuple(at if one == number else column for one, column in enumerate(shape.routing))
         routed = replace(shape, routing=routing)
-        semijoin = formula(routed, _known(routed, figures, points, counted))
+        known = _known(routed, figures, points, counted)
+        semijoin = formula(routed, known if is_seen else _supposed(number, routed, figures, known))
         return sum(semijoin(other, number) for other in shape.neighbours(number))
 
-    return (
-        _cheapest(among, cost, present),
-        "point and column histograms, update rates and join frequencies of the run",
-    )
+    by = "point and column histograms" if is_seen else "distinct values, hot keys"
+    return _cheapest(among, cost, present), f"{by}, update rates and join frequencies of the run"
 
 
 def _cheapest(among: Sequence[int], cost: Callable[[int], float], present: int | None) -> int:
@@ -214,6 +208,20 @@ def _known(
         selected=[selected_rows(number, shape, figures, points) for number in numbers],
         moved=[moved_rows(number, shape, figures) for number in numbers],
     )
+
+
+def _supposed(number: int, shape: JoinShape, figures: RunFigures, known: Counted) -> Counted:
+    """Of a group that the run has not seen, the constants on a table are taken to be spread as the values of the rows: then
+    one constant equals one value with probability 1 / effective distinct values."""
+    table, selected, row, partner = shape.tables[number], list(known.selected), 1.0, 1.0
+    for at in shape.ranged[number]:
+        column = figures.column(table.id, table.names[at])
+        share = 1 / 3 if column is None else 1 / column.effective_distinct
+        row *= share
+        if at == shape.routing[number]:
+            partner = share
+    selected[number] = Selected(row, partner)
+    return known._replace(selected=selected, subscriptions=known.subscriptions or SUPPOSED)
 
 
 def moved_rows(number: int, shape: JoinShape, figures: RunFigures) -> float:
@@ -241,16 +249,17 @@ def selected_rows(
     """
     if not points:
         return None
-    table, row, partner = shape.tables[number], 1.0, 1.0
+    table, row, partner, present = shape.tables[number], 1.0, 1.0, 1.0
     for at in shape.ranged[number]:
         column = figures.column(table.id, table.names[at])
         share = None if column is None else selected_share(table, column, points)
         if share is None:
             return None
         row *= share
-        if at == shape.routing[number]:
-            partner = share
-    return Selected(row, partner)
+        if at == shape.routing[number] and column is not None:
+            present = column.present
+            partner = share / present if present else 0.0
+    return Selected(row, partner, present)
 
 
 def selected_share(
@@ -265,9 +274,8 @@ def selected_share(
     equal, low, high = (points.get(f"{name} {op}") for op in ("=", ">=", "<="))
     if column.bounds is None or type.name in _UNORDERED or not (equal or low or high):
         return None
-    present = 1 - column.nulls / column.events if column.events else 1.0
     share = _equal_share(column, equal, type) if equal else _ranged_share(column, low, high, points, type)
-    return None if share is None else present * max(share, column.rank_error)
+    return None if share is None else column.present * max(share, column.rank_error)
 
 
 def _equal_share(column: ColumnStatistics, constants: PointStatistics, type: ColumnType) -> float | None:

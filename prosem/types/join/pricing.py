@@ -53,10 +53,14 @@ USUAL = Pricing()
 
 
 class Selected(NamedTuple):
-    """What share of the subscriptions selects a row of a table: by all its conditions, and by its routing column alone."""
+    """What share of the subscriptions selects a row of a table: by all its conditions, and by its routing column alone.
+
+    Only this share of the rows is `present` in the routing column: a row with a NULL there is no partner of any other.
+    """
 
     row: float
     partner: float
+    present: float = 1.0
 
 
 def _always(table: int, partner: int, classes: Classes) -> float:
@@ -90,24 +94,27 @@ class Counted(NamedTuple):
     def partnered(self, partner: int, rows: float) -> tuple[float, float]:
         """How likely a range holds one of so many rows of a partner, and how likely none of them but one more.
 
-        Of random ranges j/(j+2) and 2/((j+2)(j+3)); of ranges that hold a value with probability q, 1-(1-q)^j and q·(1-q)^j.
+        Of random ranges j/(j+2) and 2/((j+2)(j+3)); of ranges that hold a value with probability q, 1-(1-q)^j and q·(1-q)^j,
+        where j counts the rows that are present, as the one more must be.
 
         >>> nothing, narrow = Counted([], lambda table, classes: 0.0), Selected(0.1, 0.5)
         >>> nothing.partnered(0, 2.0), nothing._replace(selected=[narrow]).partnered(0, 2.0)
         ((0.5, 0.1), (0.75, 0.125))
+        >>> nothing._replace(selected=[narrow._replace(present=0.5)]).partnered(0, 4.0)
+        (0.75, 0.0625)
         """
         known = self.selected[partner] if self.selected else None
         if known is None:
             return rows / (rows + 2), 2 / ((rows + 2) * (rows + 3))
-        missed = max(0.0, 1 - known.partner) ** rows
-        return 1 - missed, known.partner * missed
+        missed = max(0.0, 1 - known.partner) ** (rows * known.present)
+        return 1 - missed, known.present * known.partner * missed
 
     def boxes(self, partner: int, rows: float) -> float:
         """Of the region of a row with so many partners: two per anchor, and about 1/q anchors stab ranges that hold a value
         with probability q; no more than there are rows."""
         known = self.selected[partner] if self.selected else None
-        share = 1 / 3 if known is None else known.partner
-        return max(1.0, min(rows, 2 / max(share, 1e-9)))
+        share, present = (1 / 3, 1.0) if known is None else (known.partner, known.present)
+        return max(1.0, min(rows * present, 2 / max(share, 1e-9)))
 
     def message(self, share: float, boxes: float = 1.0) -> float:
         return self.pricing.message(share, self.subscriptions, boxes)
