@@ -1,11 +1,13 @@
 """A server with NATS and brokers behind one port, as one command: what the acceptance kit takes for `--serve`.
 
-    python -m tests.support.brokers_front --data-dir {dir} --port {port} [--brokers 3] [--killed-s 10] [options of serve]
+    python -m tests.support.brokers_front --data-dir {dir} --port {port} [--brokers 3] [--killed-s 10] [--resumed FILE]
+        [options of serve]
 
-Every connection goes to the next broker that takes it. With `--killed-s` there is one broker more, the first to join, which
-takes no connection: it is killed and started again every so many seconds, and others may be below it. SIGTERM ends
-everything. Killed by SIGKILL with its process group, it can be started again on the same folder: PostgreSQL and NATS live
-on and are adopted.
+Every connection goes to the next broker that takes it. With `--killed-s` there is one broker more, the first to join, so
+that others may be below it: it is killed and started again every so many seconds. Sockets of `WS /v1/stream` begin there,
+and resume at another broker when it is killed (`resuming.py`); the file of `--resumed` says how often one has. All other
+connections go to the brokers that live. SIGTERM ends everything. Killed by SIGKILL with its process group, it can be
+started again on the same folder: PostgreSQL and NATS live on and are adopted.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ import sys
 from pathlib import Path
 
 import httpx
+from websockets.asyncio.server import Server as WebSocketServer
+from websockets.asyncio.server import ServerConnection, serve
 
 from api.commands.process import BOOT_S, free_port
 from prosem.runtime.supervise import end
+from tests.support.resuming import Carried
 from tests.support.waiting import until_async
 
 HOST = "127.0.0.1"
@@ -30,12 +35,16 @@ HOST = "127.0.0.1"
 class Front:
     """The processes, and the balancer before them."""
 
-    def __init__(self, data_dir: Path, brokers: int, killed_s: float, options: list[str]) -> None:
+    def __init__(
+        self, data_dir: Path, brokers: int, killed_s: float, resumed: Path | None, options: list[str]
+    ) -> None:
         self._data_dir, self._killed_s, self._options = data_dir, killed_s, options
-        self.server, self._mortal, *self.brokers = (free_port() for _ in range(2 + brokers))
+        self._report, self._resumed = resumed, 0
+        self.server, self._streams, self._mortal, *self.brokers = (free_port() for _ in range(3 + brokers))
         self.processes: dict[int, asyncio.subprocess.Process] = {}  # by port
         self._killing: asyncio.Task[None] | None = None
         self._turn = itertools.count()
+        self._sockets: WebSocketServer | None = None
 
     async def start(self) -> None:
         await self._run(
@@ -44,11 +53,13 @@ class Front:
         if self._killed_s:
             await self._run_broker("mortal", self._mortal)
             await self._ready(self._mortal)
-            self._killing = asyncio.create_task(self._kill_often())
         for number, port in enumerate(self.brokers, 1):
             await self._run_broker(f"broker-{number}", port)
         for port in self.brokers:
             await self._ready(port)
+        if self._killed_s:
+            self._sockets = await serve(self._carry, HOST, self._streams, max_size=None)
+            self._killing = asyncio.create_task(self._kill_often())
 
     async def _kill_often(self) -> None:
         while True:
@@ -78,6 +89,8 @@ class Front:
 
     async def stop(self) -> None:
         await end(self._killing)
+        if self._sockets is not None:
+            self._sockets.close()
         for process in reversed(self.processes.values()):
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -87,13 +100,29 @@ class Front:
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass a connection on, byte by byte."""
         first = next(self._turn)
-        for at in range(len(self.brokers)):
-            port = self.brokers[(first + at) % len(self.brokers)]
+        ports = [self.brokers[(first + at) % len(self.brokers)] for at in range(len(self.brokers))]
+        begun = b""
+        if self._sockets is not None:
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                begun = await reader.readuntil(b"\r\n")
+            if begun.startswith(b"GET /v1/stream "):
+                ports = [self._streams]
+        for port in ports:
             with contextlib.suppress(OSError):
                 there, back = await asyncio.open_connection(HOST, port)
+                back.write(begun)
                 await asyncio.gather(_pump(reader, back), _pump(there, writer), return_exceptions=True)
                 return
         writer.close()
+
+    async def _carry(self, client: ServerConnection) -> None:
+        ports = itertools.cycle((self._mortal, *self.brokers))
+        await Carried(client, (f"ws://{HOST}:{port}/v1/stream" for port in ports), self._has_resumed).carry()
+
+    def _has_resumed(self) -> None:
+        self._resumed += 1
+        if self._report is not None:
+            self._report.write_text(str(self._resumed))
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -130,8 +159,9 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--killed-s", type=float, default=0.0)
+    parser.add_argument("--resumed", type=Path)
     given, options = parser.parse_known_args()
-    asyncio.run(run(given.port, Front(given.data_dir, given.brokers, given.killed_s, options)))
+    asyncio.run(run(given.port, Front(given.data_dir, given.brokers, given.killed_s, given.resumed, options)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The acceptance kit: where it is, what it has, and the kit on every network (`python -m tests.support.kit`; `make soak`).
 
 On a network it runs behind a balancer and three brokers, with contents that brokers remember (CN*). A fourth broker, which
-the others may be below, is killed every ten seconds meanwhile.
+the others may be below and where sockets begin, is killed every ten seconds meanwhile.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ def run_kit(
     )
 
 
-def run_on(network: str, chosen: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
-    """The same on a network of brokers."""
+def run_on(
+    network: str, chosen: Sequence[str], *options: str, killed: str = "--killed-s 10"
+) -> subprocess.CompletedProcess[str]:
+    """The same on a network of brokers; `killed` is for `brokers_front`."""
     more = CONTENTS + ("" if SCHEMES[network].overlay is star else CHAIN)
-    front = "-m tests.support.brokers_front --data-dir {dir} --port {port} --killed-s 10"
+    front = f"-m tests.support.brokers_front --data-dir {{dir}} --port {{port}} {killed}"
     serve = f"{sys.executable} {front} --network {network} --network-options {more}"
     return run_kit(serve, chosen, "--subs", "40", "--events", "120", "--timeout", "60", *options)
 
