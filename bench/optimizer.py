@@ -19,9 +19,10 @@ from bench.common import Report, progress
 from bench.mixed import SEED, TYPES, Mixed
 from bench.optimizer_cases import BROKERS, FAN_OUT, HOP_US, Case, Overlay, Stand, measured_cases
 from bench.optimizer_overhead import overhead, overhead_of_one_group
-from optimizer.choose import Chooser, NamedPlan, by_way
+from optimizer.choose import Chooser, NamedPlan
 from optimizer.cost import STRAIGHT, TREE, UNCARRIED, Weights
 from optimizer.estimate import Entry
+from optimizer.known import by_way
 from optimizer.plan import METRICS, addresses
 from prosem.engine import commands as c
 

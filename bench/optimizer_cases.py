@@ -21,8 +21,9 @@ from bench.common import fail, progress
 from bench.mixed import Mixed
 from cn.model.message import Message
 from cn.transport.packets import Outgoing
-from optimizer.choose import Chooser, NamedPlan, by_way
+from optimizer.choose import Chooser, NamedPlan
 from optimizer.cost import STRAIGHT, TREE, Carriage, Carriages, Weights
+from optimizer.known import by_way
 from optimizer.plan import Descriptor, Estimate, Planned
 from prosem.engine import commands as c
 from prosem.engine.measuring import measure

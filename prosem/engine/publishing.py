@@ -8,7 +8,8 @@ from functools import partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from optimizer.choose import Chooser, by_way
+from optimizer.choose import Chooser
+from optimizer.known import by_way
 from optimizer.plan import addresses
 from prosem.engine import commands as c
 from prosem.engine.effect import Effect

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from cn.match.point_index import PointIndex
 from cn.model.geometry import EVERYTHING, Box, Interval, contains
-from optimizer.choose import FREE_NS, LOOKING, SETTLED, Chooser, Training, chooser
+from optimizer.choose import SETTLED, Chooser, Training, chooser
 from optimizer.cost import REFERENCE, STRAIGHT, TREE, Carriage, Weights, calibrated, carried, prior
 from optimizer.estimate import NEAREST, REACH, SOFT, Estimator, Neighbours, medians
+from optimizer.known import FREE_NS, LOOKING
 from optimizer.plan import METRICS, Descriptor, Estimate
 from optimizer.sketch import Sketch
 
