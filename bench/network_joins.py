@@ -29,8 +29,7 @@ TOTALS = (
     "boxes",
     "hops",
     "traffic",
-    "once",
-    "once_bytes",
+    "zones",
     "contents",
     "tree",
     "delivered",
@@ -72,8 +71,7 @@ def _concerned(space: JoinSpace, message: Message) -> Ints:
 class Joins:
     """One workload under several plans, and what it costs per event.
 
-    `make` makes the workload anew, for every mode. `once` is what would be passed on if a zone got a message once, however
-    many boxes of its region the zone meets.
+    `make` makes the workload anew, for every mode.
     """
 
     def __init__(
@@ -111,13 +109,11 @@ class Joins:
 
     def _add(self, totals: dict[str, int], sent: Sent, way: Way, tree: Way) -> None:
         message, ids = sent
-        zones = len(np.unique(way.receivers))
         totals["messages"] += 1
         totals["boxes"] += len(message.region)
         totals["hops"] += len(way.senders)
         totals["traffic"] += int(way.sizes.sum())
-        totals["once"] += zones
-        totals["once_bytes"] += zones * len(encode(Data(message.seq, message)))
+        totals["zones"] += len(np.unique(way.receivers))
         totals["contents"] += len(way.senders) * len(message.contents)
         totals["tree"] += int(tree.sizes.sum())
         totals["delivered"] += len(ids) * (len(message.payload) + sum(map(len, message.contents)))
@@ -181,8 +177,7 @@ def _agree(told: dict[str, list[Ints]]) -> None:
 def by_subscriptions(setting: Setting, quick: bool) -> dict[str, Lines]:
     """Figures 5.7, 5.8, 5.12 and 5.14; joined rows one by one only at the smallest size."""
     rows, count, events = size(quick)
-    columns = {"5.7": "hops", "5.7 once": "once", "5.8": "traffic", "5.8 once": "once_bytes", "5.8 tree": "tree",
-               "5.8 boxes": "boxes"}  # fmt: skip
+    columns = {"5.7": "hops", "5.8": "traffic", "5.8 tree": "tree", "5.8 boxes": "boxes"}
     found: dict[str, Lines] = {name: [] for name in (*columns, "5.14")}
     for number in (1_000, 2_000) if quick else (100_000, 300_000, 500_000):
         progress(f"networks: figures 5.7, 5.8, 5.12 and 5.14, {number:,} subscriptions")
@@ -221,15 +216,14 @@ def _by_rows(
         progress(f"networks: figure {name}, {rows[0]:,} rows of R, {rows[1]:,} of S")
         joins = Joins(setting, points, zones, partial(Workload, *rows), events, SOME)
         found.append((rows[varied], joins))
-    return _with_once(name, by, found)
+    return _with_zones(name, by, found)
 
 
-def _with_once(name: str, by: str, found: Sequence[tuple[int, Joins]]) -> dict[str, Lines]:
-    """The bytes of each line, and what they would be if a zone got a message once."""
+def _with_zones(name: str, by: str, found: Sequence[tuple[int, Joins]]) -> dict[str, Lines]:
+    """The bytes of each line, and the zones and boxes of messages."""
     return {
         name: [joins.line(by, value) for value, joins in found],
-        f"{name} once": [joins.line(by, value, "once_bytes") for value, joins in found],
-        f"{name} zones": [joins.line(by, value, "once") for value, joins in found],
+        f"{name} zones": [joins.line(by, value, "zones") for value, joins in found],
         f"{name} boxes": [joins.line(by, value, "boxes") for value, joins in found],
     }
 
@@ -296,7 +290,7 @@ def real(setting: Setting, quick: bool) -> dict[str, Lines]:
         make = partial(Stocks, 500 if quick else R_ROWS, 0)
         joins = Joins(setting, points, setting.zones(points), make, events, SOME)
         found.append((number, joins))
-    return _with_once("5.15", "subscriptions", found)
+    return _with_zones("5.15", "subscriptions", found)
 
 
 FIGURES: dict[str, Callable[[Setting, bool], dict[str, Lines]]] = {

@@ -8,48 +8,43 @@ from bench.papers.model import Comparison, Data, Line
 
 
 def boxes(data: Data, one: Comparison) -> str:
-    """What plans take over zones in that line, and what they would take if a region were one message."""
+    """What plans take over zones in that line, and down a tree."""
     count = one.line["subscriptions"]
-    boxes, hops, sent, tree, once, bytes_once = (
+    boxes, hops, sent, tree = (
         next(line for line in data[name] if line["subscriptions"] == count)
-        for name in ("5.8 boxes", "5.7", "5.8", "5.8 tree", "5.7 once", "5.8 once")
+        for name in ("5.8 boxes", "5.7", "5.8", "5.8 tree")
     )
 
     def shown(plan: str) -> str:
         return (
-            f"{plan} has {boxes[plan]:,.1f} boxes, {hops[plan]:,.0f} links and {sent[plan]:,.0f} bytes;"
-            f" {once[plan]:,.0f} links and {bytes_once[plan]:,.0f} bytes if a zone got a region once;"
-            f" {tree[plan]:,.0f} bytes down the tree of cbn"
+            f"{plan} has {boxes[plan]:,.1f} boxes per event and passes {hops[plan]:,.0f} links with"
+            f" {sent[plan] / hops[plan]:,.0f} bytes each; down the tree of cbn it takes {tree[plan]:,.0f} bytes"
         )
 
     plans = one.what.split(", ")[0].split(" over ")
     return (
-        f"Each box of a region is a message of its own over zones, in the source a region is one. With {count:,}"
-        f" subscriptions {'. '.join(shown(plan) for plan in plans)}."
+        f"A zone gets a message once, with all its boxes. With {count:,} subscriptions"
+        f" {'. '.join(shown(plan) for plan in plans)}. The source gives neither its links nor the size of its messages."
     )
 
 
 def unlike(data: Data, one: Comparison) -> str:
-    hops, once, boxes = (data[name][0] for name in ("5.7", "5.7 once", "5.8 boxes"))
+    hops, boxes = (data[name][0] for name in ("5.7", "5.8 boxes"))
     each = ", ".join(f"{plan} {boxes[plan]:,.1f} boxes and {hops[plan]:,.0f} links" for plan in FLAVOURS)
-    least, most = min(once[plan] for plan in FLAVOURS), max(once[plan] for plan in FLAVOURS)
-    return (
-        f"Each box of a region is a message of its own over zones: {each}. If a zone got a region once, all of them"
-        f" would pass {least:,.0f} to {most:,.0f} links."
-    )
+    return f"A message begins to spread at several zones where its boxes lie apart: {each}."
 
 
 def once(name: str, data: Data, one: Comparison) -> str:
-    """What that line would take if a region were one message, as in the source."""
+    """What messages take in that line, which each zone gets once."""
     by = next(iter(one.line))
     at = next(at for at, line in enumerate(data[name]) if line[by] == one.line[by])
-    sent, once, boxes = (data[f"{name}{what}"][at] for what in ("", " once", " boxes"))
+    sent, zones, boxes = (data[f"{name}{what}"][at] for what in ("", " zones", " boxes"))
 
     def shown(plan: str) -> str:
-        return f"{plan} {boxes[plan]:,.1f} boxes and {sent[plan]:,.0f} bytes, {once[plan]:,.0f} if a zone got a message once"
+        return f"{plan} {boxes[plan]:,.1f} boxes and {sent[plan]:,.0f} bytes at {zones[plan]:,.0f} zones"
 
     plans = ", ".join(map(shown, one.what.split(", ")[0].split(" over ")))
-    return f"Each box of a region is a message of its own over zones, in the source a region is one: per event {plans}."
+    return f"A zone gets a message once, with all its boxes: per event {plans}."
 
 
 def slopes(data: Data, one: Comparison) -> str:
