@@ -1,8 +1,8 @@
 """`prosem archive verify`: whether the archive holds what its manifests say, without a gap, and what the log still has.
 
-Every file is read once. Of each segment and table: the files and their sizes, the number of rows, their checksum, the
-first and last seq; of the log: that segments follow each other, and that each has as many events of each table as the log,
-as far as PostgreSQL still has it.
+Every file is read. Of each segment and table: the files and their sizes, the number of rows, their checksum, the first and
+last seq; of the log: that segments follow each other, and that each has as many events of each table as the log, as far as
+PostgreSQL still has it; of the other folders see `verified_copies`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pipeline.statistics.database import Connection
 from pipeline.statistics.manifest import REMEDIES, Content, Manifest, measures
 from pipeline.statistics.manifest import content as content_of
 from pipeline.statistics.segments import Segment
+from pipeline.statistics.verified_copies import attempt, broken_copies
 
 _REFRESH = "run prosem stats refresh"
 
@@ -62,6 +63,7 @@ def verify(archive: Archive, connection: Connection | None = None) -> Verified:
             made.segments += 1
             made.findings += _segment(archive, name, segment, made)
     made.findings += _gaps(archive)
+    made.findings += [Finding(*broken) for broken in broken_copies(archive)]
     if connection is not None:
         made.findings += _log(archive, connection)
     return made
@@ -89,7 +91,10 @@ def _contents(
 ) -> Iterator[Finding]:
     for number, content in manifest.tables.items():
         path = f"{segment.path}/table_id={number}"
-        found = _measured(archive, name, segment, number, content)
+        found, wrong = attempt(_measured, archive, name, segment, number, content)
+        if found is None:
+            yield Finding(path, wrong, remedy)
+            continue
         for what in ("rows", "checksum", "first_seq", "last_seq"):
             has, had = getattr(found, what), getattr(content, what)
             if has != had:

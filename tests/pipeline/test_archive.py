@@ -36,6 +36,7 @@ from pipeline.statistics.job import Options as JobOptions
 from pipeline.statistics.progress import Steps
 from pipeline.statistics.session import Session
 from pipeline.statistics.typed import Columns
+from pipeline.statistics.verified_copies import KINDS
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.values.errors import SetupError
@@ -175,6 +176,46 @@ def test_what_is_broken_is_named_with_what_to_do(world: World, copy: Path) -> No
     world.add(copy)
     assert world.verified(copy)[0] == 0, "what to do has been done"
     assert rows(world, copy) == rows(world, world.folder / "archive")
+
+
+def test_copies_and_what_runs_make_of_them_are_read(world: World, copy: Path) -> None:
+    """One broken file of each kind, of the size that it had."""
+    world.refresh(copy)
+    assert world.verified(copy)[0] == 0
+    parts = ["definition", "subscription", "plan_measurement", "training", "sketch", "join_key"]
+    archive = copy / world.name
+    for name in ("plan_measurement", "training", "join_key"):  # nothing was measured, and nothing is joined
+        columns = KINDS[name].schema
+        row = world.session.spark.createDataFrame([(None,) * len(columns.split(","))], columns)
+        world.archive(copy).append(name, row, 0, 600)
+    for name in (*parts, "event_log"):
+        *_, file = sorted(archive.glob(f"{name}/*/**/*.parquet"))
+        file.write_bytes(bytes(len(file.read_bytes())))
+    code, said = world.verified(copy, database=False)
+    assert code == 1
+    for name in (*parts, "event_log"):
+        assert re.search(rf"/{name}/segment=\S+: it cannot be read: .+\n  (remove|restore)", said), name
+    for name in parts:
+        shutil.rmtree(archive / name)
+        (archive / name).mkdir()
+    said = world.verified(copy, database=False)[1]
+    for name in ("definition", "subscription"):
+        assert f"no copy of {name} goes with the log\n  run prosem stats refresh" in said
+    shutil.rmtree(archive / "event_log")
+    world.refresh(copy)
+    assert world.verified(copy)[0] == 0, "what to do has been done"
+
+
+def test_sketches_of_other_events_and_stray_measurements_are_found(world: World, copy: Path) -> None:
+    world.refresh(copy)
+    archive = world.archive(copy)
+    sketches = archive.read("sketch", SKETCHES).where("name = 'k'").localCheckpoint()
+    archive.append("sketch", sketches.coalesce(1), 300, 500)
+    archive.append("plan_measurement", world.session.spark.range(8, 12).selectExpr("id AS seq"), 0, 9)
+    code, said = world.verified(copy, database=False)
+    assert code == 1
+    assert "segment=300-500: it has 540 events of k of table 1, its segment of the log 180\n" in said
+    assert "segment=0-9: 2 measurements in it are not between its seqs\n" in said
 
 
 def test_the_log_and_the_archive_are_compared(world: World, copy: Path) -> None:
