@@ -118,6 +118,16 @@ class PointStatistics(NamedTuple):
     bounds: Bounds | None
     rank_error: float
 
+    @property
+    def share_error(self) -> float:
+        """By how much a mean share of the subscriptions can be wrong; `rank_error` counts the constant at a bound itself.
+
+        >>> few, many = PointStatistics("x >=", 10, 9.0, None, 0.1), PointStatistics("x >=", 10_000, 9e3, None, 0.0021)
+        >>> few.share_error, round(many.share_error, 6)
+        (0.0, 0.002)
+        """
+        return max(0.0, self.rank_error - 1 / max(1, self.subscriptions))
+
     def document(self) -> JsonObject:
         return {
             "dimension": self.dimension,

@@ -166,6 +166,14 @@ def test_distinct_constants_flip_the_routing_column(rare: str, reached_us: float
     assert work.spent(rare, reached_us) < 0.7 * work.spent(other(rare), reached_us)
 
 
+def test_shares_below_the_error_of_the_ranks_of_constants_are_not_told_apart() -> None:
+    known = column(S, "x", list(range(DOMAIN)), rank_error=0.01)
+    narrow = {"s.x >=": points("s.x >=", [400] * 9), "s.x <=": points("s.x <=", [399] * 9)}
+    assert selected_share(S, known, narrow) == 0.01
+    many = {name: one._replace(subscriptions=1_000, rank_error=0.051) for name, one in narrow.items()}
+    assert selected_share(S, known, many) == pytest.approx(0.01 + 0.05)
+
+
 @pytest.mark.parametrize(("values", "constants"), [(500, 5), (5, 500), (5, 5)])
 def test_equal_constants_select_by_distinct_values_and_hot_keys(values: int, constants: int) -> None:
     """Against all pairs of a value and a constant."""

@@ -267,15 +267,16 @@ def selected_share(
 ) -> float | None:
     """The share of subscriptions whose range on a column holds a value of it, on average; None if that is not known.
 
-    A row with a NULL is held by none. Shares below the error of the column's ranks are not distinguished. A subscription
-    without an end has no constant for it. O(bounds · log bounds).
+    A row with a NULL is held by none. Shares below the error of the ranks of column and constants are not distinguished. A
+    subscription without an end has no constant for it. O(bounds · log bounds).
     """
     name, type = f"{table.name}.{column.name}", table.columns[table.position[column.name]].type
     equal, low, high = (points.get(f"{name} {op}") for op in ("=", ">=", "<="))
     if column.bounds is None or type.name in _UNORDERED or not (equal or low or high):
         return None
     share = _equal_share(column, equal, type) if equal else _ranged_share(column, low, high, points, type)
-    return None if share is None else column.present * max(share, column.rank_error)
+    error = column.rank_error + max(one.share_error for one in (equal, low, high) if one)
+    return None if share is None else column.present * max(share, error)
 
 
 def _equal_share(column: ColumnStatistics, constants: PointStatistics, type: ColumnType) -> float | None:
