@@ -95,7 +95,7 @@ def test_what_cannot_be_asked_is_refused_at_once(world: World) -> None:
     assert refused(world, tune="k") == (422, "/tune")
     assert refused(world, subscriptions=[]) == (422, "/subscriptions")
     assert refused(world, subscriptions=[3]) == (422, "/subscriptions/0")
-    assert refused(world, per_day=-1) == (422, "/per_day")
+    assert refused(world, per_day=-1) == refused(world, per_day=0) == (422, "/per_day")
     assert world.api.call("GET", "/v1/backtests") == {"backtests": []}
 
 

@@ -49,8 +49,8 @@ class NewBacktest(RequestModel, frozen=True):
         float,
         expected(
             "expected a number greater than 0",
-            ge=0,
-            description="find the radius or threshold with about so many",
+            gt=0,
+            description="find the radius or threshold with about so many (default: none is searched for)",
         ),
     ] = 0.0
     tune: Annotated[
