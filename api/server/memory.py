@@ -97,7 +97,7 @@ class MemoryBuilder:
                 training[space] = plans
         run = None if statistics.run is None else statistics.run["run"]
         prepared = self._chooser().prepare(training, run)
-        return c.Adopt(statistics.run, prepared, statistics.figures, statistics.figures.stale)
+        return c.Adopt(statistics.run, prepared, statistics.figures)
 
     def retired(self, retained_after: int) -> None:
         self.retained_after = max(self.retained_after, retained_after)

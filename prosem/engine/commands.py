@@ -177,13 +177,12 @@ class Weigh:
 class Adopt:
     """Estimators built from a run of the statistics job, and how it is shown (None: no run is in force).
 
-    `figures` are the other figures of the run, `stale` the groups whose measurements were not taken over.
+    `figures` are the other figures of the run.
     """
 
     run: JsonObject | None
     prepared: Prepared
     figures: RunFigures = NO_FIGURES
-    stale: frozenset[int] = frozenset()
 
 
 Command = (

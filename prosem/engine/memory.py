@@ -63,9 +63,6 @@ class EngineMemory:
     ) -> None:
         self.chooser, self.metrics, self.traffic, self.clock = chooser, metrics, traffic, clock
         self.statistics: JsonObject | None = None  # the run that is in force
-        self.stale_groups: frozenset[int] = (
-            frozenset()
-        )  # whose measurements it has and the server does not use
         self.retained_after = retained_after
         self.look_events = look_events
         self.seq = 0

@@ -179,8 +179,7 @@ class EngineState(EngineMemory):
     def adopt(self, command: c.Adopt) -> None:
         """Take over a run of the statistics job, or none; what is open is arranged by it from the next event on."""
         self.chooser.adopt(command.prepared)
-        self.statistics, self.stale_groups = command.run, command.stale
-        figures = command.figures
+        self.statistics, figures = command.run, command.figures
         if figures is self.group_store.figures:
             return  # spaces were opened by them
         self.undo.keep_attribute(self.group_store, "figures")

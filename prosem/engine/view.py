@@ -37,8 +37,6 @@ class EngineView:
     """the run in force"""
     figures: RunFigures = NO_FIGURES
     """what it says of columns, joins and points"""
-    stale_groups: frozenset[int] = frozenset()
-    """groups that differ so much from those of the run that its measurements are not used"""
     estimate_errors: Mapping[str, float] = field(default_factory=dict)
     """by metric: about by which factor estimates were wrong lately"""
     unstreamed: int = 0
@@ -90,7 +88,6 @@ def _small(memory: EngineMemory) -> dict[str, Any]:
         "weights": memory.chooser.weights,
         "statistics": memory.statistics,
         "figures": memory.group_store.figures,
-        "stale_groups": memory.stale_groups,
         "unstreamed": len(memory.unstreamed),
     }
 

@@ -52,7 +52,7 @@ async def statistics(request: Request) -> Response:
             if counts:
                 entries[group.name] = dict(counts)
         arrangements = [one for group in groups if (one := _arrangement(state, group))]
-        stale = [group.name for group in groups if group.id in state.stale_groups]
+        stale = [group.name for group in groups if group.id in state.group_store.figures.stale]
         return {**shown, "entries": entries, "stale": stale, "arrangements": arrangements}
 
     made = server(request)
@@ -175,6 +175,6 @@ def _group(view: EngineView, group: Group) -> JsonObject:
         "name": group.name,
         "type": group.type,
         "sample_sql": group.sample_sql,
-        "is_stale": group.id in view.stale_groups,
+        "is_stale": group.id in view.figures.stale,
         "dimensions": [one.document() for one in view.figures.points[group.id]],
     }
