@@ -21,7 +21,7 @@ PARTS = len(SCHEMES)  # all networks together run the whole kit, and each anothe
 def test_sockets_outlive_their_broker(tmp_path: Path) -> None:
     """Two scenarios in miniature on the network of the day: what resumed sockets are sent is exact."""
     network, report = [*SCHEMES][today() % PARTS], tmp_path / "resumed"
-    killed = f"--brokers 1 --killed-s 2 --resumed {report}"
+    killed = f"--brokers 1 --killed-s 1 --resumed {report} --lease-s 2"
     chosen = ("filter", "resume")
     done = run_on(network, chosen, "--subs", "24", "--events", "60", killed=killed)
     assert done.returncode == 0, done.stdout[-3000:]

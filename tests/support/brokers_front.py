@@ -4,10 +4,11 @@
         [options of serve]
 
 Every connection goes to the next broker that takes it. With `--killed-s` there is one broker more, the first to join, so
-that others may be below it: it is killed and started again every so many seconds. Sockets of `WS /v1/stream` begin there,
-and resume at another broker when it is killed (`resuming.py`); the file of `--resumed` says how often one has. All other
-connections go to the brokers that live. SIGTERM ends everything. Killed by SIGKILL with its process group, it can be
-started again on the same folder: PostgreSQL and NATS live on and are adopted.
+that others may be below it: it is killed and started again every so many seconds, as soon as a socket there has been given
+a change, after twice the time at the latest. Sockets of `WS /v1/stream` begin there, and resume at another broker when it
+is killed (`resuming.py`); the file of `--resumed` says how often one has. All other connections go to the brokers that
+live. SIGTERM ends everything. Killed by SIGKILL with its process group, it can be started again on the same folder:
+PostgreSQL and NATS live on and are adopted.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Front:
         self._killing: asyncio.Task[None] | None = None
         self._turn = itertools.count()
         self._sockets: WebSocketServer | None = None
+        self._carried: set[Carried] = set()
 
     async def start(self) -> None:
         await self._run(
@@ -64,10 +66,15 @@ class Front:
     async def _kill_often(self) -> None:
         while True:
             await asyncio.sleep(self._killed_s)
+            with contextlib.suppress(AssertionError):
+                await until_async(lambda: any(one.changes for one in self._at_mortal()), self._killed_s)
             process = self.processes[self._mortal]
             process.kill()
             await process.wait()
             await self._run_broker("mortal", self._mortal)
+
+    def _at_mortal(self) -> list[Carried]:
+        return [one for one in self._carried if one.address == _streams(self._mortal)]
 
     async def _run_broker(self, name: str, port: int) -> None:
         await self._run("broker", port, "--server", f"http://{HOST}:{self.server}", "--name", name)
@@ -117,12 +124,19 @@ class Front:
 
     async def _carry(self, client: ServerConnection) -> None:
         ports = itertools.cycle((self._mortal, *self.brokers))
-        await Carried(client, (f"ws://{HOST}:{port}/v1/stream" for port in ports), self._has_resumed).carry()
+        carried = Carried(client, map(_streams, ports), self._has_resumed)
+        self._carried.add(carried)
+        await carried.carry()
+        self._carried.discard(carried)
 
     def _has_resumed(self) -> None:
         self._resumed += 1
         if self._report is not None:
             self._report.write_text(str(self._resumed))
+
+
+def _streams(port: int) -> str:
+    return f"ws://{HOST}:{port}/v1/stream"
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

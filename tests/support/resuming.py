@@ -30,6 +30,7 @@ class Carried:
         self, client: ServerConnection, addresses: Iterator[str], resumed: Callable[[], None]
     ) -> None:
         self._client, self._addresses, self._resumed = client, addresses, resumed
+        self.address, self.changes = "", 0  # of the broker that it is at, and given by it
         self._broker: ClientConnection | None = None
         self._attaches: dict[str, dict[str, Any]] = {}  # as they are to be sent again, by id
         self._pings = 0  # without a pong
@@ -53,6 +54,7 @@ class Carried:
 
     async def _carry_from_brokers(self) -> None:
         for address in self._addresses:
+            self.address, self.changes = address, 0
             with contextlib.suppress(OSError, WebSocketException):
                 async with connect(address, max_size=None, proxy=None) as broker:
                     async with self._lock:
@@ -102,3 +104,4 @@ class Carried:
             self._attaches.pop(str(id), None)
         elif id in self._attaches:
             self._attaches[id] = {"op": "attach", "id": id, "after": frame["seq"]}
+            self.changes += "change" in frame
