@@ -96,7 +96,9 @@ class EventPicture(ResponseModel):
 class ExplainedWay(PlanFigures):
     """A plan by one way of the network."""
 
-    way: Annotated[Literal["tree", "straight"], Meta(description="down the tree, or to each broker concerned")]
+    way: Annotated[
+        Literal["tree", "straight"], Meta(description="down the tree, or to each broker concerned")
+    ]
     chosen: Annotated[bool, Meta(description="the cheaper one, by which the plan is priced")]
 
 
