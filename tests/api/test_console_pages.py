@@ -87,7 +87,7 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
         database(process),
         [
             column(ids[table], 0, "k", "integer", list(range(65)), 900),
-            column(ids[table], 1, "x", "numeric(8,2)", prices),
+            column(ids[table], 1, "x", "numeric(8,2)", prices, changes=990),
             column(ids[table], 2, "e", "text", ["a", "b", "b", "c"], changes=0),
             column(ids[other], 0, "k", "integer", [1, 2]),
         ],
@@ -105,13 +105,13 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
     expect(arranged).to_have_count(1)
     expect(arranged).to_contain_text(joined)
     expect(arranged).to_contain_text(f"{table}.e instead of {table}.x")
-    expect(arranged).to_contain_text("distinct values, hot keys and update rates of the run")
+    expect(arranged).to_contain_text("distinct values, hot keys, update rates and join frequencies of the run")
     expect(arranged).to_contain_text(f"{table} by {other}, {other} by {table}")
     page.get_by_role("button", name=table, exact=True).click()
     histograms = page.locator(".histograms").first.locator(".histogram")
     expect(histograms).to_have_count(3)
     price = histograms.nth(1)
-    expect(price).to_contain_text("changed by 25 % of 1,000 events")
+    expect(price).to_contain_text("changed by 99 % of 1,000 events")
     expect(price.locator(".hot-keys")).to_contain_text("160.00 ≥ 37.5 %")
     expect(price.locator("svg text").first).to_have_text("0.00")
     heights = price.locator("rect").evaluate_all(
