@@ -99,6 +99,7 @@ def _show_suggestions(console: Console, name: str, wanted: float, found: Sequenc
     for one in found[:MOST_SHOWN]:
         table.add_row(_shown(one.params), f"{one.value}", f"{one.per_day:.2f}")
     console.print(table)
+    _say_more(console, len(found))
 
 
 def _show_counts(console: Console, outcome: Outcome) -> None:
@@ -117,6 +118,12 @@ def _show_counts(console: Console, outcome: Outcome) -> None:
     for params, count, per_day in outcome.most_notified():
         table.add_row(_shown(params), f"{count:,}", f"{per_day:.2f}")
     console.print(table)
+    _say_more(console, len(outcome.population))
+
+
+def _say_more(console: Console, subscriptions: int) -> None:
+    if subscriptions > MOST_SHOWN:
+        console.print(f"and {subscriptions - MOST_SHOWN:,} more, which --output writes", highlight=False)
 
 
 def _bars(name: str, rows: Sequence[tuple[str, int]]) -> Table:
@@ -125,7 +132,7 @@ def _bars(name: str, rows: Sequence[tuple[str, int]]) -> Table:
     table.add_column("")
     longest = max((count for _, count in rows), default=1)
     for label, count in rows:
-        table.add_row(label, f"{count:,}", "▇" * max(1, round(WIDTH * count / longest)))
+        table.add_row(label, f"{count:,}", "▇" * (max(1, round(WIDTH * count / longest)) if count else 0))
     return table
 
 

@@ -20,7 +20,7 @@ export function backtester(given) {
       let job = await client.request("POST", "/v1/backtests", asked);
       while (job.state === "queued" || job.state === "running") {
         if (mine !== latest) return cancel(job.id);
-        fill(report, h("p", { class: "faint" }, `${job.steps.at(-1) ?? "waiting"} …`));
+        fill(report, working(job));
         await new Promise((resolve) => setTimeout(resolve, POLL_MS));
         job = await client.request("GET", `/v1/backtests/${job.id}`);
       }
@@ -34,6 +34,21 @@ export function backtester(given) {
   }
 
   return { button, report };
+}
+
+/** The step at hand, with a bar of the tasks that are done of it. */
+function working({ steps, progress }) {
+  return h(
+    "p",
+    { class: "faint" },
+    `${steps.at(-1) ?? "waiting"} … `,
+    progress
+      ? [
+          h("progress", { max: progress.total, value: progress.done }),
+          ` ${progress.done} of ${progress.total} tasks`,
+        ]
+      : null,
+  );
 }
 
 const cancel = (id) => client.request("DELETE", `/v1/backtests/${id}`).catch(() => null);

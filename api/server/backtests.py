@@ -17,8 +17,10 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from pipeline.backtest.pages import read_page
 from prosem.runtime.supervise import end, supervise
 from prosem.values.errors import BusyError, ConflictError, NotFoundError
 from prosem.values.model import JsonObject
@@ -34,7 +36,11 @@ _LAST_WORDS = 2_000  # characters of what a process wrote before it died
 
 @dataclass
 class BacktestJob:
-    """`state` is queued, running, done, failed or cancelled; `steps` are those begun so far."""
+    """`state` is queued, running, done, failed or cancelled; `steps` are those begun so far.
+
+    `progress` is how many of Spark's tasks are done in the last of these; `pages` the file with what was found of each
+    subscription.
+    """
 
     tenant: str
     request: JsonObject
@@ -42,12 +48,28 @@ class BacktestJob:
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     state: str = "queued"
     steps: list[str] = field(default_factory=list)
+    progress: JsonObject | None = None
     result: Any = None
     error: str | None = None
 
     @property
     def is_over(self) -> bool:
         return self.state not in ("queued", "running")
+
+    @property
+    def pages(self) -> Path:
+        return Path(self.request["pages"])
+
+    def page(self, after: int, limit: int) -> JsonObject:
+        """At most so many subscriptions after a place; ConflictError while there is no result."""
+        if self.state != "done":
+            raise ConflictError(
+                f"the backtest is {self.state}: what it finds of each subscription is there when it is done"
+            )
+        found = read_page(str(self.pages), after, limit)
+        is_last = len(found) < limit or found[-1]["subscription"] + 1 == len(self.request["subscriptions"])
+        days = [one["day"] for one in self.result["per_day"]]
+        return {"days": days, "subscriptions": found, "next": None if is_last else found[-1]["subscription"]}
 
     def document(self, *, with_result: bool = True) -> JsonObject:
         shown = {
@@ -57,6 +79,7 @@ class BacktestJob:
             "sql": self.request["sql"],
             "subscriptions": len(self.request["subscriptions"]),
             "steps": list(self.steps),
+            "progress": self.progress,
             "error": self.error,
         }
         return {**shown, "result": self.result} if with_result else shown
@@ -68,6 +91,7 @@ class BacktestService:
     def __init__(self, archive: str, master: str, restarts: MutableMapping[str, int]) -> None:
         self._archive, self._master, self._restarts = archive, master, restarts
         self._jobs: dict[str, BacktestJob] = {}
+        self._folder = TemporaryDirectory(prefix="prosem-backtests-", ignore_cleanup_errors=True)
         self._waiting: asyncio.Queue[BacktestJob] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
         self._current: BacktestJob | None = None
@@ -78,6 +102,7 @@ class BacktestService:
 
     async def close(self) -> None:
         await end(self._task)
+        self._folder.cleanup()
 
     # -- jobs ----------------------------------------------------------------------------------------------------
     def submit(self, tenant: str, request: JsonObject) -> BacktestJob:
@@ -90,10 +115,11 @@ class BacktestService:
         if sum(not one.is_over for one in self._jobs.values()) >= MOST_WAITING:
             raise BusyError(f"{MOST_WAITING} backtests wait already", retry_after_s=RETRY_AFTER_S)
         job = BacktestJob(tenant, {**request, "archive": self._archive, "tenant": tenant})
+        job.request["pages"] = str(Path(self._folder.name) / job.id)
         self._jobs[job.id] = job
         over = [one.id for one in self._jobs.values() if one.is_over]
         for id in over[: max(0, len(self._jobs) - KEPT)]:
-            del self._jobs[id]
+            self._forget(id)
         self._waiting.put_nowait(job)
         return job
 
@@ -110,12 +136,15 @@ class BacktestService:
     def cancel(self, tenant: str, id: str) -> BacktestJob:
         """End a backtest that waits or runs, and forget it."""
         job = self.job(tenant, id)
-        del self._jobs[id]
         if not job.is_over:
             job.state = "cancelled"
             if job is self._current:
                 self._kill()
+        self._forget(id)
         return job
+
+    def _forget(self, id: str) -> None:
+        self._jobs.pop(id).pages.unlink(missing_ok=True)
 
     # -- the process ---------------------------------------------------------------------------------------------
     async def _run(self) -> None:
@@ -169,6 +198,9 @@ class BacktestService:
             return
         if "step" in said:
             job.steps.append(said["step"])
+            job.progress = None
+        elif "progress" in said:
+            job.progress = said["progress"]
         elif "result" in said:
             job.state, job.result = "done", said["result"]
         elif "error" in said:

@@ -11,9 +11,10 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from pipeline.backtest.job import Backtest
+from pipeline.backtest.pages import write_pages
 from pipeline.backtest.period import Period
 from pipeline.backtest.plan import Question
-from pipeline.backtest.report import Counts, count, write, write_counts
+from pipeline.backtest.report import Counts, count, counted_hourly, counted_population, write, write_counts
 from pipeline.backtest.request import MOST_SHOWN, Request
 from pipeline.backtest.tuning import Suggestion, suggest, tunable, tuned
 from pipeline.statistics import StatisticsError
@@ -22,6 +23,8 @@ from pipeline.statistics.places import reason
 from prosem.values.model import JsonObject
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
     from pipeline.statistics.session import Session
 
 Population = Callable[[Question, str], Sequence[JsonObject]]  # of the parameter that is found, or ""
@@ -106,13 +109,37 @@ def _carried_out(session: Session, request: Request, population: Population, ste
         notifications = made.run(question, chosen, period)
         if request.output:
             notifications = write(notifications, request.output)
-        return count(notifications, len(chosen), period)
+        with counted_hourly(notifications) as hourly:
+            counts = count(hourly, len(chosen), period)
+            if request.output or request.pages:
+                _write_each(request, counts, counted_population(hourly, counts, chosen), chosen, found)
+        return counts
 
     with step("taking the log"):
         counts = made.steady(counted)
-    if request.output:
-        write_counts(session.spark, counts, chosen, request.output)
     return Outcome(question.form.type, chosen, counts, name, found)
+
+
+def _write_each(
+    request: Request,
+    counts: Counts,
+    counted: DataFrame,
+    chosen: Sequence[JsonObject],
+    suggestions: Sequence[Suggestion],
+) -> None:
+    """What was found of each subscription, as Parquet and as pages."""
+    if request.output:
+        write_counts(counted, list(counts.per_day), request.output)
+    if not request.pages:
+        return
+    rows = counted.drop("params").orderBy("subscription").toLocalIterator()
+
+    def document(row: Row) -> JsonObject:
+        number = row["subscription"]
+        suggested = {"suggested": suggestions[number].value} if suggestions else {}
+        return {**row.asDict(), "params": chosen[number], **suggested}
+
+    write_pages(request.pages, map(document, rows))
 
 
 def given(params: Sequence[Mapping[str, Any]]) -> Population:

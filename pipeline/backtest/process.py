@@ -1,7 +1,7 @@
 """A backtest in a process of its own, which a server starts: Spark's memory and its faults stay outside the server.
 
 Standard input is one JSON object (`Request`, with `subscriptions` and `master`); standard output has a line of JSON for each
-step, and at the end one with the result or the error.
+step and for the tasks of Spark that are done of it, and at the end one with the result or the error.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pipeline.statistics import StatisticsError
 from prosem.values.wire import decode_exact, encode_exact
+
+if TYPE_CHECKING:
+    from pipeline.statistics.session import Session
 
 
 def main() -> int:
@@ -28,9 +32,10 @@ def main() -> int:
         from pipeline.backtest.request import Request
 
         with ExitStack() as stack:
-            with _step("starting Spark"):
-                session = stack.enter_context(open_session(master))
-            outcome = carry_out(session, Request(**asked), given(subscriptions), _step)
+            _say(json.dumps({"step": "starting Spark"}))
+            session = stack.enter_context(open_session(master))
+            step = partial(_step, session)
+            outcome = carry_out(session, Request(**asked), given(subscriptions), step)
             _say(encode_exact({"result": outcome.document()}).decode())
     except StatisticsError as error:
         _say(json.dumps({"error": str(error)}))
@@ -39,13 +44,24 @@ def main() -> int:
 
 
 @contextmanager
-def _step(name: str) -> Iterator[None]:
+def _step(session: Session, name: str) -> Iterator[None]:
+    from pipeline.statistics.progress import watched
+
     _say(json.dumps({"step": name}))
-    yield
+    said: list[tuple[int, int]] = []
+
+    def seen(done: int, total: int) -> None:
+        if (done, total) not in said[-1:]:
+            said.append((done, total))
+            _say(json.dumps({"progress": {"done": done, "total": total}}))
+
+    with watched(lambda: session.spark.sparkContext, seen):
+        yield
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    sys.stdout.write(f"{line}\n")  # at once: the tasks are said by another thread
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

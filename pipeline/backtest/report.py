@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,14 @@ from prosem.values.model import JsonObject
 from prosem.values.wire import encode_exact
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 SHARES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """`per_subscription` has an entry for each, in their order; hours are those of UTC."""
+    """`per_subscription` has an entry for each, in their order; days and hours are those of UTC; none is left out."""
 
     period: Period
     per_subscription: Sequence[int]
@@ -49,24 +50,60 @@ class Counts:
         ]
 
 
-def count(notifications: DataFrame, subscriptions: int, period: Period) -> Counts:
-    """One pass; one row per subscription and one per hour of the period come to the driver."""
+def days_of(period: Period) -> list[date]:
+    """Every day of the period, in UTC."""
+    first, last = (at.astimezone(UTC).date() for at in (period.since, period.until))
+    return [first + timedelta(at) for at in range((last - first).days + 1)]
+
+
+@contextmanager
+def counted_hourly(notifications: DataFrame) -> Iterator[DataFrame]:
+    """How many there are per subscription, day and hour: computed once, whatever is read from it."""
     from pyspark.sql import functions as f
 
     day, hour = f.to_date("at").alias("day"), f.hour("at").alias("hour")
     hourly = notifications.groupBy("subscription", day, hour).count().persist()
-    per_subscription = [0] * subscriptions
-    per_day: dict[date, int] = {}
-    per_hour: dict[int, int] = {}
     try:
-        for row in hourly.groupBy("subscription").agg(f.sum("count").alias("notified")).toLocalIterator():
-            per_subscription[row["subscription"]] = row["notified"]
-        for row in hourly.groupBy("day", "hour").agg(f.sum("count").alias("notified")).toLocalIterator():
-            per_day[row["day"]] = per_day.get(row["day"], 0) + row["notified"]
-            per_hour[row["hour"]] = per_hour.get(row["hour"], 0) + row["notified"]
+        yield hourly
     finally:
         hourly.unpersist()
-    return Counts(period, per_subscription, dict(sorted(per_day.items())), dict(sorted(per_hour.items())))
+
+
+def count(hourly: DataFrame, subscriptions: int, period: Period) -> Counts:
+    """One row per subscription and one per hour of the period come to the driver."""
+    from pyspark.sql import functions as f
+
+    per_subscription = [0] * subscriptions
+    per_day, per_hour = dict.fromkeys(days_of(period), 0), dict.fromkeys(range(24), 0)
+    for row in hourly.groupBy("subscription").agg(f.sum("count").alias("notified")).toLocalIterator():
+        per_subscription[row["subscription"]] = row["notified"]
+    for row in hourly.groupBy("day", "hour").agg(f.sum("count").alias("notified")).toLocalIterator():
+        per_day[row["day"]] += row["notified"]
+        per_hour[row["hour"]] += row["notified"]
+    return Counts(period, per_subscription, per_day, per_hour)
+
+
+def _by(hourly: DataFrame, unit: str, every: str) -> DataFrame:
+    """Per subscription that was notified at all an array `by_…` with a count for each day or hour of `every`."""
+    from pyspark.sql import functions as f
+
+    found = hourly.groupBy("subscription", unit).agg(f.sum("count").alias("notified"))
+    pairs = f.map_from_entries(f.collect_list(f.struct(unit, "notified")))
+    mapped = found.groupBy("subscription").agg(pairs.alias("found"))
+    filled = f"transform({every}, one -> coalesce(try_element_at(found, one), 0L)) AS by_{unit}"
+    return mapped.selectExpr("subscription", filled)
+
+
+def each_subscription(hourly: DataFrame, population: DataFrame, days: Sequence[date]) -> DataFrame:
+    """The rows of `population`, with counts by day and by hour (`by_day`, `by_hour`); nothing comes to the driver."""
+    every = f"sequence(DATE'{days[0]}', DATE'{days[-1]}')"
+    by_day, by_hour = _by(hourly, "day", every), _by(hourly, "hour", "sequence(0, 23)")
+    joined = population.join(by_day, "subscription", "left").join(by_hour, "subscription", "left")
+    return joined.selectExpr(
+        *population.columns,
+        f"coalesce(by_day, array_repeat(0L, {len(days)})) AS by_day",
+        "coalesce(by_hour, array_repeat(0L, 24)) AS by_hour",
+    )
 
 
 def write(notifications: DataFrame, folder: str) -> DataFrame:
@@ -79,10 +116,8 @@ def write(notifications: DataFrame, folder: str) -> DataFrame:
     return notifications.sparkSession.read.parquet(path)
 
 
-def write_counts(
-    spark: SparkSession, counts: Counts, subscriptions: Sequence[JsonObject], folder: str
-) -> None:
-    """One row per subscription as Parquet in `subscriptions` below the folder: its number, parameters and counts."""
+def counted_population(hourly: DataFrame, counts: Counts, subscriptions: Sequence[JsonObject]) -> DataFrame:
+    """One row per subscription: its number, parameters and counts."""
     import pyarrow as pa  # type: ignore[import-untyped]
 
     notified = list(counts.per_subscription)
@@ -92,8 +127,16 @@ def write_counts(
         "notifications": notified,
         "per_day": [counts.per_day_and_subscription(number) for number in range(len(notified))],
     }
-    made = spark.createDataFrame(pa.table(columns))
-    made.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/subscriptions")
+    made = hourly.sparkSession.createDataFrame(pa.table(columns))
+    return each_subscription(hourly, made, list(counts.per_day))
+
+
+def write_counts(counted: DataFrame, days: Sequence[date], folder: str) -> None:
+    """The rows of `counted_population` as Parquet in `subscriptions` below the folder; `by_day` has the days as keys."""
+    every = f"sequence(DATE'{days[0]}', DATE'{days[-1]}')"
+    by_day = f"map_from_arrays({every}, by_day) AS by_day"
+    shown = counted.selectExpr(*[by_day if name == "by_day" else name for name in counted.columns])
+    shown.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/subscriptions")
 
 
 def draw(counts: Counts, path: Path) -> None:
@@ -110,7 +153,7 @@ def draw(counts: Counts, path: Path) -> None:
         days.bar([f"{day:%m-%d}" for day in counts.per_day], list(counts.per_day.values()))
         days.set(title="per day", ylabel="notifications")
         days.tick_params(axis="x", rotation=60)
-        hours.bar(list(range(24)), [counts.per_hour.get(hour, 0) for hour in range(24)])
+        hours.bar(list(counts.per_hour), list(counts.per_hour.values()))
         hours.set(title="per hour of the day (UTC)", ylabel="notifications", xlabel="hour")
         ranked = sorted(one / counts.period.days for one in counts.per_subscription)
         spread.plot([(at + 1) / len(ranked) for at in range(len(ranked))], ranked)

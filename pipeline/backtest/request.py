@@ -11,7 +11,10 @@ MOST_SHOWN = 10  # subscriptions of a report
 
 @dataclass(frozen=True)
 class Request:
-    """`per_day`: find the value of one parameter (`tune`) with about so many notifications per day."""
+    """`per_day`: find the value of one parameter (`tune`) with about so many notifications per day.
+
+    `output` is the folder of Parquet files, `pages` a file with what was found of each subscription; "" is none.
+    """
 
     sql: str
     archive: str
@@ -23,3 +26,4 @@ class Request:
     per_day: float = 0.0
     tune: str = ""
     output: str = ""
+    pages: str = ""

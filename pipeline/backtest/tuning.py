@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.backtest.job import Backtest
 from pipeline.backtest.period import Period
 from pipeline.backtest.plan import Question
-from pipeline.backtest.report import count
+from pipeline.backtest.report import count, counted_hourly
 from pipeline.statistics import StatisticsError
 from prosem.language.notify import radius_names
 from prosem.language.syntax import Aggregate, ColumnName, Parameter
@@ -120,8 +120,8 @@ def suggest(
 def _counts(
     backtest: Backtest, question: Question, subscriptions: Sequence[JsonObject], period: Period
 ) -> list[float]:
-    notifications = backtest.run(question, subscriptions, period)
-    made = count(notifications, len(subscriptions), period)
+    with counted_hourly(backtest.run(question, subscriptions, period)) as hourly:
+        made = count(hourly, len(subscriptions), period)
     return [notified / period.days for notified in made.per_subscription]
 
 

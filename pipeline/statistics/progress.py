@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _PAUSE_S = 0.2
+
+
+@contextmanager
+def watched(context: Callable[[], SparkContext | None], seen: Callable[[int, int], None]) -> Iterator[None]:
+    """Calls `seen`, in another thread, with how many tasks of Spark's active stages are done, and how many there are."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_PAUSE_S):
+            found = context()
+            if found is None:
+                continue
+            tracker = found.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            total = sum(stage.numTasks for stage in stages if stage is not None)
+            if total:
+                seen(sum(stage.numCompletedTasks for stage in stages if stage is not None), total)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 class Steps:
@@ -46,23 +71,10 @@ class Steps:
             yield
             return
         bar = self._bars.add_task(name, total=None, tasks="")
-        over = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(bar, over), daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
-        self._bars.update(bar, total=1, completed=1, tasks="done")
 
-    def _watch(self, bar: TaskID, over: threading.Event) -> None:
-        while not over.wait(_PAUSE_S):
-            if self.context is None:
-                continue
-            tracker = self.context.statusTracker()
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-            total = sum(stage.numTasks for stage in stages if stage is not None)
-            if total:
-                self._bars.update(bar, total=total, completed=done, tasks=f"{done}/{total} tasks")
+        def seen(done: int, total: int) -> None:
+            self._bars.update(bar, total=total, completed=done, tasks=f"{done}/{total} tasks")
+
+        with watched(lambda: self.context, seen):
+            yield
+        self._bars.update(bar, total=1, completed=1, tasks="done")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
-from api.http.models.operation_responses import BacktestDescription, BacktestList
+from api.http.models.operation_responses import BacktestDescription, BacktestedSubscriptions, BacktestList
 from prosem.store import schema
 from prosem.store.embedded import EmbeddedPostgres
 from prosem.store.statistics import archive_id
@@ -56,6 +56,11 @@ class World:
     def over(self, id: str) -> Any:
         until(lambda: self.look(id)["state"] not in ("queued", "running"), 300)
         return self.look(id)
+
+    def page(self, id: str, asked: str = "") -> Any:
+        found = self.api.call("GET", f"/v1/backtests/{id}/subscriptions{asked}")
+        msgspec.convert(found, BacktestedSubscriptions)
+        return found
 
     def look(self, id: str) -> Any:
         found = self.api.call("GET", f"/v1/backtests/{id}")
@@ -131,6 +136,7 @@ def test_a_backtest_counts_what_a_server_would_have_notified(world: World) -> No
     done = world.over(job["id"])
     assert (done["state"], done["error"]) == ("done", None)
     assert done["steps"] == ["starting Spark", "looking for the period", "taking the log"]
+    assert 0 <= done["progress"]["done"] <= done["progress"]["total"], "of the last step"
     result = done["result"]
     notifications = {one["params"]["k"]: one["notifications"] for one in result["most_notified"]}
     assert notifications == {0: 5, 1: 10, 7: 0}, (
@@ -138,11 +144,37 @@ def test_a_backtest_counts_what_a_server_would_have_notified(world: World) -> No
     )
     assert result["notifications"] == 15 == sum(one["notifications"] for one in result["per_day"])
     assert result["per_day"] == [{"day": str(DAY), "notifications": 15}]
+    assert len(result["per_hour"]) == 24
+    check_pages(world, job["id"], result)
     found = world.over(world.asked(notify={"change": 1}, per_day=40)["id"])
     assert found["error"] is None
     tuned = found["result"]["suggestions"]
     assert tuned["parameter"] == "radius"
     assert tuned["values"][0]["per_day"] > 0
+    (one,) = world.page(found["id"])["subscriptions"]
+    assert one["suggested"] == tuned["values"][0]["value"] == one["params"]["radius"]
+    threshold = world.asked(sql="SELECT k, x FROM moved WHERE x > :limit", params=None, per_day=40)
+    (tried,) = world.over(threshold["id"])["result"]["suggestions"]["values"]
+    assert tried["per_day"] == pytest.approx(40, rel=0.2), "of 40 moves in a third of a day"
+
+
+def check_pages(world: World, id: str, result: Any) -> None:
+    """All subscriptions, one by one and at once."""
+    whole = world.page(id)
+    assert (whole["days"], whole["next"]) == ([str(DAY)], None)
+    assert [(one["params"], one["notifications"]) for one in whole["subscriptions"]] == [
+        ({"k": 0}, 5), ({"k": 1}, 10), ({"k": 7}, 0),
+    ]  # fmt: skip
+    for one in whole["subscriptions"]:
+        assert one["by_day"] == [one["notifications"]]
+        assert sum(one["by_hour"]) == one["notifications"]
+    hours = [sum(some) for some in zip(*(one["by_hour"] for one in whole["subscriptions"]), strict=True)]
+    assert hours == [one["notifications"] for one in result["per_hour"]]
+    pages = [world.page(id, f"?after={after}&limit=1") for after in (-1, 0, 1)]
+    assert [page["subscriptions"] for page in pages] == [[one] for one in whole["subscriptions"]]
+    assert [page["next"] for page in pages] == [0, 1, None]
+    with pytest.raises(Refused):
+        world.page(id, "?limit=0")
 
 
 @pytest.mark.slow
@@ -151,9 +183,13 @@ def test_the_form_of_a_subscription_says_how_often_it_would_have_fired(page: Pag
     visit(page, world.api, "live")
     page.get_by_label("Subscription, in SQL").fill("SELECT x FROM moved WHERE k = 1")
     page.get_by_role("button", name="How often in the last 30 days?").click()
+    expect(page.locator(".backtest progress")).to_be_visible(timeout=300_000)
     expect(page.locator("#fired")).to_contain_text("It would have fired 20 times in", timeout=300_000)
     page.get_by_text("per day", exact=True).click()
-    expect(page.locator(".bars dt").first).to_have_text(str(DAY))
+    days = page.locator(".bars").first
+    expect(days.locator(f"dt:text('{DAY}') + dd")).to_have_text("20")
+    expect(days.locator("dd").first).to_have_text("0")
+    assert days.locator("dt").count() > 20, "days without notifications too"
 
 
 def test_the_form_says_what_is_missing(page: Page, world: World) -> None:
@@ -171,7 +207,8 @@ def test_other_tenants_and_keys_of_some_rows_have_no_part_in_it(world: World) ->
     thief = admin.make_key("admin", "subscriber", tenant="thief")
     some = admin.make_key("subscriber", rows={"moved": "x = 5"})
     body = {"sql": QUERY, "params": {"k": 1}}
-    for method, path in (("GET", f"/{job}"), ("DELETE", f"/{job}")):
+    assert admin.status("GET", f"/v1/backtests/{job}/subscriptions") == 409, "not while there is no result"
+    for method, path in (("GET", f"/{job}"), ("GET", f"/{job}/subscriptions"), ("DELETE", f"/{job}")):
         assert thief.status(method, f"/v1/backtests{path}") == 404
         assert some.status(method, f"/v1/backtests{path}") == 403
     assert thief.call("GET", "/v1/backtests") == {"backtests": []}

@@ -10,7 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +42,7 @@ from tests.support.processes import ServerProcess, open_folder
 
 SOME = ("minimum by symbol", "join")  # these also from a copy of the tables from after the events
 pytestmark = pytest.mark.slow  # make test compares every type without Spark: test_backtest_simulation.py
-DAY_S = 86_400
+DAY_S, DAY = 86_400, date(2026, 3, 1)
 SEGMENT = r"(\w+)/segment=(\d+)-(\d+)"
 
 
@@ -158,11 +158,49 @@ def test_the_command_reports_how_often_and_when(world: World, tmp_path: Path) ->
     out = read.parquet(str(tmp_path / "out" / "notifications"))
     whole = [(row["subscription"], row["seq"], json.loads(row["change"])) for row in out.collect()]
     assert ordered(whole) == ordered(expected)
+    moments = out.selectExpr(
+        "subscription", "unix_seconds(at) - unix_seconds(TIMESTAMP'2026-03-01 00:00:00') AS s"
+    ).collect()
+    for row in rows:
+        at = [one["s"] for one in moments if one["subscription"] == row["subscription"]]
+        hours = Counter(second % DAY_S // 3_600 for second in at)
+        assert row["by_hour"] == [hours[hour] for hour in range(24)]
+        found = Counter(DAY + timedelta(second // DAY_S) for second in at)
+        assert row["by_day"] == {day: found[day] for day in row["by_day"]}
+        assert [*row["by_day"]] == [DAY + timedelta(one) for one in range(len(row["by_day"]))], (
+            "days of none too"
+        )
     days = Counter(f"2026-03-{1 + 600 * seq // DAY_S:02}" for _, seq, _ in expected)
     lines = {
         line.split()[0]: line.split()[1] for line in said.getvalue().splitlines() if line.startswith("2026-")
     }
-    assert lines == {day: str(count) for day, count in days.items()}
+    assert {day: count for day, count in lines.items() if count != "0"} == {
+        day: str(count) for day, count in days.items()
+    }
+    assert len(lines) == len(rows[0]["by_day"])
+    quiet = [line for line in said.getvalue().splitlines() if line.split()[1:] == ["0"]]
+    assert len(quiet) > 0, "hours of none have no bar"
+
+
+def test_a_threshold_is_suggested_by_which_it_would_have_been_so_many(world: World) -> None:
+    from pipeline.backtest.tuning import suggest, tuned
+
+    backtest = world.backtest()
+    question = backtest.ask("SELECT k, y FROM t WHERE x >= :a AND y < :limit")
+    assert tuned(question, "limit") == "limit"
+    period, population = world.period(), [{"a": 0}, {"a": 20}]
+
+    def notified(*limits: Any) -> Counter[int]:
+        asked = [one | {"limit": limit} for one, limit in zip(population, limits, strict=True)]
+        return Counter(row["subscription"] for row in backtest.run(question, asked, period).collect())
+
+    every = notified(10**6, 10**6)
+    wanted = every[0] / 2 / period.days
+    found = suggest(backtest, question, population, period, "limit", wanted)
+    told = notified(*[one.value for one in found])
+    assert [one.per_day * period.days for one in found] == pytest.approx([told[0], told[1]])
+    assert abs(told[0] - every[0] / 2) <= every[0] / 10, "the nearest candidate is near"
+    assert told[1] <= every[1] < every[0], "the other has fewer rows to begin with"
 
 
 def test_a_radius_is_suggested_by_which_it_would_have_been_so_many(world: World) -> None:

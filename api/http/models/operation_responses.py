@@ -205,6 +205,13 @@ class DiscardedDelivery(ResponseModel):
 
 
 # -- backtests -----------------------------------------------------------------------------------------------
+class TaskProgress(ResponseModel):
+    """Tasks of Spark."""
+
+    done: int
+    total: int
+
+
 class BacktestDescription(ResponseModel):
     id: str
     created: datetime
@@ -212,12 +219,33 @@ class BacktestDescription(ResponseModel):
     sql: str
     subscriptions: int
     steps: list[str]
+    progress: Annotated[TaskProgress | None, Meta(description="of the last step, where Spark carries it out")]
     error: str | None
     result: Annotated[Any, Meta(description="of one backtest; lists have none")] = UNSET
 
 
 class BacktestList(ResponseModel):
     backtests: list[BacktestDescription]
+
+
+class BacktestedSubscription(ResponseModel):
+    subscription: Annotated[int, Meta(description="its place in the request")]
+    params: dict[str, Any]
+    notifications: int
+    per_day: float
+    by_day: Annotated[list[int], Meta(description="notifications on each of the days")]
+    by_hour: Annotated[list[int], Meta(description="notifications in each hour of the day, in UTC")]
+    suggested: (
+        Annotated[Any, Meta(description="the value of the parameter that was to be found")] | UnsetType
+    ) = UNSET
+
+
+class BacktestedSubscriptions(ResponseModel):
+    """A page of the subscriptions of a backtest."""
+
+    days: Annotated[list[str], Meta(description="the days of by_day, in UTC")]
+    subscriptions: list[BacktestedSubscription]
+    next: Annotated[int | None, Meta(description="after which the next page begins; null after the last")]
 
 
 # -- the optimizer -------------------------------------------------------------------------------------------
@@ -396,6 +424,7 @@ OPERATION_RESPONSES: tuple[type[ResponseModel], ...] = (
     DiscardedDelivery,
     BacktestDescription,
     BacktestList,
+    BacktestedSubscriptions,
     MetricWeights,
     DecisionList,
     StatisticsRun,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from api.http.access import caller_of
 from api.http.bodies import body_limit, json_object
 from api.http.models.backtests import NewBacktest
-from api.http.models.operation_responses import BacktestDescription, BacktestList
+from api.http.models.operation_responses import BacktestDescription, BacktestedSubscriptions, BacktestList
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.http.routes.subscriptions import check_complexity, parsed
@@ -22,6 +22,7 @@ from prosem.values.access import Caller, Role
 from prosem.values.errors import InputError
 from prosem.values.request_model import read
 
+MOST_SHOWN = 1_000  # subscriptions of a page
 router = APIRouter(prefix="/v1/backtests", tags=["backtests"])
 
 
@@ -77,6 +78,21 @@ async def index(request: Request) -> Response:
 async def show(request: Request, id: str) -> Response:
     caller = _caller(request)
     return answer(server(request).backtests.job(caller.tenant, id).document())
+
+
+@router.get(
+    "/{id}/subscriptions",
+    **documented(
+        "What a backtest found of each subscription: counts by day and by hour, and the value suggested",
+        returns=BacktestedSubscriptions,
+    ),
+)
+async def subscriptions(request: Request, id: str, after: int = -1, limit: int = 100) -> Response:
+    caller = _caller(request)
+    if not 1 <= limit <= MOST_SHOWN:
+        raise InputError(f"expected a number from 1 to {MOST_SHOWN:,}", "/limit")
+    job = server(request).backtests.job(caller.tenant, id)
+    return answer(await asyncio.to_thread(job.page, after, limit))
 
 
 @router.delete("/{id}", **documented("End a backtest and forget it", returns=BacktestDescription))
