@@ -105,7 +105,9 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
     expect(arranged).to_have_count(1)
     expect(arranged).to_contain_text(joined)
     expect(arranged).to_contain_text(f"{table}.e instead of {table}.x")
-    expect(arranged).to_contain_text("distinct values, hot keys, update rates and join frequencies of the run")
+    expect(arranged).to_contain_text(
+        "distinct values, hot keys, update rates and join frequencies of the run"
+    )
     expect(arranged).to_contain_text(f"{table} by {other}, {other} by {table}")
     page.get_by_role("button", name=table, exact=True).click()
     histograms = page.locator(".histograms").first.locator(".histogram")
