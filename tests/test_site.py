@@ -35,6 +35,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_versions_are_listed_newest_first(built: Path) -> None:
     listed = json.loads((built / "versions.json").read_text())
     assert [one["version"] for one in listed] == [VERSION, "0.0.9"]

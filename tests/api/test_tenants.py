@@ -83,6 +83,7 @@ SUBSCRIBES = {
     ("GET", "/v1/webhooks/i/dead-letters"), ("POST", "/v1/webhooks/i/dead-letters/redeliver"),
     ("GET", "/v1/webhooks/i/dead-letters/{delivery}"), ("DELETE", "/v1/webhooks/i/dead-letters/{delivery}"),
     ("GET", "/v1/backtests"), ("POST", "/v1/backtests"), ("GET", "/v1/backtests/i"), ("DELETE", "/v1/backtests/i"),
+    ("GET", "/v1/backtests/i/subscriptions"),
 }  # fmt: skip
 ADMINISTERS = {("GET", "/v1/keys"), ("POST", "/v1/keys"), ("DELETE", "/v1/keys/0")}
 OPERATES = {

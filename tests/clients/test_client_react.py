@@ -110,6 +110,7 @@ def test_nothing_is_opened_on_a_server(tmp_path: Path) -> None:
     assert done.stdout.strip() == "<b>loading</b>"
 
 
+@pytest.mark.slow
 def test_types() -> None:
     done = subprocess.run([BIN / "tsc", "-p", "."], cwd=REACT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -175,8 +175,13 @@ def test_an_equality_spares_the_scan(module: Any) -> None:
     index.check()
 
 
+KINDS = ["interval", "prefix", "shared prefix", "without", "set", "null"]
+
+
 @judged
-@pytest.mark.parametrize("kind", ["interval", "prefix", "shared prefix", "without", "set", "null"])
+@pytest.mark.parametrize(
+    "kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])]
+)
 def test_any_indexable_attribute_spares_the_scan(module: Any, kind: str) -> None:
     """Whatever the shape of a constraint, a match looks at a small part of the filters."""
     count, index = 6000, BoxIndex(module)

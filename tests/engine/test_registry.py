@@ -104,6 +104,7 @@ class TestRegistered(Registered.TestCase):  # type: ignore[misc, name-defined]  
         monkeypatch.setattr(module, "_FEW", 2)
 
 
+@pytest.mark.slow
 def test_deleted_subscriptions_cost_nothing() -> None:
     """As after a restart (`reserve`), and while others stay."""
     tracemalloc.start()

@@ -39,7 +39,11 @@ RECREATE = "BEGIN; DROP TABLE prices; " + SCHEMA + "ALTER PUBLICATION {slot} ADD
         (SWAP, "is called public.prices_old"),
         (RECREATE, "dropped"),
         ("ALTER TABLE prices ALTER price TYPE numeric(8,4)", "'price'"),
-        ("ALTER PUBLICATION {slot} DROP TABLE prices", "no longer in the publication"),
+        pytest.param(
+            "ALTER PUBLICATION {slot} DROP TABLE prices",
+            "no longer in the publication",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["swapped", "recreated", "numeric", "unpublished"],
 )
