@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from bench.papers.chapter3 import THESIS
 from bench.papers.model import Axes, Comparison, Data, Figure, Lines, short
@@ -77,19 +78,33 @@ def _effects(metric: str, said: Mapping[str, str], data: Data) -> list[Compariso
     return found
 
 
-def _more_plans(metric: str, data: Data, one: Comparison) -> str:
-    """Why all plans of the product may go another way than the two of the source."""
-    rows = [row for row in data["knobs"] if row["knob"] == metric]
+def _named(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How often subscriptions are named, at the least and the greatest weight, and what that takes."""
     named = [
         f"at weight {row['weight']:g} in {100 - row['reformulation_percent']:.1f} % of the decisions, with"
         f" {row['named_bytes'][0]:,.0f} bytes from the server where regions take {row['named_bytes'][1]:,.0f}"
         for row in (rows[0], rows[-1])
         if row["named_bytes"]
     ]
+    return "; ".join(named) or "never here"
+
+
+def _one_message(metric: str, data: Data, one: Comparison) -> str:
+    """Why the two plans of the source may go another way here."""
+    rows = [row for row in data["knobs_two_plans"] if row["knob"] == metric]
+    return (
+        "In the source a message goes straight to each affected subscription. Here one message names all subscriptions of"
+        f" an event: {_named(rows)}."
+    )
+
+
+def _more_plans(metric: str, data: Data, one: Comparison) -> str:
+    """Why all plans of the product may go another way than the two of the source."""
+    rows = [row for row in data["knobs"] if row["knob"] == metric]
     return (
         "The source has two plans: a region through the network, and a message straight to each subscription. The product"
         " also sends regions straight to brokers, relaxes, has several descriptions of a join, and names all subscriptions"
-        f" of an event in one message: {'; '.join(named) or 'never here'}."
+        f" of an event in one message: {_named(rows)}."
     )
 
 
@@ -141,7 +156,8 @@ def _weight(name: str, title: str, said: str, metric: str, effects: Mapping[str,
         name, THESIS, title, said, MIXED, "optimizer", partial(_knob, metric), partial(_effects, metric, effects),
         Axes("weight", "", "y", KNOBS),
         {
-            "": partial(_more_plans, metric),
+            "": partial(_one_message, metric),
+            **{f"{one}{ALL}": partial(_more_plans, metric) for one in effects},
             f"reformulation_percent{ALL}": partial(_straight, metric),
             f"server_bytes{ALL}": partial(_shares, metric),
         },
