@@ -2,11 +2,13 @@
 
 Each benchmark runs in a process of its own, one after another. What it printed is kept, with the figures of the run before,
 so that the page shows what got slower; `--only` measures some of them, `--kept` makes the page of what is kept.
+Some run a second time without the compiled kernels, under a name that ends in `-python`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,12 +23,13 @@ from prosem.values.errors import SetupError
 OUT = Path("docs/targets.md")
 Figures = Mapping[str, Any]
 Value = Callable[[Figures], float | None]
+PYTHON = "-python"  # the same benchmark with the structures in Python
 
 
 class Target(NamedTuple):
     """A figure of a benchmark: at least, or at most, `limit`."""
 
-    bench: str
+    bench: str  # with `PYTHON` at its end or without
     name: str
     limit: float
     value: Value
@@ -107,34 +110,45 @@ def _least(bench: str, name: str, limit: float, value: Value, unit: str = "") ->
     return Target(bench, name, limit, value, unit, is_least=True)
 
 
-_SUBS, _MANY = "by_subscriptions", "many_items"
+def _times_the_scan(bench: str, limits: Mapping[int, float]) -> Iterable[Target]:
+    """Of range minima, by the number of subscriptions."""
+    for count, limit in limits.items():
+        value = _over("by_subscriptions", "us_scan", "us_reformulate", subscriptions=count)
+        yield _least(bench, f"times the scan, {count:,} subscriptions", limit, value, "×")
+
+
+def _radii(bench: str, different: float, one: float, fragmented: float, items: float) -> Iterable[Target]:
+    """Notifications of values, as multiples of the scan: of one item by its radii, and of many items."""
+    for name, limit, rows, wanted in (
+        ("times the scan, 100,000 radii", different, "diff_rad", {"subscriptions": 100_000}),
+        ("one radius, 100,000", one, "same_rad", {"subscriptions": 100_000}),
+        ("fragmented, 100,000", fragmented, "extremes", {"state": "fragmented"}),
+    ):
+        yield _least(bench, name, limit, _over(rows, "us_scan", "us_tree", **wanted), "×")
+    for name, to in (("all rows", "all rows"), ("lists of keys", "5 keys")):
+        for moments in (1, 20):
+            value = _over("many_items", "us_scan", "us_event", to=to, subscriptions=100_000, moments=moments)
+            called = f"{name}, 100,000, registered at {moments} moment{'s'[: moments - 1]}"
+            yield _least(bench, called, items, value, "×")
+
+
+def _of_million(figures: Figures) -> Figures:
+    """A million filters of which about ten match."""
+    return _row([row for row in figures["by_filters"] if row["matches"] < 100], filters=1_000_000)
+
+
+_TEMPLATES = _growth("by_templates", "ten concerned", "templates", 10, 1_000)
 TARGETS: tuple[Target, ...] = (
-    _least("range-min", "times the scan, 100,000 subscriptions", 25,
-           _over(_SUBS, "us_scan", "us_reformulate", subscriptions=100_000), "×"),
-    _least("range-min", "times the scan, 1,000,000", 300,
-           _over(_SUBS, "us_scan", "us_reformulate", subscriptions=1_000_000), "×"),
+    *_times_the_scan("range-min", {100_000: 25, 1_000_000: 300}),
     Target("range-min", "an event at 1,000,000 over one at 100,000", 1.1,
-           _growth(_SUBS, "us_reformulate", "subscriptions", 100_000, 1_000_000), "×"),
+           _growth("by_subscriptions", "us_reformulate", "subscriptions", 100_000, 1_000_000), "×"),
     Target("range-min", "over C++ alone (tree, rule, search), 1,000,000", 4, _native, "×"),
     Target("range-min", "enumeration at 1,000,000, beyond 0.3 µs per affected", 20, _enumerated, " µs"),
-    _least("value-change", "times the scan, 100,000 radii", 3,
-           _over("diff_rad", "us_scan", "us_tree", subscriptions=100_000), "×"),
-    _least("value-change", "one radius, 100,000", 20,
-           _over("same_rad", "us_scan", "us_tree", subscriptions=100_000), "×"),
-    _least("value-change", "fragmented, 100,000", 0.8,
-           _over("extremes", "us_scan", "us_tree", state="fragmented"), "×"),
-    *(
-        _least("value-change", f"{name}, 100,000, registered at {moments} moment{'s'[: moments - 1]}", 2,
-               _over(_MANY, "us_scan", "us_event", to=to, subscriptions=100_000, moments=moments), "×")
-        for name, to in (("all rows", "all rows"), ("lists of keys", "5 keys"))
-        for moments in (1, 20)
-    ),
+    *_radii("value-change", different=3, one=20, fragmented=0.8, items=2),
     Target("engine", "MIN over two ranges, 100,000 rows: an insert, median", 200,
            _of("two_ranges", "median", event="insert"), " µs"),
     Target("engine", "a delete, median", 1_000, _of("two_ranges", "median", event="delete"), " µs"),
-    Target("matching", "1,000,000 filters, ten matches", 30,
-           lambda figures: _row(
-               [row for row in figures["by_filters"] if row["matches"] < 100], filters=1_000_000)["us_fastint"], " µs"),
+    Target("matching", "1,000,000 filters, ten matches", 30, lambda figures: _of_million(figures)["us_fastint"], " µs"),
     Target("join", "by clusters, 100,000 subscriptions", 100, _clusters(100_000), " µs"),
     Target("join", "by clusters, 1,000,000", 200, _clusters(1_000_000), " µs"),
     Target("join", "the whole benchmark", 600, _at("seconds"), " s"),
@@ -163,14 +177,19 @@ TARGETS: tuple[Target, ...] = (
     Target("rows", "bytes per row, 10,000,000 rows", 120, lambda figures: figures["sizes"][-1]["bytes_per_row"]),
     _least("rows", "rows/s recovered", 200_000, _recovered),
     Target("rows", "an event over one at 100,000 rows", 1.5, _at("event_cost_ratio"), "×"),
-    Target("templates", "1,000 templates over ten", 5,
-           _growth("by_templates", "ten concerned", "templates", 10, 1_000), "×"),
+    Target("templates", "1,000 templates over ten", 5, _TEMPLATES, "×"),
     _least("engine", "joins registered/s", 20_000, _of("registration", "per_s", subscriptions="joins")),
     Target("engine", "bytes per join subscription", 300, _of("registration", "bytes_each", subscriptions="joins")),
     Target("engine", "1,000,000 ranges registered", 30, _of("registration", "seconds", subscriptions="range minima"),
            " s"),
     Target("optimizer", "choosing, one group", 5, _at("overhead_of_one_group_percent"), " %"),
     Target("optimizer", "choosing, fourteen types, 1,000 entries", 5, _at("overhead_percent", "1000"), " %"),
+    *_times_the_scan("range-min" + PYTHON, {100_000: 5, 1_000_000: 100}),
+    *_radii("value-change" + PYTHON, different=0.7, one=10, fragmented=0.3, items=0.2),
+    _least("matching" + PYTHON, "times the scan, 1,000,000 filters, ten matches", 62,
+           lambda figures: _of_million(figures)["us_scan"] / _of_million(figures)["us_fastint"], "×"),
+    Target("rows" + PYTHON, "bytes per row, 10,000,000 rows", 250, lambda figures: figures["sizes"][-1]["bytes_per_row"]),
+    Target("templates" + PYTHON, "1,000 templates over ten", 5, _TEMPLATES, "×"),
 )  # fmt: skip
 
 
@@ -226,12 +245,13 @@ def measured(name: str, quick: bool, before: Result | None) -> Result:
         "-m",
         "api.commands.cli",
         "bench",
-        name,
+        name.removesuffix(PYTHON),
         "--json",
         *(["--quick"] if quick else []),
     ]
     load = load_average()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    kernels = {"PROSEM_KERNELS": "off"} if name.endswith(PYTHON) else {}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=os.environ | kernels)
     if done.returncode:
         fail(f"prosem bench {name} has failed")
     found = json.loads(done.stdout.splitlines()[-1])
@@ -265,6 +285,7 @@ HEAD = """# Targets
 
 What ProSem promises in figures, made by `prosem bench targets` from what the benchmarks print, which is kept in
 `docs/targets/`. *Times the scan* is against numpy over all subscriptions in the same run; *before* is the run before it.
+Benchmarks whose names end in `-python` ran without the compiled kernels (`PROSEM_KERNELS=off`).
 What each benchmark does, and why a target is missed, is in [Benchmarks](benchmarks.md#targets-that-are-missed).
 """
 

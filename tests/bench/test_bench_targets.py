@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from api.commands.cli import app
 from bench.kept import keep, kept
 from bench.registry import BENCHES
-from bench.targets import TARGETS, Result, benches, lines, page, run
+from bench.targets import PYTHON, TARGETS, Result, benches, lines, page, run
 from prosem.values.errors import SetupError
 
 ROOT = Path(__file__).parents[2]
@@ -29,13 +29,14 @@ def rows_result(bytes_per_row: float, size: str = "full", before: Result | None 
 
 
 def test_every_target_is_of_a_bench() -> None:
-    assert set(benches()) <= BENCHES.keys()
+    assert {name.removesuffix(PYTHON) for name in benches()} <= BENCHES.keys()
     assert len({(one.bench, one.name) for one in TARGETS}) == len(TARGETS)
 
 
 def test_a_figure_is_met_or_not_and_stands_beside_the_run_before() -> None:
     first = rows_result(120)
-    shown = {one["figure"]: one for one in lines([rows_result(120.5, before=first)])}
+    found = [*lines([rows_result(120.5, before=first)])]
+    shown = {one["figure"]: one for one in found if one["bench"] in ("rows", "templates")}
     of_memory = shown["bytes per row, 10,000,000 rows"]
     assert (of_memory["target"], of_memory["measured"], of_memory["before"]) == ("≤ 120", "120", "120")
     assert of_memory["met"] == "**no**", "by the figure, not by what is shown of it"
