@@ -31,7 +31,8 @@ class LooseRuns(RadiusRuns):
         if centre is SEVERAL:
             return super()._ends_of(low, high, centre)
         must = cast(RadiusPairs, self._radii).least_must(low, high)
-        return super()._ends_of((must, must), high, centre)
+        ends = self._ends
+        return ends.right(centre, (must, must)), -ends.left(centre, (must, must))
 
     # -- events ----------------------------------------------------------------------------------------------
     def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
@@ -127,8 +128,11 @@ class LooseRuns(RadiusRuns):
         first = runs[0].low
         path = self._path(first)
         leaf, at = path[-1]
-        merged = [Run(first, end, d)]
-        self._put(leaf, at, merged if rest is None else [*merged, rest])
+        for held, entry in zip(leaf.lists(), self._entry(first, end, d), strict=True):
+            held[at] = entry
+        if rest is not None:
+            for held, entry in zip(leaf.lists(), self._entry(*rest), strict=True):
+                held.insert(at + 1, entry)
         self._mend_path(path)
 
     # -- single radii ----------------------------------------------------------------------------------------

@@ -154,12 +154,13 @@ class SemijoinMode:
         found = self._compiled.step(table.number, old, new)
         if found is None:
             return None
-        before, after, shifts = found
-        if shifts:
+        before, after, shifted = found
+        shifts: list[Shift] = []
+        if shifted:
             links = self._followers[table.number]
             shifts = [
                 Shift(links[at].other, links[at].classes, row, region, gained)
-                for at, row, region, gained in shifts
+                for at, row, region, gained in shifted
             ]
         return _new(Described, (table, before, after, shifts))
 
@@ -239,9 +240,7 @@ class SemijoinMode:
     def descriptor(self, description: Described, sketch: Sketch, population: int) -> Descriptor:
         return semijoin_descriptor(description, *self._partner(description.table), sketch, population)
 
-    def _own_drafts(
-        self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str
-    ) -> list[Draft]:
+    def _own_drafts(self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str) -> list[Draft]:
         """Of the event's own row, to those that see it."""
         drafts = []
         if old is not None and (region := self.visible(table, old, plan)):
@@ -369,4 +368,10 @@ def _ended(lows: Any, highs: Any, rows: Sequence[Entry]) -> tuple[Any, Any]:
 
 def _within(region: Region, sides: Sides) -> Region:
     """The region's boxes with these sides, which lie within its own."""
-    return tuple(tuple(sides.get(at, side) for at, side in enumerate(box)) for box in region)
+    found = []
+    for box in region:
+        within = list(box)
+        for at, side in sides.items():
+            within[at] = side
+        found.append(tuple(within))
+    return tuple(found)
