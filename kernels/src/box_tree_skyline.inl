@@ -29,6 +29,8 @@ typename BoxTree<Ref>::Skyline BoxTree<Ref>::skyline(const Codes& origin, int64_
             continue;
         ++visits;
         if (node.axis < 0) {
+            const char* first = reinterpret_cast<const char*>(node.tuples.data());  // asked of memory at once
+            for (size_t at = 0; at < node.tuples.size() * sizeof(Tuple); at += 64) __builtin_prefetch(first + at);
             int missing = whole ^ part.clear, axis = 0;
             bool is_one = missing && !(missing & (missing - 1));
             while (is_one && !(missing >> axis & 1)) ++axis;
@@ -67,6 +69,8 @@ typename BoxTree<Ref>::Skyline BoxTree<Ref>::skyline(const Codes& origin, int64_
             far = {node.below.get(), part.side, part.clear | bit, part.corner};
             far.corner[node.axis] = ~(node.cut - 1);
         }
+        __builtin_prefetch(far.node);  // a tree of 100,000 tuples is larger than caches
+        __builtin_prefetch(near.node);
         todo.push_back(far);
         todo.push_back(near);
     }

@@ -207,44 +207,62 @@ void FilterPartition::renew(const FilterRows& rows) {
 }
 
 // -- matching ----------------------------------------------------------------------------------------------
-void FilterPartition::match(const FilterQuestion& question, const FilterRows& rows, std::vector<int32_t>& found,
-                            int64_t& verified) const {
-    auto verify = [&](int32_t slot) {
-        ++verified;
-        if (question.is_held(rows, slot)) found.push_back(slot);
-    };
-    struct Vector {
-        int64_t count;
-        const BitTree* tree;
-        size_t cell;
-    };
-    std::vector<Vector> vectors;
+bool FilterPartition::cells_of(const FilterQuestion& question, std::vector<Cell>& cells) const {
     auto size = static_cast<int64_t>(members_.size());
     for (const auto& [column, tree] : trees_) {
         size_t cell = tree.cell(question.codes[static_cast<size_t>(column)]);
         int64_t count = tree.count(cell);
-        if (!count) return;
-        if (count < size) vectors.push_back({count, &tree, cell});
+        if (!count) return false;
+        if (count < size) cells.push_back({count, &tree, cell});
     }
-    if (vectors.empty()) {
+    std::sort(cells.begin(), cells.end(), [](const Cell& a, const Cell& b) { return a.count < b.count; });
+    return true;
+}
+
+void FilterPartition::match(const std::vector<const FilterQuestion*>& questions, const FilterRows& rows,
+                            std::vector<int32_t>& found, int64_t& verified) const {
+    std::vector<const FilterQuestion*> asked;
+    std::vector<std::vector<Cell>> all;
+    bool is_whole = false;  // whether every member is a candidate
+    for (const FilterQuestion* question : questions) {
+        std::vector<Cell> cells;
+        if (!cells_of(*question, cells)) continue;
+        asked.push_back(question);
+        is_whole = is_whole || cells.empty();
+        all.push_back(std::move(cells));
+    }
+    auto verify = [&](int32_t slot) {
+        ++verified;
+        for (const FilterQuestion* question : asked)
+            if (question->is_held(rows, slot)) {
+                found.push_back(slot);
+                return;
+            }
+    };
+    if (asked.empty()) return;
+    if (is_whole) {
         for (int32_t slot : members_) verify(slot);
         return;
     }
-    std::sort(vectors.begin(), vectors.end(), [](const Vector& a, const Vector& b) { return a.count < b.count; });
     size_t chunks = (members_.size() + BitTree::CHUNK - 1) / BitTree::CHUNK;
-    for (const Vector& one : vectors)  // where each chunk of each vector begins is asked of memory at once
-        for (size_t chunk = 0; chunk < chunks; ++chunk) __builtin_prefetch(one.tree->vector(chunk, one.cell));
+    for (const auto& cells : all)  // where each chunk of each vector begins is asked of memory at once
+        for (const Cell& one : cells)
+            for (size_t chunk = 0; chunk < chunks; ++chunk) __builtin_prefetch(one.tree->vector(chunk, one.cell));
     std::vector<int32_t> candidates;
     for (size_t chunk = 0; chunk < chunks; ++chunk) {
-        uint64_t common[BitTree::WORDS];
-        const uint64_t* first = vectors[0].tree->vector(chunk, vectors[0].cell);
-        std::copy(first, first + BitTree::WORDS, common);
-        for (size_t at = 1; at < vectors.size(); ++at) {
-            const uint64_t* more = vectors[at].tree->vector(chunk, vectors[at].cell);
-            for (size_t word = 0; word < BitTree::WORDS; ++word) common[word] &= more[word];
+        uint64_t either[BitTree::WORDS] = {};
+        for (const auto& cells : all) {
+            uint64_t common[BitTree::WORDS];
+            const uint64_t* first = cells[0].tree->vector(chunk, cells[0].cell);
+            std::copy(first, first + BitTree::WORDS, common);
+            for (size_t at = 1; at < cells.size(); ++at) {
+                const uint64_t* more = cells[at].tree->vector(chunk, cells[at].cell);
+                for (size_t word = 0; word < BitTree::WORDS; ++word) common[word] &= more[word];
+            }
+            for (size_t word = 0; word < BitTree::WORDS; ++word) either[word] |= common[word];
         }
         for (size_t word = 0; word < BitTree::WORDS; ++word)
-            for (uint64_t bits = common[word]; bits; bits &= bits - 1) {
+            for (uint64_t bits = either[word]; bits; bits &= bits - 1) {
                 auto bit = static_cast<size_t>(__builtin_ctzll(bits));
                 candidates.push_back(members_[chunk * BitTree::CHUNK + word * 64 + bit]);
                 __builtin_prefetch(rows.row(candidates.back()));

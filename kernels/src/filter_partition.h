@@ -100,8 +100,9 @@ class FilterPartition {
     void change(size_t position, int column, const FilterRows& rows);
     std::optional<int32_t> remove(size_t position, const FilterRows& rows);
 
-    // Adds the slots that hold the vector, and counts those that were verified.
-    void match(const FilterQuestion& question, const FilterRows& rows, std::vector<int32_t>& found,
+    // Adds the slots that hold one of some vectors, each once, and counts those that were verified. A row before and after
+    // an event is mostly held by the same filters: these are verified once.
+    void match(const std::vector<const FilterQuestion*>& questions, const FilterRows& rows, std::vector<int32_t>& found,
                int64_t& verified) const;
     size_t nbytes() const;
     void check(const FilterRows& rows) const;
@@ -117,6 +118,15 @@ class FilterPartition {
     int renewed_column_ = -1;
     size_t filled_ = 0;  // positions below are in the new tree; always fewer than there are members
     std::optional<BitTree> renewed_;
+
+    // The cells in which a vector lies, of the trees that leave members out, the most selective first.
+    struct Cell {
+        int64_t count;
+        const BitTree* tree;
+        size_t cell;
+    };
+    // False if no member holds the vector.
+    bool cells_of(const FilterQuestion& question, std::vector<Cell>& cells) const;
 
     Member member(const FilterRows& rows, size_t position, int column) const {
         const int64_t* row = rows.row(members_[position]);

@@ -178,18 +178,44 @@ struct Matcher {
         : root(root), places(places), rows(rows), read(rows), owned(rows, "_owners"),
           rest(nb::cast<nb::dict>(rows.attr("_rest"))) {}
 
-    // Adds the owners of the filters that hold a vector; one of several filters may come twice.
-    void match(const Items& vector, std::vector<int64_t>& owners) {
-        FilterQuestion question = read_question(rows, vector);
+    // Adds the owners of the filters that hold one of some vectors; one of several filters may come twice.
+    void match(const Items& vectors, std::vector<int64_t>& owners) {
+        if (rest.size()) {  // extents are looked at by vector
+            for (Py_ssize_t at = 0; at < vectors.count; ++at) {
+                Items vector{nb::handle(vectors.items[at])};
+                FilterQuestion question = read_question(rows, vector);
+                found.clear();
+                reach(root, places, vector, [&](const BoundPartition& one) { one.match({&question}, read.rows, found, verified); });
+                for (int32_t slot : found)
+                    if (holds_rest(slot, vector)) owners.push_back(owner(slot));
+            }
+            return;
+        }
+        std::vector<FilterQuestion> questions;
+        questions.reserve(static_cast<size_t>(vectors.count));  // they are pointed to
+        std::vector<Reached> reached;
+        for (Py_ssize_t at = 0; at < vectors.count; ++at) {
+            Items vector{nb::handle(vectors.items[at])};
+            questions.push_back(read_question(rows, vector));
+            reach(root, places, vector, [&](const BoundPartition& one) {
+                auto known = std::find_if(reached.begin(), reached.end(), [&](const Reached& other) { return other.partition == &one; });
+                if (known == reached.end()) known = reached.insert(known, Reached{&one, {}});
+                known->questions.push_back(&questions.back());
+            });
+        }
         found.clear();
-        reach(root, places, vector, [&](const BoundPartition& one) { one.match(question, read.rows, found, verified); });
-        const auto* owner = static_cast<const int64_t*>(owned.buffer.buf);
-        bool is_exact = !rest.size();
-        for (int32_t slot : found)
-            if (is_exact || holds_rest(slot, vector)) owners.push_back(owner[slot]);
+        for (const Reached& one : reached) one.partition->match(one.questions, read.rows, found, verified);
+        for (int32_t slot : found) owners.push_back(owner(slot));
     }
 
    private:
+    // A partition, and the vectors by which it was reached.
+    struct Reached {
+        const BoundPartition* partition;
+        std::vector<const FilterQuestion*> questions;
+    };
+
+    int64_t owner(int32_t slot) const { return static_cast<const int64_t*>(owned.buffer.buf)[slot]; }
     bool holds_rest(int32_t slot, const Items& vector) const {
         nb::object key = nb::int_(slot);
         PyObject* extents = held(rest.ptr(), key.ptr());
@@ -217,7 +243,7 @@ nb::object match(nb::handle root, nb::handle places, nb::handle rows, nb::handle
     for (Py_ssize_t group = 0; group < all.count; ++group) {
         Items vectors{nb::handle(all.items[group])};
         owners.clear();
-        for (Py_ssize_t at = 0; at < vectors.count; ++at) matcher.match(Items{nb::handle(vectors.items[at])}, owners);
+        matcher.match(vectors, owners);
         marks.keep_once(owners, matcher.read.rows.slots);
         found.append(as_array(owners));
     }

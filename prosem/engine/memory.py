@@ -6,7 +6,7 @@ the undo log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from cn.model.message import Message
 from optimizer.choose import Chooser
@@ -39,6 +39,13 @@ from prosem.values.model import DEFAULT_TENANT, Group, JsonObject, Table
 from prosem.values.timeline import Timelines
 from prosem.values.undo import UndoLog
 from prosem.values.wire import decode_exact, pack
+
+WHOLE, EVENT, SENT_ONLY, STORED_ONLY = (  # a member of an enumeration is looked up in four times as long
+    Storage.WHOLE,
+    Storage.EVENT,
+    Storage.SENT_ONLY,
+    Storage.STORED_ONLY,
+)
 
 
 class EngineMemory:
@@ -124,18 +131,30 @@ class EngineMemory:
     def snapshot(self, form: Form, space: Space, bound: Bound) -> JsonObject:
         return form.snapshot(space, self.table_store.visible[form.tables[0].id], bound)
 
-    def send(self, seq: int, part: int, space: Space, plan: str, draft: Draft) -> int:
-        """Put a message into the outbox and among the frames; its size in bytes, of one not packed without its region."""
-        message = Message(seq, part, space.network.id, *draft)
-        body, storage = None, space.storage.get(message.kind, Storage.WHOLE)
-        if message.space in self.group_store.from_log and message.kind != MOVED:
-            storage = Storage.SENT_ONLY  # replays make it again from rows and the event log
-        if storage is not Storage.SENT_ONLY:
-            body = None if storage is Storage.EVENT else pack(message)
-            self.batch.writes.messages.append((message.space, seq, part, message.kind, plan, body))
-            self.batch.writes.size_bytes += 100 if body is None else 100 + len(body)
-        if storage is Storage.STORED_ONLY:
-            return 0
-        self.batch.frames.append(message)
-        self.metrics.messages[plan] += 1
-        return len(message.payload) + sum(map(len, message.contents)) if body is None else len(body)
+    def send(self, seq: int, part: int, space: Space, plan: str, drafts: Sequence[Draft]) -> int:
+        """Put messages of one event into the outbox and among the frames, numbered from `part` on.
+
+        Gives their size in bytes, of those that are not packed without their regions.
+        """
+        at, storages, writes, frames = space.network.id, space.storage, self.batch.writes, self.batch.frames
+        is_from_log = at in self.group_store.from_log
+        size = sent = 0
+        for number, draft in enumerate(drafts, part):
+            message, kind, body = Message(seq, number, at, *draft), draft[0], None
+            storage = storages.get(kind, WHOLE)
+            if is_from_log and kind != MOVED:
+                storage = SENT_ONLY  # replays make it again from rows and the event log
+            if storage is not SENT_ONLY:
+                if storage is not EVENT:
+                    body = pack(message)
+                    writes.size_bytes += len(body)
+                writes.messages.append((at, seq, number, kind, plan, body))
+                writes.size_bytes += 100
+            if storage is STORED_ONLY:
+                continue
+            frames.append(message)
+            sent += 1
+            size += len(message.payload) + sum(map(len, message.contents)) if body is None else len(body)
+        if sent:
+            self.metrics.messages[plan] += sent
+        return size

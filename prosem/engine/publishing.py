@@ -268,11 +268,9 @@ class Publishing:
                 unaffected += 1
                 continue
             runs[plan] += 1
-            size, part = 0, parts.get(seq, 0)
-            for draft in drafts:
-                size += send(seq, part, space, plan, draft)
-                part += 1
-            parts[seq] = part
+            part = parts.get(seq, 0)
+            size = send(seq, part, space, plan, drafts)
+            parts[seq] = part + len(drafts)
             if executed(seq, at, plan, len(drafts), size, elapsed_ns() - start):
                 waited_us = (start - began) / 1e3
                 self._measure(seq, space, description, plan, (described - start) / 1e3, waited_us)

@@ -312,7 +312,7 @@ class Subscribing:
                 0,
                 space,
                 "address",
-                Draft("change", targets=(sid,), payload=encode(change)),
+                [Draft("change", targets=(sid,), payload=encode(change))],
             )
         kind = "suspended" if not active else "patched" if was_active else "resumed"
         self._memory.batch.writes.updates[sid] = (params, active, self._registry.frozen(sid))

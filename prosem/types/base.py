@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, _ProtocolMeta, runtime_checkable
 
-from cn.model.geometry import Point
+from cn.model.geometry import Point, Region
 from cn.model.message import Message
 from cn.model.network import Space as NetworkSpace
 from optimizer.cost import FOLD_US, Weights
@@ -161,6 +161,11 @@ class Draft(NamedTuple):
     payload: bytes = b""
     contents: tuple[bytes, ...] = ()
     digests: tuple[bytes, ...] = ()
+
+
+def draft_of(kind: str, topic: bytes, region: Region, payload: bytes) -> Draft:
+    """The most usual one: to a region, without contents. In half the time of the class."""
+    return tuple.__new__(Draft, (kind, topic, region, None, None, payload, (), ()))
 
 
 class Outcome(NamedTuple):

@@ -113,14 +113,18 @@ class MayMust(Change):
     loose = True
 
     def right(self, c: Value, r: Radius) -> Value:
-        return super().right(c, r[1])
+        end = c + r[1]
+        return end if end > c else self._above(c)
 
     def left(self, c: Value, r: Radius) -> Value:
-        return super().left(c, r[1])
+        end = c - r[1]
+        return end if end < c else self._below(c)
 
     def may(self, c: Value, r: Radius, d: Value) -> bool:
         """Whether one with centre `c` may be notified of `d`, in either direction."""
-        return bool(d >= super().right(c, r[0]) or d <= super().left(c, r[0]))
+        if d > c:
+            return bool(d >= c + r[0])
+        return d < c and bool(d <= c - r[0])
 
 
 class Percent(Ends):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from prosem.index.radii.ba_tree_ends import MayMust, Radius, Value
@@ -30,7 +31,8 @@ class LooseRuns(RadiusRuns):
         if centre is SEVERAL:
             return super()._ends_of(low, high, centre)
         must = cast(RadiusPairs, self._radii).least_must(low, high)
-        return super()._ends_of((must, must), high, centre)
+        ends = self._ends
+        return ends.right(centre, (must, must)), -ends.left(centre, (must, must))
 
     # -- events ----------------------------------------------------------------------------------------------
     def fire(self, d: Value, rising: bool) -> tuple[list[Fired], list[Part]]:
@@ -51,8 +53,8 @@ class LooseRuns(RadiusRuns):
                 continue
             merged = [*self._before(low, done, d), run]
             rest = self._after(merged, d)
-            self._merge(merged, rest, d)
             done = merged[-1].high if rest is None else self._radii.previous(rest.low)
+            self._merge(merged, rest, done, d)
             ranges.append((merged[0].low, done, None))
         return ranges, parts
 
@@ -100,12 +102,18 @@ class LooseRuns(RadiusRuns):
                 return None
             runs.append(run)
         run = runs[-1]
-        _, first = self._radii.cut(lambda radius: not self._may(run, radius, d))
-        return Run(first, run.high, run.centre)
+        return Run(self._first_calm(run.centre, d), run.high, run.centre)
 
-    def _merge(self, runs: list[Run], rest: Run | None, d: Value) -> None:
-        """Make one run at `d` of neighbouring ones, less what is left of the last."""
-        end = runs[-1].high if rest is None else self._radii.previous(rest.low)
+    def _first_calm(self, centre: Value, d: Value) -> Radius:
+        """The first radius that may not be notified around a centre; there is one, and one that may."""
+        may = cast(MayMust, self._ends).may
+        last, first = self._radii.around((self._ends.reach(centre, d), math.inf))
+        if last is None or first is None or not may(centre, last, d) or may(centre, first, d):
+            _, first = self._radii.cut(lambda radius: not may(centre, radius, d))
+        return first
+
+    def _merge(self, runs: list[Run], rest: Run | None, end: Radius, d: Value) -> None:
+        """Make one run at `d` of neighbouring ones up to `end`, less what is left of the last."""
         for run in runs:
             if run.centre is SEVERAL:
                 self._held[run.low].recentre(d)
@@ -120,8 +128,11 @@ class LooseRuns(RadiusRuns):
         first = runs[0].low
         path = self._path(first)
         leaf, at = path[-1]
-        merged = [Run(first, end, d)]
-        self._put(leaf, at, merged if rest is None else [*merged, rest])
+        for held, entry in zip(leaf.lists(), self._entry(first, end, d), strict=True):
+            held[at] = entry
+        if rest is not None:
+            for held, entry in zip(leaf.lists(), self._entry(*rest), strict=True):
+                held.insert(at + 1, entry)
         self._mend_path(path)
 
     # -- single radii ----------------------------------------------------------------------------------------

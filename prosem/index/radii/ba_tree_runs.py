@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
+from typing import Any
 
 from prosem.index.radii.ba_tree_ends import Ends, Radius, Value
 from prosem.index.radii.ba_tree_nodes import Node, Path, RunNodes
@@ -196,9 +197,7 @@ class RadiusRuns(RunNodes):
         if at >= 0 and radius < leaf.highs[at]:
             self._replace(path, radius, centre)
             return
-        for held, entry in zip(
-            leaf.lists(), (radius, *self._ends_of(radius, radius, centre), centre, radius), strict=True
-        ):
+        for held, entry in zip(leaf.lists(), self._entry(radius, radius, centre), strict=True):
             held.insert(at + 1, entry)
         self._mend_path(path)
 
@@ -236,6 +235,10 @@ class RadiusRuns(RunNodes):
             runs.append(Run(self._radii.next(radius), high, before))
         self._put(leaf, at, runs)
         self._mend_path(path)
+
+    def _entry(self, low: Radius, high: Radius, centre: Value) -> tuple[Any, ...]:
+        """What the lists of a leaf hold of a run."""
+        return low, *self._ends_of(low, high, centre), centre, high
 
     def _put(self, leaf: Node, at: int, runs: list[Run]) -> None:
         """Let runs stand in the place of one."""

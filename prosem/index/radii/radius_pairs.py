@@ -37,6 +37,8 @@ class RadiusPairs(RadiusBlocks):
 
     def least_must(self, low: Radius, high: Radius) -> Radius:
         """The least `must` from one pair to another; O(block + blocks)."""
+        if low is high:
+            return low[1]
         first, last = bisect_right(self._firsts, low) - 1, bisect_right(self._firsts, high) - 1
         block = self._blocks[first]
         start = bisect_left(block, low)

@@ -31,7 +31,7 @@ DIGEST_SIZE = 12
 SHORT = 64  # bytes of columns without a condition that travel in the payload: a digest would save little
 _read = msgspec.json.Decoder(list[Any]).decode
 
-
+_new = tuple.__new__  # a third quicker than calling the class of a named tuple
 Vector = tuple[Any, ...]  # a code per column
 
 
@@ -65,7 +65,7 @@ def draft_with(
     places = sorted(wanted)
     payload = encode((places, [new[at] for at in places], None if old is None else _changed(old, new)))
     if len(rest) <= SHORT:
-        return Draft("row", attributes=vectors, payload=payload)
+        return _new(Draft, ("row", b"", (), None, vectors, payload, (), ()))
     digest = blake2s(rest, digest_size=DIGEST_SIZE).digest()
     return Draft("row", attributes=vectors, payload=payload, contents=(rest,), digests=(digest,))
 

@@ -27,8 +27,8 @@ class Matched(NamedTuple):
 class FilterSpace(SteppedSpace):
     """`match` sends the row's attributes, and the network finds the filters; `enumerate` names the subscriptions.
 
-    An event that no filter holds makes no message. The index is searched once for the row before and once for the row after
-    an event. `enumerate` wins while few are affected: no broker searches again. `match` wins where names would be longer
+    An event that no filter holds makes no message. The index is searched once for the rows before and after an event
+    together. `enumerate` wins while few are affected: no broker searches again. `match` wins where names would be longer
     than attributes.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Protocol
 
 from prosem.types.join.decomposition import GAIN, Cost, Decomposition, cheapest, has_choice, total
@@ -40,14 +41,16 @@ class Adaptation:
         self._weights = [0.0] * tables
         self._moved_weights = [0.0] * tables
         self.counts, self.moves = [0] * tables, [0] * tables
-        self._placing = [shape.placing(number) for number in range(tables)]
+        # where a row of each table is among others; every table shares a join column with another
+        self._place = [itemgetter(*shape.placing(number)) for number in range(tables)]
         self._has_choice = has_choice(shape)
         self._random = random.Random(tables)
 
     def count(self, number: int, old: Row | None, new: Row | None) -> None:
         """An event on a table; O(join columns)."""
         self.counts[number] += 1
-        if old is None or new is None or any(old[at] != new[at] for at in self._placing[number]):
+        place = self._place[number]
+        if old is None or new is None or place(old) != place(new):
             self.moves[number] += 1
 
     def counted(self) -> Counts:

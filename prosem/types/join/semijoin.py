@@ -49,6 +49,8 @@ from prosem.types.join.table import Classes, JoinTable, Placed, Sides
 from prosem.types.join.watching import watching
 from prosem.values.model import Delta, Row
 
+_new = tuple.__new__  # a third quicker than calling the class of a named tuple
+
 
 class Shift(NamedTuple):
     """Rows of `table` with a join key that some subscriptions lose or gain as a whole."""
@@ -152,17 +154,15 @@ class SemijoinMode:
         found = self._compiled.step(table.number, old, new)
         if found is None:
             return None
-        before, after, shifts = found
-        links = self._followers[table.number]
-        return Described(
-            table,
-            before,
-            after,
-            [
+        before, after, shifted = found
+        shifts: list[Shift] = []
+        if shifted:
+            links = self._followers[table.number]
+            shifts = [
                 Shift(links[at].other, links[at].classes, row, region, gained)
-                for at, row, region, gained in shifts
-            ],
-        )
+                for at, row, region, gained in shifted
+            ]
+        return _new(Described, (table, before, after, shifts))
 
     def describe(self, change: Change) -> Described | None:
         """In Python; called while the table is without the row."""
@@ -210,7 +210,8 @@ class SemijoinMode:
         """By `enum-sj` they name the affected subscriptions; rows need no skyline then, see `watching`."""
         table, old, new, shifts = description
         if plan != "enum-sj":
-            return [*self._own_drafts(table, old, new, plan), *self._shifted(table, shifts)]
+            drafts = self._own_drafts(table, old, new, plan)
+            return [*drafts, *self._shifted(table, shifts)] if shifts else drafts
         codec, find = self._model.codec, self._model.points.find
         addressed = []
         rows = [one for one in (old, new) if one is not None]
@@ -239,14 +240,14 @@ class SemijoinMode:
     def descriptor(self, description: Described, sketch: Sketch, population: int) -> Descriptor:
         return semijoin_descriptor(description, *self._partner(description.table), sketch, population)
 
-    def _own_drafts(
-        self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str
-    ) -> Iterator[Draft]:
+    def _own_drafts(self, table: JoinTable, old: Placed | None, new: Placed | None, plan: str) -> list[Draft]:
         """Of the event's own row, to those that see it."""
+        drafts = []
         if old is not None and (region := self.visible(table, old, plan)):
-            yield self._model.codec.remove(table.number, old.row, region)
+            drafts.append(self._model.codec.remove(table.number, old.row, region))
         if new is not None and (region := self.visible(table, new, plan)):
-            yield self._model.codec.upsert(table.number, new.row, region)
+            drafts.append(self._model.codec.upsert(table.number, new.row, region))
+        return drafts
 
     def _shifted(self, table: JoinTable, shifts: Sequence[Shift]) -> Iterator[Draft]:
         """Of the rows that some lose or gain with it."""
@@ -367,4 +368,10 @@ def _ended(lows: Any, highs: Any, rows: Sequence[Entry]) -> tuple[Any, Any]:
 
 def _within(region: Region, sides: Sides) -> Region:
     """The region's boxes with these sides, which lie within its own."""
-    return tuple(tuple(sides.get(at, side) for at, side in enumerate(box)) for box in region)
+    found = []
+    for box in region:
+        within = list(box)
+        for at, side in sides.items():
+            within[at] = side
+        found.append(tuple(within))
+    return tuple(found)

@@ -191,11 +191,12 @@ class JoinSpace(PointSpace):
         return super().take(deltas, choose, among)
 
     def step(self, delta: Delta) -> Any | None:
-        number = self.model.shape.index[delta.table.id]
-        self.adaptation.count(number, delta.old, delta.new)
-        if is_same(delta.old, delta.new):
+        _, table, _, old, new = delta
+        number = self.model.shape.index[table.id]
+        self.adaptation.count(number, old, new)
+        if is_same(old, new):
             return None
-        return self._mode.step(self.model.tables[number], delta.old, delta.new)
+        return self._mode.step(self.model.tables[number], old, new)
 
     @contextmanager
     def rehearsal(self, delta: Delta) -> Iterator[Any]:

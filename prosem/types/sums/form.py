@@ -23,7 +23,7 @@ from cn.model.geometry import Region
 from cn.model.message import Message
 from prosem.language.resolve import column
 from prosem.language.syntax import Query
-from prosem.types.base import Bound, Draft, Replay, Rows, Space, SpaceContext, SubscriptionType
+from prosem.types.base import Bound, Draft, Replay, Rows, Space, SpaceContext, SubscriptionType, draft_of
 from prosem.types.shared.exact import (
     BIGINT,
     aggregate_type,
@@ -288,7 +288,7 @@ class SumSpace(PointSpace):
 
     def drafts(self, description: list[Gain]) -> list[Draft]:
         return [
-            Draft("delta", topic, region, payload=encode((count, pack_units(total))))
+            draft_of("delta", topic, region, encode((count, pack_units(total))))
             for topic, region, count, total in description
         ]
 
