@@ -184,7 +184,14 @@ class Broker:
         def address() -> str:
             return f"{self.forwarder.url}/v1/network/brokers/{self.name}"
 
-        renewal = Renewal(address, session.lease_s, lambda: self._report(session), answered, self.forwarder)
+        renewal = Renewal(
+            address,
+            session.lease_s,
+            lambda: self._report(session),
+            answered,
+            self.forwarder,
+            self.metrics.restarts,
+        )
         try:
             while not session.over.is_set():
                 self.feed.tick(time.monotonic())
