@@ -240,6 +240,7 @@ class Broker:
             "node": session.node,
             "position": self.feed.position,
             "sockets": self.feed.edge.sinks,
+            "leg_us": None if self._transport is None else self._transport.leg_us,
             "links": [
                 {"to": to, "latency_us": session.link(to).latency_us, **carried.report()}
                 for to, carried in list(session.carried.items())
