@@ -192,9 +192,13 @@ class Broker:
             self.forwarder,
             self.metrics.restarts,
         )
+        looked, late_s = time.monotonic(), 0.0
         try:
             while not session.over.is_set():
-                self.feed.tick(time.monotonic())
+                now = time.monotonic()
+                late_s += max(0.0, now - looked - TICK_S)
+                looked = now
+                self.feed.tick(now - late_s)  # nobody was silent while this process did not look
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await session.over.wait()
