@@ -198,7 +198,9 @@ class Broker:
                 now = time.monotonic()
                 late_s += max(0.0, now - looked - TICK_S)
                 looked = now
-                self.feed.tick(now - late_s)  # nobody was silent while this process did not look
+                self.feed.tick(
+                    now - late_s
+                )  # time in which this process did not look is no silence of others
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await session.over.wait()
