@@ -366,8 +366,9 @@ def _cheapest(plans: Mapping[str, Sequence[Entry]]) -> float:
 
 
 def chooser(name: str, entries: int = ENTRIES, share: float = SHARE) -> Chooser:
-    """`auto` (by cost), `random:<seed>` or the name of a plan."""
-    if name == "auto":
+    """By `--plan`: `auto` (by cost), `auto:<plan>` (by cost too, with the state at edges that this plan needs),
+    `random:<seed>` or the name of a plan."""
+    if name == "auto" or name.startswith("auto:"):
         return Chooser(None, entries, share)
     if name.startswith("random"):
         return Chooser(RandomPlan(int(name.partition(":")[2] or 0)), entries, share)

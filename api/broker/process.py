@@ -184,10 +184,23 @@ class Broker:
         def address() -> str:
             return f"{self.forwarder.url}/v1/network/brokers/{self.name}"
 
-        renewal = Renewal(address, session.lease_s, lambda: self._report(session), answered, self.forwarder)
+        renewal = Renewal(
+            address,
+            session.lease_s,
+            lambda: self._report(session),
+            answered,
+            self.forwarder,
+            self.metrics.restarts,
+        )
+        looked, late_s = time.monotonic(), 0.0
         try:
             while not session.over.is_set():
-                self.feed.tick(time.monotonic())
+                now = time.monotonic()
+                late_s += max(0.0, now - looked - TICK_S)
+                looked = now
+                self.feed.tick(
+                    now - late_s
+                )  # time in which this process did not look is no silence of others
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await session.over.wait()
@@ -233,6 +246,7 @@ class Broker:
             "node": session.node,
             "position": self.feed.position,
             "sockets": self.feed.edge.sinks,
+            "leg_us": None if self._transport is None else self._transport.leg_us,
             "links": [
                 {"to": to, "latency_us": session.link(to).latency_us, **carried.report()}
                 for to, carried in list(session.carried.items())

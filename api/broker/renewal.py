@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import httpx
 
 from api.broker.forward import Forwarder
+from prosem.runtime.supervise import supervise_thread
 from prosem.runtime.tls import verified
 
 RENEWALS = 5  # within one lease
@@ -28,6 +29,7 @@ class Renewal:
         report: Callable[[], dict[str, Any]],
         answered: Callable[[int, dict[str, Any]], None],
         forwarder: Forwarder,
+        restarts: MutableMapping[str, int],
     ) -> None:
         self._forwarder = forwarder
         self._address, self._pause_s, self._report, self._answered = (
@@ -37,8 +39,7 @@ class Renewal:
             answered,
         )
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="prosem-lease", daemon=True)
-        self._thread.start()
+        supervise_thread("lease-renewal", self._run, restarts, self._closed, self._pause_s).start()
 
     def close(self) -> None:
         """Renew no more; does not wait for a request that is under way."""

@@ -62,6 +62,8 @@ def serve(settings: Settings) -> int:
 def _serve(settings: Settings, workers: Workers | None) -> int:
     while True:
         made = ServerLifetime(settings, workers.key if workers else "")
+        if workers is not None:
+            made.metrics.restarts = workers.restarts
         code, is_signalled = _run(made, make_app(made), settings, workers)
         if not made.is_superseded or is_signalled:
             return code

@@ -19,12 +19,15 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from types import TracebackType
 
 from api.commands.listening import bound
 from api.server.settings import BrokerSettings, Settings
+from prosem.runtime.supervise import supervise_thread
 from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem.workers")
@@ -52,11 +55,15 @@ def number_of_workers(text: str) -> int:
 
 
 class Workers:
-    """Used on the main thread; one thread waits for each worker. `settings` are those of the server behind them."""
+    """Used on the main thread; one thread waits for each worker. `settings` are those of the server behind them.
+
+    `restarts` counts how often each was started again.
+    """
 
     def __init__(self, settings: Settings, count: int) -> None:
         self.key = secrets.token_urlsafe(32)
         self.is_failed = False
+        self.restarts: dict[str, int] = defaultdict(int)
         self._count, self._public = count, settings
         self.settings = replace(settings, tls_certificate="", tls_key="")
         if not settings.nats:
@@ -87,8 +94,8 @@ class Workers:
         self._fail = fail
         if not self._threads:
             self._threads = [
-                threading.Thread(
-                    target=self._keep, args=(number,), name=f"prosem-worker-{number}", daemon=True
+                supervise_thread(
+                    f"worker-{number}", partial(self._keep, number), self.restarts, self._closing
                 )
                 for number in range(1, self._count + 1)
             ]
@@ -120,6 +127,7 @@ class Workers:
                 self._fail()
                 return
             log.warning("worker %d has ended (%d); starting it again", number, code)
+            self.restarts[f"worker-{number}"] += 1
             self._closing.wait(AGAIN_S)
 
     def _launch(self, number: int) -> subprocess.Popen[bytes]:

@@ -49,7 +49,9 @@ async def compose(
     What is opened later is closed earlier. `on_superseded` is called on another thread.
     """
     async with AsyncExitStack() as opened:
-        database = await asyncio.to_thread(Database.open, settings, on_superseded, is_closing)
+        database = await asyncio.to_thread(
+            Database.open, settings, on_superseded, is_closing, metrics.restarts
+        )
         opened.push_async_callback(asyncio.to_thread, database.close)
         await _load_keys(settings, keys, database.url)
         trace = _traced(settings, opened)
@@ -63,7 +65,7 @@ async def compose(
         opened.push_async_callback(brokers.close)
         memory = MemoryBuilder(settings, metrics, database.writer, brokers.traffic)
         opened.push_async_callback(asyncio.to_thread, memory.close)
-        retiring = Retiring(database.writer.session, memory.retired)
+        retiring = Retiring(database.writer.session, memory.retired, metrics.restarts)
         opened.push_async_callback(asyncio.to_thread, retiring.close)
         after_commits = WorkQueue(asyncio.get_running_loop())
         opened.push_async_callback(after_commits.drained)

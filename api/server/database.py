@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +34,11 @@ class Database:
 
     @classmethod
     def open(
-        cls, settings: Settings, on_superseded: Callable[[], object], cancelled: Callable[[], bool]
+        cls,
+        settings: Settings,
+        on_superseded: Callable[[], object],
+        cancelled: Callable[[], bool],
+        restarts: MutableMapping[str, int],
     ) -> Database:
         """Own the database; the embedded one is started if no other is given.
 
@@ -60,7 +64,7 @@ class Database:
                 on_superseded=on_superseded,
             )
             stack.callback(writer.close)
-            heartbeat = Heartbeat(writer.session)
+            heartbeat = Heartbeat(writer.session, restarts)
             heartbeat.start()
             stack.callback(heartbeat.close)
             for role in (Role.ADMIN, Role.METRICS, Role.BROKER):

@@ -93,8 +93,10 @@ class MemoryBuilder:
         training: dict[int, dict[str, list[Entry]]] = {}
         for (number, part), plans in statistics.training.items():
             space = view.measured_spaces.get((number, part))
-            if space is not None:
-                training[space] = plans
+            if space is not None:  # it may be a part of several groups
+                known = training.setdefault(space, {})
+                for plan, entries in plans.items():
+                    known.setdefault(plan, []).extend(entries)
         run = None if statistics.run is None else statistics.run["run"]
         prepared = self._chooser().prepare(training, run)
         return c.Adopt(statistics.run, prepared, statistics.figures)

@@ -36,7 +36,9 @@ class Settings:
         10, "seconds without a heartbeat after which a standby takes over from this server (0: never)"
     )  # type: ignore[assignment]
     plan: str = setting(
-        "auto", "auto, random:<seed>, or the name of a plan to use wherever a group offers it"
+        "auto",
+        "auto (by cost), auto:<plan> (by cost, with what edges hold for this plan), random:<seed>, or the name of a plan to"
+        " use wherever a group offers it",
     )  # type: ignore[assignment]
     estimator_entries: int = setting(
         1_000, "measurements of a plan in a group that the optimizer estimates from"

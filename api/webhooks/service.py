@@ -92,6 +92,7 @@ class WebhookService:
             self._retry_policy,
             self._largest,
             self.counts,
+            self._restarts,
         )
 
     async def _dismiss(self, id: str) -> None:

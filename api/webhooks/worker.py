@@ -12,14 +12,14 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, replace
 
 from api.webhooks.batches import batches
 from api.webhooks.sending import Sender
 from prosem.delivery.subscriber import Item, Subscriber
 from prosem.runtime.backoff import Backoff
-from prosem.runtime.supervise import end
+from prosem.runtime.supervise import end, supervise
 from prosem.store.webhooks import Delivery, Webhook, WebhookStore
 from prosem.values.access import Scope
 from prosem.values.errors import BusyError, ProsemError
@@ -70,6 +70,7 @@ class DeliveryWorker:
         retry_policy: RetryPolicy,
         largest: int,
         counts: DeliveryCounts,
+        restarts: MutableMapping[str, int],
     ) -> None:
         self.webhook = webhook
         self.handed = 0
@@ -81,7 +82,7 @@ class DeliveryWorker:
         self._timeline = ""  # that both are of
         self._stored_at = time.monotonic()
         self._kick = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=webhook.id)
+        self._task = supervise("webhook-delivery", self._run, restarts)
 
     async def close(self) -> None:
         await end(self._task)
@@ -107,7 +108,7 @@ class DeliveryWorker:
                 log.warning("webhook %s begins again: %s", self.webhook.id, error)
             except Exception as error:
                 self._fault = f"an error of the server: {type(error).__name__}"
-                log.exception("webhook %s begins again", self.webhook.id)
+                raise
             if time.monotonic() - began > AGAIN_S[1]:
                 backoff.reset()
             await backoff.wait()

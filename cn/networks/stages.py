@@ -30,6 +30,7 @@ from cn.networks.stage_table import StageTable, attributes_of, wildcard
 
 _columns: msgspec.msgpack.Decoder[list[Interval]] = msgspec.msgpack.Decoder(list[Interval])
 EXPIRES = 3  # a lease is over after so many times to live
+RENEWED = 0.5  # and renewed after this part of one: the next tick may come late
 
 
 class StageNode(TreeNode):
@@ -154,7 +155,7 @@ class StageNode(TreeNode):
     def tick(self, now: float) -> Iterable[Out]:
         """Renew the own lease, and report brokers that have not renewed theirs."""
         ttl: float | None = self.options.get("ttl")
-        if ttl is None:
+        if not ttl:
             return
         for child in [*self.children]:  # one whose lease is over is taken out meanwhile
             if self._heard.get(child, -1.0) < 0.0:
@@ -162,7 +163,7 @@ class StageNode(TreeNode):
             elif now - self._heard[child] > EXPIRES * ttl:
                 self._heard[child] = now
                 yield from self.expired(child)
-        if self.parent and (self._renewed is None or now - self._renewed >= ttl):
+        if self.parent and (self._renewed is None or now - self._renewed >= RENEWED * ttl):
             self._renewed = now
             yield self.parent, Lease(self.name)
 

@@ -33,6 +33,7 @@ log = logging.getLogger("prosem.nats")
 AGAIN_S = 2.0  # a packet without an answer is sent again after so long
 CHECK_S = 5.0  # between two checks of stream and consumers
 SMOOTH = 0.1  # how much one answer counts for the latency of its link
+SMOOTH_LEG = 0.3  # and one of the few round trips of this process
 ROOM_BYTES = 1024  # for the head of a packet
 Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], "asyncio.Task[None]"]
 
@@ -55,7 +56,7 @@ class Link:
         self.subject, self.outgoing, self._wake = subject, outgoing, wake
         self.is_closed = False
         self.sent_at = 0.0  # the last time that something was sent, on the clock of the process
-        self.latency_us: float | None = None  # until a packet is stored for the receiver, on average
+        self.latency_us: float | None = None  # until this process knows that a packet is stored, on average
         self._sent: dict[int, float] = {}  # when packets were sent that are not stored yet
 
     def sent(self, number: int, is_again: bool) -> None:
@@ -108,6 +109,8 @@ class NatsTransport:
         self._consumers: dict[str, Consumer] = {}
         self._stream: OwnStream | None = None
         self._is_doubtful = asyncio.Event()  # stream and consumers are to be checked now
+        self.leg_us: float | None = None  # from NATS to this process: half of a round trip, on average
+        self._asked_at = 0.0
 
     @property
     def is_connected(self) -> bool:
@@ -162,6 +165,8 @@ class NatsTransport:
             raise OSError(f"NATS does not answer: {problem or type(problem).__name__}") from problem
         self._inbox = self._client.new_inbox()
         await self._client.subscribe(self._inbox + ".*.*", cb=self._answered)
+        await self._client.subscribe(self._inbox + ".leg", cb=self._came_back)
+        await self._ask()
         works = {"nats-send": self._send_all, "nats-repeat": self._repeat, "nats-check": self._check_often}
         self._tasks = [self._spawn(name, work) for name, work in works.items()]
 
@@ -237,6 +242,7 @@ class NatsTransport:
             self._is_doubtful.clear()
             if self.is_connected:
                 try:
+                    await self._ask()
                     await self.check()
                 except (Error, TimeoutError, OSError) as problem:
                     log.debug("stream and consumers were not checked: %s", problem or type(problem).__name__)
@@ -256,6 +262,17 @@ class NatsTransport:
                     continue
                 log.warning("NATS had lost the consumer %s; it was made again", name)
                 self._restored(name)
+
+    # -- the leg from NATS ---------------------------------------------------------------------------------------
+    async def _ask(self) -> None:
+        """Send a message to this process itself."""
+        self._asked_at = time.monotonic()
+        await self._connected().publish(self._inbox + ".leg", b"")
+
+    async def _came_back(self, message: Msg) -> None:
+        took_us = (time.monotonic() - self._asked_at) * 1e6 / 2
+        before = took_us if self.leg_us is None else self.leg_us
+        self.leg_us = before + SMOOTH_LEG * (took_us - before)
 
     # -- links ---------------------------------------------------------------------------------------------------
     def link(self, sender: str, subject: str) -> Link:

@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 from cn.model.geometry import Filters
 from cn.model.message import Message
-from cn.model.network import Space
 from cn.networks.lub import as_filters, covers_all, may_concern
 from optimizer.plan import Estimate
 from prosem.brokers.ways import Ways, size_of
 from prosem.engine.traffic import Traffic
-from prosem.types.base import Bound
+from prosem.types.base import NetworkPlace
 
 WINDOW = 64  # messages of a space that are remembered
 NAMED = 8  # places that stand for the region of a message to names
@@ -44,13 +43,15 @@ class Assignment:
 
     >>> from prosem.brokers.ways import Ways
     >>> from cn.model.geometry import Interval
+    >>> from cn.model.network import Space
     >>> traffic = Traffic()
     >>> assignment = Assignment(Ways("server", traffic), traffic)
-    >>> space, bound = Space(7, 1, True), Bound(b"", (42,))
+    >>> place = NetworkPlace(Space(7, 1, True), 1, b"", (42,))
     >>> assignment.add(Message(1, 0, 7, "minimum", region=((Interval(40, 50),),)), ["b"])
-    >>> assignment.best(space, 1, bound, "a", ["b", "c"]), assignment.best(space, 1, bound, "b", ["a", "c"])
+    >>> assignment.best([place], "a", ["b", "c"]), assignment.best([place], "b", ["a", "c"])
     ('b', None)
-    >>> assignment.best(space, 1, Bound(b"", (9,)), "a", ["b", "c"]) is None  # no message would have concerned it
+    >>> place = place._replace(place=(9,))
+    >>> assignment.best([place], "a", ["b", "c"]) is None  # no message would have concerned it
     True
     """
 
@@ -64,9 +65,9 @@ class Assignment:
         seen = self._seen[message.space] = self._seen.get(message.space, 0) + 1
         return seen <= WINDOW or seen % SAMPLED == 0
 
-    def add(self, message: Message, hosts: Iterable[str], named: Iterable[tuple[Space, Bound]] = ()) -> None:
+    def add(self, message: Message, hosts: Iterable[str], named: Iterable[NetworkPlace] = ()) -> None:
         """Remember a message; `named` are places of subscriptions that it names."""
-        places = [as_filters(space, bound.topic, bound.place) for space, bound in islice(named, NAMED)]
+        places = [as_filters(one.space, one.topic, one.place) for one in islice(named, NAMED)]
         window = self._windows.setdefault(message.space, deque(maxlen=WINDOW))
         window.append(Sample(message, frozenset(hosts), tuple(filter(None, places))))
 
@@ -79,19 +80,27 @@ class Assignment:
         self._windows.clear()
         self._seen.clear()
 
-    def best(self, space: Space, sid: int, bound: Bound, here: str, others: Sequence[str]) -> str | None:
-        """The broker among `others` that a subscription is to move to; None if it stays here.
+    def best(self, places: Iterable[NetworkPlace], here: str, others: Sequence[str]) -> str | None:
+        """The broker among `others` that a subscription with these places is to move to; None if it stays here.
 
         Latencies of links are known, that of the client to a broker is not: the client has chosen where it is, so it moves
         only to where it spares copies.
         """
-        window = self._windows.get(space.id, ())
         able = set(others)
-        sparing = [one for one in window if here not in one.hosts and not able.isdisjoint(one.hosts)]
-        places = [as_filters(space, topic, bound.place) for topic in bound.topics]
-        if not any(_concerns(one, sid, places) for one in sparing):
+        interests = [Interest(one) for one in places]
+        samples = [(one, interest) for interest in interests for one in self._window(interest.space)]
+        if not any(
+            here not in one.hosts and not able.isdisjoint(one.hosts) and interest.includes(one)
+            for one, interest in samples
+        ):
             return None  # as a rule: what it is interested in comes here anyway, or nowhere
-        matched = [one for one in window if _concerns(one, sid, places)]
+        since = max((self._since(space) for space in {one.space for one in interests}), default=0)
+        seen = {
+            id(one): one for one, interest in samples if one.message.seq >= since and interest.includes(one)
+        }
+        matched = list(seen.values())
+        if not matched:
+            return None
         size = sum(size_of(one.message) for one in matched) / len(matched)
         missed = {
             broker: sum(broker not in one.hosts for one in matched) / len(matched)
@@ -102,6 +111,14 @@ class Assignment:
         best = min(cheaper, key=costs.__getitem__, default=None)
         return best if best is not None and costs[best] <= MARGIN * costs[here] else None
 
+    def _window(self, space: int) -> Sequence[Sample]:
+        return self._windows.get(space, ())
+
+    def _since(self, space: int) -> int:
+        """From which seq on all messages of a space are known that are sampled: so spaces count by their messages."""
+        window = self._window(space)
+        return window[0].message.seq if len(window) == WINDOW else 0
+
     def _cost(self, broker: str, missed: float, size: float) -> float:
         """Of one message: the copy that is sent for this subscription alone, and the time on the way."""
         server_us, hops = missed * self._traffic.copy_us, self._ways.hops(broker)
@@ -111,9 +128,18 @@ class Assignment:
         )
 
 
-def _concerns(sample: Sample, sid: int, places: Sequence[Filters]) -> bool:
-    if sample.message.targets is None:
-        return any(may_concern(place, sample.message) for place in places)
-    return sid in sample.message.targets or any(
-        covers_all(place, one) or covers_all(one, place) for place in places for one in sample.named
-    )
+class Interest:
+    """One place of a subscription, of those it has in one space or in several."""
+
+    def __init__(self, place: NetworkPlace) -> None:
+        self.space, self._id = place.space.id, place.id
+        self._filters = as_filters(place.space, place.topic, place.place)
+
+    def includes(self, sample: Sample) -> bool:
+        """Whether a message of the space would concern the subscription."""
+        message, own = sample.message, self._filters
+        if message.targets is None:
+            return bool(own) and may_concern(own, message)
+        return self._id in message.targets or (
+            bool(own) and any(covers_all(own, one) or covers_all(one, own) for one in sample.named)
+        )

@@ -32,7 +32,7 @@ from prosem.delivery.edge import NOWHERE, Edge, Host, Stream
 from prosem.engine import commands as c
 from prosem.engine.pipeline import Submit
 from prosem.engine.traffic import Traffic
-from prosem.types.base import Bound, Form, Part, network_places
+from prosem.types.base import SID_MASK, Bound, Form, NetworkPlace, Part, network_places
 from prosem.values.access import Scope
 from prosem.values.errors import ConflictError, ProsemError
 
@@ -155,10 +155,13 @@ class Dispatcher:
         self.traffic.sent(message, *self.ways.carried(outs), took_us)
         self.redirects.learn(message, self.root, self._place_of)
 
-    def _place_of(self, sid: int) -> tuple[Space, Bound] | None:
-        """Where a subscription is that brokers host."""
-        placed = self._placed.get(sid)
-        return None if placed is None else (placed.space, placed.bound)
+    def _place_of(self, id: int) -> NetworkPlace | None:
+        """Where a subscription that brokers host is, in the space that it has this id in."""
+        placed = self._placed.get(id & SID_MASK)
+        if placed is None:
+            return None
+        places = network_places(placed.space, id & SID_MASK, placed.bound, placed.parts)
+        return next((one for one in places if one.id == id), None)
 
     def recovered(self, seq: int, timeline: str = "") -> None:
         """Frames may be missing: all start over."""

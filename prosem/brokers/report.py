@@ -42,9 +42,10 @@ def report(dispatcher: Dispatcher, carried: Mapping[str, Carried]) -> dict[str, 
         if member.parent == server or carried[member.node].messages:
             links.append({"from": server, "to": member.name, **carried[member.node].report()})
         for link in member.report.links:
-            links.append(
-                {**msgspec.to_builtins(link), "from": member.name, "to": names.get(link.to, link.to)}
-            )
+            shown = {**msgspec.to_builtins(link), "from": member.name, "to": names.get(link.to, link.to)}
+            if link.to in dispatcher.members:
+                shown["latency_us"] = dispatcher.ways.link_us(link.to)
+            links.append(shown)
     return {
         "brokers": [
             {

@@ -74,6 +74,7 @@ class LeaseRenewal(RequestModel, frozen=True, forbid_unknown_fields=False):
     node: Annotated[str, expected("expected the node that the broker got when it joined")] | None = None
     position: Annotated[int, expected(POSITION_EXPECTED)] | None = None
     sockets: Count = 0
+    leg_us: Annotated[float, expected(_COUNT, ge=0, description="from NATS to it")] | None = None
     links: Annotated[tuple[LinkReport, ...], expected("expected a list of links")] = ()
     contents: Annotated[dict[str, Count], expected("expected counts by name")] | None = None
     stage: Annotated[int, expected(_COUNT, ge=0)] | None = None

@@ -21,8 +21,9 @@ HEAD_BYTES, TARGET_BYTES = 60, 9  # of a message: beside payload and contents, a
 class Ways:
     """`server` is the server's node; `always`: one way for all messages (None: the cheaper one).
 
-    Latencies are µs from a sender until its packet is stored for the receiver, as acknowledgements say; a link that nothing
-    was sent on is taken to be as fast as the mean of the others. A message whose ways differ costs O(brokers · depth).
+    Latencies are µs from a sender until its packet is at the receiver: as acknowledgements say until NATS has stored it, and
+    from there by the receiver's own round trips. A link that nothing was sent on is taken to be as fast as the mean of the
+    others. A message whose ways differ costs O(brokers · depth).
 
     >>> ways = Ways("server", Traffic())
     >>> ways.learn({"a": "server", "b": "a", "c": "a"}, {"a": 300.0}, {"b": 500.0, "c": 500.0}, 0.5)
@@ -39,6 +40,7 @@ class Ways:
         self._server, self._traffic, self._always = server, traffic, always
         self._parents: Mapping[str, str] = {}
         self._own_us: Mapping[str, float] = {}  # from the server straight to a broker
+        self._link_us: Mapping[str, float] = {}  # from its parent to a broker
         self._tree_us: dict[str, float] = {}  # from the server down the tree to a broker
         self._below_us: dict[str, float] = {}  # the mean of those behind one of the server's links
         self._mean_us = 0.0
@@ -58,8 +60,8 @@ class Ways:
         to a broker, where they are known; and how many copies brokers' links carry for each on the server's own."""
         known = [*own_us.values(), *link_us.values()]
         self._mean_us = sum(known) / len(known) if known else 0.0
-        self._parents, self._own_us, self._behind = parents, own_us, behind
-        self._tree_us = {broker: self._down_us(broker, link_us) for broker in parents}
+        self._parents, self._own_us, self._link_us, self._behind = parents, own_us, link_us, behind
+        self._tree_us = {broker: self._down_us(broker) for broker in parents}
         below: dict[str, list[float]] = {}
         for broker, took_us in self._tree_us.items():
             below.setdefault(self._way(broker)[-1], []).append(took_us)
@@ -72,9 +74,13 @@ class Ways:
             way.append(self._parents[way[-1]])
         return way
 
-    def _down_us(self, broker: str, link_us: Mapping[str, float]) -> float:
+    def _down_us(self, broker: str) -> float:
         *brokers, first = self._way(broker)
-        return self._straight_us(first) + sum(link_us.get(one, self._mean_us) for one in brokers)
+        return self._straight_us(first) + sum(self._link_us.get(one, self._mean_us) for one in brokers)
+
+    def link_us(self, broker: str) -> float | None:
+        """The latency of the link from another broker to this one; None if it is not known."""
+        return self._link_us.get(broker)
 
     def hops(self, broker: str) -> int:
         """The links from the server down the tree to a broker."""

@@ -42,7 +42,8 @@ class Engine(Pipeline):
             store, recover, post, outlet, metrics, limits=limits, idle=idle, trace=trace, clock=clock
         )
         self._watchdog = WatchdogThread(
-            Watchdog(limits.commit_timeout_s, lambda: store.busy_since, self._break_off, clock)
+            Watchdog(limits.commit_timeout_s, lambda: store.busy_since, self._break_off, clock),
+            metrics.restarts,
         )
         self._threads = [
             threading.Thread(target=run, name=name, daemon=True)
@@ -56,8 +57,9 @@ class Engine(Pipeline):
         ]
 
     def start(self) -> None:
-        for thread in (*self._threads, self._watchdog):
+        for thread in self._threads:
             thread.start()
+        self._watchdog.start()
 
     def close(self) -> None:
         """Work off what has arrived, commit it and stop. A commit that does not end meanwhile is broken off."""

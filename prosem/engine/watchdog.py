@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
 from prosem.runtime.clock import SYSTEM_CLOCK, Clock
+from prosem.runtime.supervise import supervise_thread
 
 
 class Watchdog:
@@ -42,14 +43,19 @@ class Watchdog:
         return min(1.0, self._limit_s / 4)
 
 
-class WatchdogThread(threading.Thread):
-    def __init__(self, watchdog: Watchdog) -> None:
-        super().__init__(name="prosem-watchdog", daemon=True)
-        self._watchdog, self._stop_event = watchdog, threading.Event()
+class WatchdogThread:
+    def __init__(self, watchdog: Watchdog, restarts: MutableMapping[str, int]) -> None:
+        self._watchdog, self._closing = watchdog, threading.Event()
+        self._thread = supervise_thread(
+            "commit-watchdog", self._check_often, restarts, self._closing, watchdog.interval_s
+        )
 
-    def run(self) -> None:
-        while not self._stop_event.wait(self._watchdog.interval_s):
-            self._watchdog.check()
+    def start(self) -> None:
+        self._thread.start()
 
     def close(self) -> None:
-        self._stop_event.set()
+        self._closing.set()
+
+    def _check_often(self) -> None:
+        while not self._closing.wait(self._watchdog.interval_s):
+            self._watchdog.check()

@@ -1,4 +1,4 @@
-"""Supervision of background tasks: one that fails is started again with back-off, logged and counted.
+"""Supervision of background tasks and threads: one that fails is started again with back-off, logged and counted.
 
 A task that ends in silence is worse than one that fails: nothing reads its exception, and what it did is no longer done.
 `Metrics.restarts` holds how often each was started again; `/metrics` and `/v1/status` show it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 
@@ -43,11 +44,39 @@ async def _keep(
         try:
             return await work()
         except Exception:
-            if time.monotonic() - since >= SOUND_S:
-                backoff.reset()
-            log.exception("the task %s failed; it is started again", name)
-        restarts[name] = restarts.get(name, 0) + 1
+            _failed(name, restarts, since, backoff)
         await backoff.wait()
+
+
+def supervise_thread(
+    name: str,
+    work: Callable[[], None],
+    restarts: MutableMapping[str, int],
+    closing: threading.Event,
+    longest_wait_s: float = LONGEST_WAIT_S,
+) -> threading.Thread:
+    """The same for a thread, which is yet to be started: it is not started again once `closing` is set."""
+    restarts.setdefault(name, 0)
+    backoff = Backoff(min(FIRST_WAIT_S, longest_wait_s), longest_wait_s)
+
+    def keep() -> None:
+        while not closing.is_set():
+            since = time.monotonic()
+            try:
+                return work()
+            except Exception:
+                _failed(name, restarts, since, backoff)
+            closing.wait(backoff.next_s())
+
+    return threading.Thread(target=keep, name=f"prosem-{name}", daemon=True)
+
+
+def _failed(name: str, restarts: MutableMapping[str, int], since: float, backoff: Backoff) -> None:
+    """Called where an exception is handled."""
+    if time.monotonic() - since >= SOUND_S:
+        backoff.reset()
+    log.exception("the task %s failed; it is started again", name)
+    restarts[name] = restarts.get(name, 0) + 1
 
 
 async def end(*tasks: asyncio.Task[None] | None) -> None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 import select
 import threading
+from collections.abc import MutableMapping
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from prosem.runtime.supervise import supervise_thread
 from prosem.store.connecting import KEEPALIVE
 from prosem.store.partitions import Connection
 from prosem.store.session import Session, clock_s
@@ -26,18 +28,17 @@ _LOOK_S = 0.05
 
 
 class Heartbeat:
-    """Two threads beside the committer; both end with `close`."""
+    """Two threads beside the committer; both end with `close`. `restarts` counts how often each had failed."""
 
-    def __init__(self, session: Session, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self, session: Session, restarts: MutableMapping[str, int], every_s: float = EVERY_S
+    ) -> None:
         self._session, self._every_s = session, every_s
         self._closing = threading.Event()
         self._beside: Connection | None = None
         self._threads = [
-            threading.Thread(target=work, name=name, daemon=True)
-            for work, name in (
-                (self._beat_all, "prosem-heartbeat"),
-                (self._watch, "prosem-heartbeat-watchdog"),
-            )
+            supervise_thread(name, work, restarts, self._closing, every_s)
+            for work, name in ((self._beat_all, "heartbeat"), (self._watch, "heartbeat-watchdog"))
         ]
 
     def start(self) -> None:
@@ -55,10 +56,7 @@ class Heartbeat:
     # -- the heartbeat ---------------------------------------------------------------------------------------
     def _beat_all(self) -> None:
         while not self._closing.is_set():
-            try:
-                self.beat()
-            except Exception as error:
-                log.warning("the heartbeat failed: %s", error)
+            self.beat()
             self._wait()
 
     def _wait(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 
+from prosem.runtime.supervise import supervise_thread
 from prosem.store.retention import Retention
 from prosem.store.session import Session
 from prosem.values.errors import ProsemError
@@ -18,20 +19,22 @@ TRIM_EVERY = 10  # measurements are counted anew after a tenth as many events as
 class Retiring:
     """`retired` is called with the new `retained_after`, on this thread."""
 
-    def __init__(self, session: Session, retired: Callable[[int], None]) -> None:
+    def __init__(
+        self, session: Session, retired: Callable[[int], None], restarts: MutableMapping[str, int]
+    ) -> None:
         self._retention = Retention(session)
         self._retired = retired
         self._change = threading.Condition()
         self._before_seq = self._measurements = self._trimmed = 0
-        self._is_trim_due = self._is_closing = False
-        self._thread = threading.Thread(target=self._run, name="prosem-retention", daemon=True)
+        self._is_trim_due, self._closing = False, threading.Event()
+        self._thread = supervise_thread("retention", self._run, restarts, self._closing)
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
         with self._change:
-            self._is_closing = True
+            self._closing.set()
             self._change.notify_all()
         if self._thread.is_alive():
             self._thread.join(30)
@@ -52,9 +55,13 @@ class Retiring:
         done, wait_s = 0, None
         while True:
             with self._change:
-                if not self._is_closing and not self._is_trim_due and (wait_s or self._before_seq <= done):
+                if (
+                    not self._closing.is_set()
+                    and not self._is_trim_due
+                    and (wait_s or self._before_seq <= done)
+                ):
                     self._change.wait(wait_s)
-                if self._is_closing:
+                if self._closing.is_set():
                     return
                 before_seq, is_trim_due, self._is_trim_due = self._before_seq, self._is_trim_due, False
             wait_s = None

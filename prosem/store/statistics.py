@@ -41,13 +41,17 @@ _TRAINING = (
     " FROM prosem.statistics_training WHERE run = %s"
 )
 # The newest measurements after a seq, oldest of them first; each belongs to the oldest group that its space has now, or to
-# the group that its space is a part of.
+# the group that its space is a part of. If that is gone, and others have the part, their measurements tell: no number of a
+# space is used again.
 _MEASURED = (
-    "SELECT g.id, part, plan, descriptor, server_time_us + send_us, latency_us, bytes_out::float8,"
-    " network_bytes::float8, affected::float8 FROM"
-    " (SELECT * FROM prosem.plan_measurement WHERE seq > %s ORDER BY seq DESC LIMIT %s) newest"
-    " JOIN (SELECT id, space, id = min(id) OVER (PARTITION BY space) AS is_first FROM prosem.group_) g"
-    " ON CASE part WHEN 0 THEN g.is_first AND g.space = newest.space ELSE g.id = newest.group_id END ORDER BY seq"
+    "WITH newest AS (SELECT * FROM prosem.plan_measurement WHERE seq > %s ORDER BY seq DESC LIMIT %s),"
+    " owned AS (SELECT newest.*, g.id AS owner FROM newest"
+    " LEFT JOIN (SELECT id, space, id = min(id) OVER (PARTITION BY space) AS is_first FROM prosem.group_) g"
+    " ON CASE part WHEN 0 THEN g.is_first AND g.space = newest.space ELSE g.id = newest.group_id END),"
+    " last AS (SELECT DISTINCT ON (space) space, owner, part FROM owned WHERE owner IS NOT NULL ORDER BY space, seq DESC)"
+    " SELECT coalesce(owned.owner, last.owner), CASE WHEN owned.owner IS NULL THEN last.part ELSE owned.part END, plan,"
+    " descriptor, server_time_us + send_us, latency_us, bytes_out::float8, network_bytes::float8, affected::float8"
+    " FROM owned LEFT JOIN last USING (space) WHERE coalesce(owned.owner, last.owner) IS NOT NULL ORDER BY seq"
 )
 _COLUMNS = (
     "SELECT table_id, position, name, type, events, nulls, distinct_values, changes, histogram, rank_error"

@@ -89,8 +89,8 @@ def test_all_brokers_tell_the_same(deployed: Deployed, api: Api, table: str) -> 
         socket.progress(seq)
     assert any(socket.seqs(id) for id in ids for socket in sockets)
     assert_exact(api, ids, sockets)
-    assert deployed.proxy is not None
-    assert deployed.proxy.reordered
+    (proxy,) = deployed.proxies
+    assert proxy.reordered
     publishers[0].delete(ids[0])
     for publisher in publishers:
         publisher.http.close()

@@ -18,7 +18,7 @@ from prosem.delivery.edge import Edge
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
 from prosem.runtime.slices import complete
-from prosem.types.base import Bound, Part
+from prosem.types.base import Bound, NetworkPlace, Part
 from prosem.values.access import WHOLE
 from prosem.values.errors import BusyError, ConflictError
 from prosem.values.model import Statement
@@ -134,6 +134,9 @@ async def test_a_broker_that_is_too_old_for_parts_is_refused() -> None:
     complete(dispatcher.release([hosted(2)], 6))
     notices = [control.read_notice(frame.body) for frame in sent if isinstance(frame, Direct)]
     assert [one.parts for one in notices if isinstance(one, control.Hosted)] == [parts]
+    for part in parts:  # messages of a part name its subscriptions by their ids there
+        assert dispatcher._place_of(part.id(7)) == NetworkPlace(part.space, part.id(7), b"", (3,))
+    assert dispatcher._place_of(parts[0].id(8)) is None
 
 
 def test_no_mark_comes_between_the_messages_of_an_event() -> None:

@@ -16,17 +16,21 @@ from cn.networks.stages import STAGES
 from cn.networks.unicast import UNICAST
 from optimizer.cost import Weights
 from optimizer.plan import Estimate
-from prosem.brokers.assignment import MARGIN, Assignment
+from prosem.brokers.assignment import MARGIN, WINDOW, Assignment
 from prosem.brokers.member import Member, RemoteSink
 from prosem.brokers.redirects import PROMISE_S, ROOM, SEEK_S, Redirects
 from prosem.brokers.ways import Ways
 from prosem.engine import commands as c
 from prosem.engine.traffic import Traffic
-from prosem.types.base import Bound
+from prosem.types.base import Bound, NetworkPlace, Part
 
 SPACE = Space(7, 1, True)
 BROKERS = ("a", "b", "c")
 REGIONS = st.tuples(st.integers(0, 9), st.integers(0, 9), st.sets(st.sampled_from(BROKERS)))
+
+
+def placed(sid: int, point: int) -> list[NetworkPlace]:
+    return [NetworkPlace(SPACE, sid, b"", (point,))]
 
 
 def region(low: int, high: int) -> Message:
@@ -56,7 +60,7 @@ def test_a_subscription_moves_to_the_cheapest_broker_that_spares_copies(
     for low, high, hosts in window:
         assignment.add(region(low, high), hosts)
     others = [broker for broker in BROKERS if broker != here]
-    found = assignment.best(SPACE, 1, Bound(b"", (point,)), here, others)
+    found = assignment.best(placed(1, point), here, others)
 
     matching = [hosts for low, high, hosts in window if low <= point <= high]
     copies = {broker: sum(broker not in hosts for hosts in matching) for broker in BROKERS}
@@ -87,33 +91,48 @@ def test_of_brokers_that_spare_the_same_copies_the_nearer_one_is_named() -> None
         assignment = Assignment(ways, traffic)
         for _ in range(4):
             assignment.add(region(0, 9), ["b", "c"])
-        bound = Bound(b"", (5,))
-        assert assignment.best(SPACE, 1, bound, "a", ["b", "c"]) == wanted
+        assert assignment.best(placed(1, 5), "a", ["b", "c"]) == wanted
         ways.learn(dict.fromkeys(BROKERS, "server"), {"a": 100.0, "b": 90_000.0, "c": 90_000.0}, {}, 0.0)
-        assert assignment.best(SPACE, 1, bound, "a", ["b", "c"]) == (None if response else "b"), "too far"
+        assert assignment.best(placed(1, 5), "a", ["b", "c"]) == (None if response else "b"), "too far"
 
 
 def test_messages_to_names_count_for_those_they_name() -> None:
     traffic = Traffic()
     assignment = Assignment(Ways("server", traffic), traffic)
     assignment.add(Message(1, 0, SPACE.id, "minimum", targets=(4, 5)), ["b"])
-    assert assignment.best(SPACE, 5, Bound(b"", (1,)), "a", ["b", "c"]) == "b"
-    assert assignment.best(SPACE, 6, Bound(b"", (1,)), "a", ["b", "c"]) is None
+    assert assignment.best(placed(5, 1), "a", ["b", "c"]) == "b"
+    assert assignment.best(placed(6, 1), "a", ["b", "c"]) is None
     assignment.forget(SPACE.id)
-    assert assignment.best(SPACE, 5, Bound(b"", (1,)), "a", ["b", "c"]) is None
+    assert assignment.best(placed(5, 1), "a", ["b", "c"]) is None
 
 
 def test_the_places_of_those_named_stand_for_the_region_of_a_message() -> None:
     filters, traffic = Space(8, 0, False), Traffic()
     assignment = Assignment(Ways("server", traffic), traffic)
 
-    def between(low: int, high: int) -> Bound:
-        return Bound(b"", ({0: Extent((Interval(low, high),))},))
+    def between(sid: int, low: int, high: int) -> NetworkPlace:
+        return NetworkPlace(filters, sid, b"", ({0: Extent((Interval(low, high),))},))
 
-    assignment.add(Message(1, 0, 8, "row", targets=(4,)), ["b"], [(filters, between(10, 20))])
+    assignment.add(Message(1, 0, 8, "row", targets=(4,)), ["b"], [between(4, 10, 20)])
     for low, high, best in ((12, 15, "b"), (0, 30, "b"), (15, 30, None), (40, 50, None)):
-        assert assignment.best(filters, 9, between(low, high), "a", ["b", "c"]) == best
-    assert assignment.best(filters, 9, Bound(b"", None), "a", ["b", "c"]) is None
+        assert assignment.best([between(9, low, high)], "a", ["b", "c"]) == best
+    assert assignment.best([NetworkPlace(filters, 9, b"", None)], "a", ["b", "c"]) is None
+
+
+def test_the_parts_of_a_join_count_together() -> None:
+    """By the messages of each: of a busy part those that the others have had meanwhile count, and none before."""
+    traffic, other = Traffic(), Space(8, 1, True)
+    assignment = Assignment(Ways("server", traffic), traffic)
+    places = [*placed(1, 5), NetworkPlace(other, 1 << 40 | 1, b"", (7,))]
+    for seq in range(3):
+        assignment.add(Message(seq, 0, 7, "upsert", region=((Interval(5, 5),),)), ["b"])
+    assert assignment.best(places, "a", ["b", "c"]) == "b"
+    assignment.add(Message(3, 0, 8, "upsert", targets=(1 << 40 | 1,)), ["c"])
+    assert assignment.best(places, "a", ["b", "c"]) == "b"
+    for seq in range(4, 4 + WINDOW):
+        assignment.add(Message(seq, 0, 8, "upsert", region=((Interval(7, 7),),)), ["c"])
+    assert assignment.best(places, "a", ["b", "c"]) == "c"
+    assert assignment.best(places[:1], "a", ["b", "c"]) == "b"
 
 
 class Made:
@@ -139,7 +158,15 @@ class Made:
         for name in BROKERS:
             list(self.root.join(name, "server"))
 
-    def attach(self, id: str, point: tuple[int, ...] | None, here: str, *, follows: bool = True) -> bool:
+    def attach(
+        self,
+        id: str,
+        point: tuple[int, ...] | None,
+        here: str,
+        *,
+        follows: bool = True,
+        parts: tuple[Part, ...] = (),
+    ) -> bool:
         sink = RemoteSink(self.members[here])
         asked = c.Attach(id, None, sink, 1, follows=True) if follows else None
         bound = None if point is None else Bound(b"", point)
@@ -160,6 +187,7 @@ class Made:
             None,
             "",
             asked,  # type: ignore[arg-type]
+            parts=parts,
         )
         return self.redirects.take(
             frame, self.root, lambda outs: len(self.posted.extend(outs) or self.posted)
@@ -231,6 +259,30 @@ def test_a_walk_that_nobody_answers_ends_where_the_client_is() -> None:
     assert made.attach("4", (5,), "a")
     made.redirects.found(made.posted[-1][1].number, "gone")
     assert made.served == ["2", "4"]
+
+
+def test_a_join_of_several_tables_goes_where_most_of_its_parts_belong() -> None:
+    made = Made(STAGES)
+    spaces = [Space(number, 1, True) for number in (11, 12, 13)]
+    parts = tuple(Part(number, space, (0,)) for number, space in enumerate(spaces, 1))
+    for host, some in (("b", parts[:2]), ("c", parts[2:])):
+        for part in some:
+            list(made.root.place(host, part.space, part.id(1), b"", (5,)))
+    assert made.attach("2", (5,), "a", parts=parts)
+    walks = [(to, frame.number) for to, frame in made.posted]
+    assert sorted(to for to, _ in walks) == ["b", "b", "c"]
+    for to, number in walks:
+        assert not made.sent, "one is still under way"
+        made.redirects.found(number, to)
+    assert made.sent == {"2": "http://b"}
+    made.posted.clear()
+    assert made.attach("3", (5,), "a", parts=parts)
+    for to, frame in made.posted[:2]:
+        made.redirects.found(frame.number, to)
+    made.redirects.tick(float("inf"))
+    assert made.served == ["3"], "once, though several walks have ended"
+    made.redirects.found(made.posted[2][1].number, "c")
+    assert made.served == ["3"]
 
 
 def test_what_a_broker_advertises() -> None:

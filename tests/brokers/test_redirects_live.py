@@ -170,6 +170,41 @@ def test_a_named_broker_that_is_dead_or_dies_loses_and_repeats_nothing(
     first.wait_ready()
 
 
+def test_a_join_of_several_tables_goes_where_its_parts_are(deployed: Deployed, api: Api) -> None:
+    first, second, third = deployed.brokers
+    for broker in deployed.brokers:
+        until(lambda name=broker.folder.name: name in deployed.names())  # type: ignore[misc]
+    r, s, t = (api.table(dict.fromkeys(f"k{some}", "integer"), ["k"]) for some in ("ab", "bcd", "de"))
+    sql = f"SELECT * FROM {r} JOIN {s} USING (b) JOIN {t} USING (d) WHERE {r}.a < :a AND {s}.c < :c AND {t}.e < :e"
+    near, far = {"a": 50, "c": 50, "e": 50}, {"a": -50, "c": -50, "e": -50}
+    before = {one["name"]: one["hosted"] for one in deployed.network()["brokers"]}
+
+    def publish_joined(count: int) -> int:
+        for key in range(count):
+            for table, row in (
+                (r, {"a": key, "b": 1}),
+                (s, {"b": 1, "c": key, "d": 2}),
+                (t, {"d": 2, "e": key}),
+            ):
+                seq: int = api.publish(table, [upsert(k=key, **row)])["last_seq"]
+        return seq
+
+    with attached(first.url, [api.subscribe(sql, near)["id"]]) as hosting:
+        assert "snapshot" in asked(third.url, api.subscribe(sql, far)["id"])
+        hosting.progress(publish_joined(4))
+        id = api.subscribe(sql, near)["id"]
+        assert asked(second.url, id) == {"redirect": first.url, "id": id}
+        with Client(second.url) as client:
+            subscription = client.attach(id)
+            name = first.folder.name
+            until(lambda: host_of(deployed, before[name] + 2) == name)
+            seq = publish_joined(6)
+            while subscription.seq < seq:
+                subscription.next(timeout_s=WAIT_S)
+            assert in_any_order(subscription.result) == in_any_order(api.result(id)["result"])
+            assert len(subscription.result["rows"]) == 6 * 6 * 6
+
+
 SCRIPT = """
 const { Client } = await import(process.argv[1]);
 const client = new Client(process.argv[2]);

@@ -95,6 +95,8 @@ def test_a_worker_that_is_killed_is_started_again(server: ServerProcess) -> None
         server.wait_ready()
         joined(server)
     with Api(server.url) as api:
+        shown = api.http.get("/metrics").text
+        assert all(f'prosem_task_restarts_total{{task="worker-{one}"}} 1.0' in shown for one in (1, 2))
         more = [api.publish(table, [upsert(k=1, x=1, y=80 - step)])["last_seq"] for step in range(5)]
         with api.socket() as again:
             again.attach(id, after=seqs[-1])

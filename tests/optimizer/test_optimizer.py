@@ -460,6 +460,8 @@ def test_plans_by_name_and_at_random() -> None:
     space = Space()
     assert chooser("enumerate").choose(space, FEW) == "enumerate"
     assert chooser("relax").choose(space, FEW) == "reformulate"
+    assert chooser("auto:ref-j+").choose(space, FEW) == chooser("auto").choose(space, FEW)
+    assert chooser("auto:ref-j+").choose(space, MANY) == chooser("auto").choose(space, MANY)
     one, other = chooser("random:5"), chooser("random:5")
     drawn = [one.choose(space, FEW) for _ in range(40)]
     assert drawn == [other.choose(space, FEW) for _ in range(40)]

@@ -20,6 +20,7 @@ from prosem.engine import commands as c
 from prosem.language.parse import parse
 from prosem.store.log import Writer, WriteSet
 from prosem.store.retention import Retention
+from prosem.types.join.space import JoinSpace
 from prosem.values.wire import decode, encode
 from tests.support.command_line import run
 from tests.support.live import Api, Refused, in_any_order, upsert
@@ -300,6 +301,43 @@ async def test_what_was_measured_of_the_parts_of_a_join_survives_a_restart(url: 
     make_run(url, training=training)
     async with running(url) as made:
         assert await measured(made) == {"rs": {"enum-sj": 1}, "ru": {"enum-sj": 2}}
+
+
+async def test_what_was_measured_of_a_part_outlives_the_group_it_was_measured_for(url: str) -> None:
+    """Two joins have r and s in common; the first one ends, and the part goes on with the second one."""
+    rs = "SELECT * FROM r JOIN s USING (b) JOIN {} USING (d) WHERE s.x < :x AND {}.y < :y"
+
+    def entries(made: RunningServer) -> dict[str, int]:
+        """Of the part of r and s."""
+        spaces = made.state.spaces.items()
+        (found,) = [
+            number
+            for number, space in spaces
+            if isinstance(space, JoinSpace) and [one.name for one in space.model.shape.tables] == ["r", "s"]
+        ]
+        return made.state.chooser.entries(found)
+
+    async def insert(made: RunningServer, keys: range) -> None:
+        for key in keys:
+            for name, row in (("r", {"b": 1, "d": 1}), ("s", {"b": 1, "x": key})):
+                await made.call(c.Publish(name, [{"op": "insert", "row": {"k": key, **row}}]))
+
+    async with running(url, measure_percent=100_000) as made:
+        for name, columns in (("r", "bd"), ("s", "bx"), ("t", "dy"), ("u", "dy")):
+            described = [{"name": column, "type": "integer"} for column in f"k{columns}"]
+            await made.call(c.CreateTable({"name": name, "columns": described, "primary_key": ["k"]}))
+        for name in "tu":
+            rows: Any = [(f"{name}{at}", {"x": 10 * at, "y": 10 * at}) for at in range(9)]
+            await made.call(c.Subscribe(parse(rs.format(name, name)), None, rows, batch=True))
+            await insert(made, range(100 * len(rows), 100 * len(rows) + 9) if name == "t" else range(9))
+        for at in range(9):
+            await made.call(c.Delete(f"t{at}"))
+        await insert(made, range(20, 29))
+        before = entries(made)
+        assert len(made.state.groups) == 1
+    assert sum(before.values()) > 40
+    async with running(url) as made:
+        assert entries(made) == before
 
 
 def test_measurements_are_bounded(url: str, writer: Writer, retention: Retention) -> None:

@@ -114,6 +114,7 @@ class Renewing:
         report: Callable[[], dict[str, Any]],
         answered: Callable[[int, dict[str, Any]], None],
         forwarder: Any,
+        restarts: Any,
     ) -> None:
         self._pause_s, self._report, self._answered = lease_s / RENEWALS, report, answered
         self._forwarder, self._path = forwarder, address().removeprefix("http://simulated")

@@ -112,6 +112,9 @@ class Nats:
                 number = stream.store(subject, data)
                 self.route(reply, json.dumps({"stream": stream.name, "seq": number}).encode())
                 return
+        if self.is_wanted(subject):  # of a process to itself
+            self.travel(lambda: self.route(subject, data))
+            return
         self.route(reply, b"")
 
     def route(self, subject: str, data: bytes, ack: Callable[[], None] | None = None) -> None:

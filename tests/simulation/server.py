@@ -114,7 +114,7 @@ class Server:
             self._end()
             return
         self._compose(self.writer.session)
-        beating = self.process.spawn(self._beat(Heartbeat(self.writer.session)))
+        beating = self.process.spawn(self._beat(Heartbeat(self.writer.session, {})))
         pipeline = self.pipeline
         assert pipeline is not None
         await asyncio.gather(

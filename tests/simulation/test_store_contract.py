@@ -120,7 +120,7 @@ def a_session_that_was_ended_is_opened_again(site: Site, writer: Writer) -> None
     writer.write(put(1, 1))
     epoch = writer.session.epoch
     site.terminate(writer)
-    heartbeat = Heartbeat(writer.session)
+    heartbeat = Heartbeat(writer.session, {})
     heartbeat.beat()
     assert not writer.session.is_proven, "the loss is noticed without a write"
     heartbeat.beat()

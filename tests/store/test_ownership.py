@@ -150,7 +150,7 @@ def test_a_standby_takes_over_from_a_silent_owner(url: str, others: list[Writer]
 def test_a_standby_waits_while_the_owner_renews_its_lease(url: str, others: list[Writer]) -> None:
     owner = Writer.connect(url, lease_s=1.0)
     others.append(owner)
-    heartbeat = Heartbeat(owner.session, every_s=0.05)
+    heartbeat = Heartbeat(owner.session, {}, every_s=0.05)
     heartbeat.start()
     try:
         with pytest.raises(SetupError, match="another prosem serve"):
@@ -165,7 +165,7 @@ def test_a_standby_waits_while_the_owner_renews_its_lease(url: str, others: list
 
 
 def test_the_lease_is_renewed_while_a_long_batch_uses_the_session(url: str, writer: Writer) -> None:
-    heartbeat = Heartbeat(writer.session, every_s=0.02)
+    heartbeat = Heartbeat(writer.session, {}, every_s=0.02)
     heartbeat.start()
     try:
         with writer.session.turn:
@@ -178,7 +178,7 @@ def test_the_lease_is_renewed_while_a_long_batch_uses_the_session(url: str, writ
 
 
 def test_the_heartbeat_replaces_a_session_that_was_lost(url: str, writer: Writer) -> None:
-    heartbeat = Heartbeat(writer.session, every_s=0.05)
+    heartbeat = Heartbeat(writer.session, {}, every_s=0.05)
     heartbeat.start()
     try:
         former, session = writer.session.epoch, writer.session

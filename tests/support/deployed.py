@@ -15,7 +15,7 @@ from api.commands.process import free_port
 from api.http.models.preview_responses import NetworkDescription
 from prosem.store import postmaster
 from tests.support.live import Api
-from tests.support.nats_proxy import ReorderingProxy
+from tests.support.nats_proxy import ReorderingProxy, SlowProxy
 from tests.support.processes import ServerProcess, open_folder
 from tests.support.waiting import until
 
@@ -25,7 +25,8 @@ LEASE_S = 2
 class Deployed:
     """`prosem serve --nats …` and some `prosem broker`s, each of which a test may stop or kill.
 
-    `reordering`: so many of the last brokers are sent everything late and in another order.
+    `reordering`: so many of the last brokers are sent everything late and in another order. `slow`: each of so many of the
+    first brokers reaches NATS by a proxy of its own, which a test may slow down.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Deployed:
         nats: str = "embedded",
         options: tuple[str, ...] = (),
         reordering: int = 0,
+        slow: int = 0,
     ) -> None:
         self.folder = open_folder("prosem-brokers-")
         lease = ("--lease-s", str(LEASE_S))
@@ -50,27 +52,34 @@ class Deployed:
             )
             for number in range(1, brokers + 1)
         ]
-        self.proxy: ReorderingProxy | None = None
-        if reordering:
-            self._reorder(self.brokers[-reordering:])
+        self.proxies: list[ReorderingProxy] = []
+        self.slow: dict[str, SlowProxy] = {}
+        if reordering or slow:
+            self._put_between(self.brokers[-reordering:] if reordering else [], self.brokers[:slow])
 
-    def _reorder(self, brokers: list[ServerProcess]) -> None:
+    def _put_between(self, reordered: list[ServerProcess], slow: list[ServerProcess]) -> None:
         """The address of NATS is made here, not by the server, so that it is known before it starts."""
         port, other = free_port(), free_port()
         folder = self.server.folder / "data" / "nats"
         folder.mkdir(parents=True)
         (folder / "address").write_text(f"nats://prosem:secret@127.0.0.1:{port}\n")
-        self.proxy = ReorderingProxy(other, port)
-        for broker in brokers:
+        if reordered:
+            self.proxies.append(ReorderingProxy(other, port))
+        for broker in reordered:
             broker.options += ("--nats", f"nats://prosem:secret@127.0.0.1:{other}")
+        for broker in slow:
+            own = free_port()
+            made = self.slow[broker.folder.name] = SlowProxy(own, port)
+            self.proxies.append(made)
+            broker.options += ("--nats", f"nats://prosem:secret@127.0.0.1:{own}")
 
     def _made(self, name: str) -> Path:
         (self.folder / name).mkdir(mode=0o755)
         return self.folder / name
 
     def __enter__(self) -> Deployed:
-        if self.proxy is not None:
-            self.proxy.start()
+        for proxy in self.proxies:
+            proxy.start()
         for process in (self.server, *self.brokers):
             process.start(wait=False)
         try:
@@ -92,8 +101,8 @@ class Deployed:
                 self.signal(signal.SIGTERM, one)
             for one in left:
                 one.stop()
-        if self.proxy is not None:
-            self.proxy.stop()
+        for proxy in self.proxies:
+            proxy.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

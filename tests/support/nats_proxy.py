@@ -8,6 +8,8 @@ import itertools
 import random
 import re
 import threading
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 _MESSAGE = re.compile(rb"H?MSG \S+ (?:\S+ )+?(\d+)\r\n")
 HELD = 6  # messages at most that are held back, for the time below at most
@@ -52,13 +54,21 @@ class ReorderingProxy:
         except OSError:
             writer.close()
             return
-        ways = (self._pass(reader, back), self._reorder(there, writer))
-        tasks = [asyncio.ensure_future(way) for way in ways]
+        tasks = [asyncio.ensure_future(way) for way in self._ways(reader, back, there, writer)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
         back.close()
         writer.close()
+
+    def _ways(
+        self,
+        reader: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> Iterable[Coroutine[Any, Any, None]]:
+        return self._pass(reader, back), self._reorder(there, writer)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -93,6 +103,30 @@ class ReorderingProxy:
         self.reordered += sum(later < earlier for earlier, later in itertools.pairwise(order))
         writer.writelines([held[at] for at in order])
         held.clear()
+
+
+class SlowProxy(ReorderingProxy):
+    """Everything comes later by `delay_s`, in both directions and in its order: a broker that is far from NATS."""
+
+    def __init__(self, port: int, to: int) -> None:
+        super().__init__(port, to)
+        self.delay_s = 0.0
+
+    def _ways(
+        self,
+        reader: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> Iterable[Coroutine[Any, Any, None]]:
+        return self._late(reader, back), self._late(there, writer)
+
+    async def _late(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        due = 0.0
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                due = max(due + 1e-6, self._loop.time() + self.delay_s)
+                self._loop.call_at(due, writer.write, data)
 
 
 class CuttingProxy:

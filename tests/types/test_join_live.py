@@ -565,7 +565,7 @@ def test_joins_that_share_outlive_a_kill(own_server: ServerProcess) -> None:
         "ref-j+",
         *(
             pytest.param(plan, marks=pytest.mark.slow)
-            for plan in ("random:5", "enum-j", "rel-sel", "ref-sj-env")
+            for plan in ("random:5", "enum-j", "rel-sel", "ref-sj-env", "auto:ref-sj-env", "auto:ref-j+")
         ),
     ],
 )

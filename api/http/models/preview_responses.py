@@ -172,7 +172,9 @@ class BrokerDescription(ResponseModel):
     sockets: int
     backlog_bytes: int
     behind: Annotated[int, Meta(description="messages that it has not applied yet")]
-    latency_us: Annotated[dict[str, float], Meta(description="by way: tree, straight")]
+    latency_us: Annotated[
+        dict[str, float], Meta(description="until a message is there, by way: tree, straight")
+    ]
     contents: dict[str, int] | UnsetType = UNSET
     stage: int | UnsetType = UNSET
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
 from decimal import Decimal
@@ -24,6 +25,7 @@ from prosem.engine import commands as c
 from prosem.values.access import Caller, Role
 from prosem.values.errors import BusyError, InputError, ProsemError, UnknownOutcomeError
 
+log = logging.getLogger("prosem.publish")
 router = APIRouter(tags=["events"])
 IN_FLIGHT = 64
 Outcome = tuple[Any, "Future[Any] | ProsemError"]  # the tag of a frame, and what became of it
@@ -145,6 +147,11 @@ async def _respond(socket: WebSocket, outcomes: asyncio.Queue[Outcome | None]) -
                 await socket.close(1012)
         except ProsemError as error:
             frame = {"tag": tag, "error": error.problem()}
+        except Exception:
+            log.exception("a request cannot be answered; its client is to connect again")
+            is_broken, known = True, []
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                await socket.close(1011)
         if not is_broken:
             known.append(msgspec.json.encode(frame, enc_hook=float))
         if outcomes.empty():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, Protocol
 
-from fastapi import APIRouter, Request, Response, WebSocket
+from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 
 from api.http.access import Disconnected, attend, caller_of, received
 from api.http.event_response import EventStream
@@ -21,6 +22,7 @@ from prosem.runtime.supervise import end
 from prosem.values.access import Caller, Role, Scope
 from prosem.values.errors import InputError, ProsemError
 
+log = logging.getLogger("prosem.streams")
 router = APIRouter(tags=["streams"])
 
 
@@ -59,9 +61,14 @@ async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
 
 
 async def _send(socket: WebSocket, subscriber: Subscriber) -> None:
-    with contextlib.suppress(Exception):  # the socket is gone; its reader notices too
+    try:
         while items := await subscriber.fetch():
             await send_all(socket, frames(items))
+    except Exception as error:
+        if not isinstance(error, WebSocketDisconnect | RuntimeError):  # these: the client has gone
+            log.exception("a stream cannot go on; its client is to connect again")
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await socket.close(1011)
 
 
 def _handle(subscriber: Subscriber, given: Any) -> None:

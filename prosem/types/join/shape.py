@@ -30,10 +30,11 @@ JoinKey = tuple[Any, ...]  # the values of some classes
 def mode_of(plan: str) -> str:
     """What the edge holds when the server runs with this setting of `--plan`.
 
-    >>> mode_of("ref-j"), mode_of("auto"), mode_of("random:7")
-    ('join', 'semijoin', 'semijoin')
+    >>> mode_of("ref-j"), mode_of("auto:ref-sj-env"), mode_of("auto"), mode_of("random:7")
+    ('join', 'envelope', 'semijoin', 'semijoin')
     """
-    return next((mode for mode, plans in MODES.items() if plan in plans), "semijoin")
+    name = plan.removeprefix("auto:")
+    return next((mode for mode, plans in MODES.items() if name in plans), "semijoin")
 
 
 class Hop(NamedTuple):
