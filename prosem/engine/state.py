@@ -104,6 +104,10 @@ class EngineState(EngineMemory):
         """Spaces that count arrange themselves anew where that pays; this is between two events."""
         self._looked = self.seq
         self._rearrange(lambda space: space.rearrange())
+        self.constants.look()
+        self.chooser.suppose_again()
+        if (figures := self.constants.grown()) is not None:
+            self._rearrange(lambda space: space.rearrange_by(figures))
 
     def _rearrange(self, change: Callable[[AdaptiveSpace], Callable[[], None] | None]) -> None:
         """What edges hold of a space that changes is another, and what they hold of the spaces that it is a part of."""
@@ -184,5 +188,7 @@ class EngineState(EngineMemory):
             return  # spaces were opened by them
         self.undo.keep_attribute(self.group_store, "figures")
         self.group_store.figures = figures
+        self.constants.forget()
         if command.run is not None:
-            self._rearrange(lambda space: space.rearrange_by(figures))
+            known = self.constants.grown() or figures
+            self._rearrange(lambda space: space.rearrange_by(known))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from typing import Any
 
 from prosem.values.columns import column_type
@@ -19,3 +20,17 @@ def check_histogram(name: str, values: list[Any], bounds: list[Any], error: floa
         rank, slack = at * len(codes) / (len(found) - 1), error * len(codes) + 1e-6
         assert bisect.bisect_left(codes, code) <= rank + slack
         assert bisect.bisect_right(codes, code) >= rank - slack
+
+
+def check_hot_keys(
+    values: list[Any], found: list[tuple[Any, float]], error: float, ranks: int = 1024
+) -> None:
+    """Every value that is frequent by far is there, and no other, with about the share that it has.
+
+    `values` and `found` are as the API shows them; `error` is that of a rank.
+    """
+    exact = {value: count / len(values) for value, count in Counter(values).items()}
+    for value, share in found:
+        assert abs(share - exact[value]) <= 2 * error + 1 / ranks, value
+    shown = {value for value, _ in found}
+    assert {value for value, share in exact.items() if share > 4 * error + 2 / ranks} <= shown
