@@ -31,6 +31,6 @@ def check_hot_keys(
     """
     exact = {value: count / len(values) for value, count in Counter(values).items()}
     for value, share in found:
-        assert abs(share - exact[value]) <= 2 * error + 1 / ranks, value
+        assert abs(share - exact[value]) <= 2 * error + 1 / ranks, (value, share, exact[value])
     shown = {value for value, _ in found}
     assert {value for value, share in exact.items() if share > 4 * error + 2 / ranks} <= shown

@@ -1,4 +1,8 @@
-"""What the spaces of joins share: how they are arranged now, and how they are arranged anew between two events."""
+"""What the spaces of joins share: how they are arranged now, and how they are arranged anew between two events.
+
+Where many rows are to be indexed for another routing column, that is done bit by bit (`preparation`), and the space is
+arranged once it is done.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from functools import partial
 
 from prosem.types.join.arrangement import COUNTED, Arrangement, Arranger
 from prosem.types.join.decomposition import Decomposition
+from prosem.types.join.preparation import Preparation
 from prosem.types.join.shape import JoinShape
 from prosem.values.model import JsonObject
 from prosem.values.statistics import RunFigures
@@ -23,6 +28,7 @@ class ArrangedJoin:
     decomposition: Decomposition
     _arranged: Arrangement
     _arranger: Arranger | None
+    _preparing: tuple[Arrangement, Preparation] | None = None
 
     @property
     @abstractmethod
@@ -41,6 +47,10 @@ class ArrangedJoin:
     def _arrange_as(self, arranged: Arrangement) -> None:
         """Give tables these routing columns and partners: what edges hold is another from here on."""
 
+    def _prepared(self, arranged: Arrangement) -> Preparation | None:
+        """What is to be indexed before an arrangement, if that is much."""
+        return None
+
     def _is_same(self, one: Arrangement, other: Arrangement) -> bool:
         return one.is_same(other)
 
@@ -57,11 +67,31 @@ class ArrangedJoin:
         if self._arranger is None:
             return None
         before = self._present
-        found = self._arranger.by(figures, before)
+        found, self._preparing = self._arranger.by(figures, before), None
         if self._is_same(found, before):
             self._arranged = found  # by other figures
             return None
+        preparation = self._prepared(found)
+        if preparation is not None:
+            self._preparing = found, preparation
+            return None
         self._arrange_as(found)
+        return partial(self._arrange_as, before)
+
+    @property
+    def is_preparing(self) -> bool:
+        return self._preparing is not None
+
+    def go_on(self) -> Callable[[], None] | None:
+        assert self._preparing is not None, "asked only while it is preparing"
+        found, preparation = self._preparing
+        if not preparation.go_on():
+            return None
+        self._preparing, before = None, self._present
+        if before.partners_by == COUNTED:  # meanwhile
+            found = found._replace(partners=before.partners, partners_by=COUNTED)
+        with preparation.shared():
+            self._arrange_as(found)
         return partial(self._arrange_as, before)
 
     @property

@@ -19,6 +19,7 @@ from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.envelope import EnvelopeMode
 from prosem.types.join.model import JoinModel, Mode
 from prosem.types.join.plain import JoinedMode, SelectionMode
+from prosem.types.join.preparation import SLICE_ROWS, Preparation
 from prosem.types.join.pricing import Pricing
 from prosem.types.join.semijoin import SemijoinMode
 from prosem.types.join.shape import MODES, JoinShape
@@ -144,12 +145,20 @@ class JoinSpace(ArrangedJoin, PointSpace):
             for table in before.tables:
                 table.release()
 
+    def _prepared(self, arranged: Arrangement) -> Preparation | None:
+        shared, rows = self._context.shared, self._context.rows
+        if shared is None or arranged.shape.routing == self.model.shape.routing or self.mode != "semijoin":
+            return None
+        found = Preparation(arranged.shape, arranged.partners, rows, shared)
+        return found if found.row_count > SLICE_ROWS else None
+
     @property
     def _routed(self) -> JoinShape:
         return self.model.shape
 
     def release(self) -> None:
         """The space was closed: what it shares with others is used by one less."""
+        self._preparing = None
         for table in self.model.tables:
             table.release()
 
@@ -160,6 +169,8 @@ class JoinSpace(ArrangedJoin, PointSpace):
     # -- events --------------------------------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         self._mode.rewind(deltas)
+        if self._preparing is not None:
+            self._preparing[1].take(deltas)
         return super().take(deltas, choose, among)
 
     def step(self, delta: Delta) -> Any | None:
