@@ -20,9 +20,17 @@ from prosem.engine.subscriptions import SubscriptionRegistry
 from prosem.language.dimensions import placed
 from prosem.types import registry as types
 from prosem.types.base import AdaptiveSpace
-from prosem.values.model import Group
+from prosem.values.model import Group, Table
 from prosem.values.selectivity import selected_share, supposed_share
-from prosem.values.statistics import IN_MEMORY, OF_RUN, STALE, HotKey, PointStatistics, RunFigures
+from prosem.values.statistics import (
+    IN_MEMORY,
+    OF_RUN,
+    STALE,
+    ColumnStatistics,
+    HotKey,
+    PointStatistics,
+    RunFigures,
+)
 from prosem.values.undo import UndoLog
 from prosem.values.wire import decode_exact
 
@@ -61,6 +69,8 @@ class Constants:
         """Groups have come, grown and gone."""
         self._of_space, self._reads_left = None, READ_GROUPS
         sizes = self._groups.sizes
+        for gone in self._of_joins.keys() - sizes.keys():
+            del self._of_joins[gone]
         for group, known in list(self._shares.items()):
             if group not in sizes or known is None or sizes[group] > STALE * known.size:
                 del self._shares[group]
@@ -132,6 +142,15 @@ class Constants:
 
     def _computed(self, group: Group) -> Share | None:
         figures, form = self._groups.figures, self._groups.form_of(group)
+        compared = {one.name for one in types.dimensions(form)}
+        known: list[tuple[Table, ColumnStatistics, str]] = []
+        for table in form.tables:
+            for column in figures.columns.get(table.id, ()):
+                name = f"{table.name}.{column.name}" if len(form.tables) > 1 else column.name
+                if compared & {f"{name} {op}" for op in ("=", ">=", "<=")} and column.name in table.position:
+                    known.append((table, column, name))
+        if not known:
+            return None
         points, by = figures.points_of(group.id), OF_RUN
         if not points and self._reads_left:
             self._reads_left -= 1
@@ -139,18 +158,11 @@ class Constants:
             by = IN_MEMORY
         if not points:
             by = "distinct values, hot keys"
-        compared = {one.name for one in types.dimensions(form)}
-        share, is_known = 1.0, False
-        for table in form.tables:
-            for name, qualified in ((one, f"{table.name}.{one}") for one in table.names):
-                at = qualified if len(form.tables) > 1 else name
-                operators = {op for op in ("=", ">=", "<=") if f"{at} {op}" in compared}
-                column = figures.column(table.id, name)
-                if operators and column is not None:
-                    found = selected_share(table, column, points, at)
-                    share *= supposed_share(column, "=" in operators) if found is None else found
-                    is_known = True
-        return Share(share, by, self._groups.sizes.get(group.id, 0)) if is_known else None
+        share = 1.0
+        for table, column, name in known:
+            found = selected_share(table, column, points, name)
+            share *= supposed_share(column, f"{name} =" in compared) if found is None else found
+        return Share(share, by, self._groups.sizes.get(group.id, 0))
 
 
 def _histogram(name: str, values: list[Any], subscriptions: int, size: int) -> PointStatistics:

@@ -220,14 +220,53 @@ class Dense(Joined):
         self.put("x", lambda value: 505 if self.chance.random() < 0.6 else value)
 
 
-def test_shares_below_the_error_of_the_ranks_are_not_told_apart() -> None:
+@pytest.mark.parametrize("inexact", ["values", "constants"])
+def test_shares_below_the_error_of_the_ranks_are_not_told_apart(inexact: str) -> None:
     """By the histograms few rows are in the ranges on the first column; within their error it may be most, and it is."""
     work = Dense()
     assert work.arranged(work.inexact).document()["routing"]["columns"] == {"s": "y"}
-    columns = [one._replace(rank_error=0.6, hot=()) for one in work.inexact.columns[S.id]]
-    figures = replace(work.inexact, columns={S.id: columns})
+    columns, constants = work.inexact.columns[S.id], work.inexact.points[GROUP]
+    if inexact == "values":
+        columns = [one._replace(rank_error=0.6, hot=()) for one in columns]
+    else:
+        constants = [one._replace(rank_error=0.6 + 1 / one.subscriptions) for one in constants]
+    figures = replace(work.inexact, columns={S.id: columns}, points={GROUP: constants})
     assert work.arranged(figures).document()["routing"]["columns"] == {"s": "x"}, "the first by position"
     assert work.spent("x") < work.spent("y")
+
+
+class Same(Equal):
+    """A third of the values of y and nearly all constants on it are the same; on x none is frequent."""
+
+    def __init__(self) -> None:
+        super().__init__({"x": 20, "y": 100}, {"x": 0.5, "y": 0.5}, 300)
+        for name in "xy":
+            self.put(name, lambda value: self.fresh(name, self.chance))  # noqa: B023 - called at once
+        for one in self.params:
+            one["y1"] = 0 if self.chance.random() < 0.9 else one["y1"]
+
+    def fresh(self, name: str, chance: random.Random) -> int:
+        if name == "x":
+            return chance.randrange(20)
+        return 0 if chance.random() < 0.3 else chance.randrange(100)
+
+    def figures(self, with_points: bool = True) -> RunFigures:
+        known = super().figures(with_points)
+        values = {"x": range(20), "y": [*[0] * 43, *range(100)]}
+        columns = [column(S, name, some, 0.5) for name, some in values.items()]
+        return replace(known, columns={S.id: [column(S, "b", range(5)), *columns]})
+
+
+@pytest.mark.parametrize("reached_us", [FOLD_US, BROKERS_US])
+def test_hot_constants_flip_the_routing_column(reached_us: float) -> None:
+    """Without them it looks as if hardly a constant were equal to the hot key of the rows."""
+    work = Same()
+    known = work.figures()
+    unknown = replace(known, points={GROUP: [one._replace(hot=()) for one in known.points[GROUP]]})
+    assert work.arranged(unknown, reached_us).document()["routing"]["columns"] == {"s": "y"}
+    routing = work.arranged(known, reached_us).document()["routing"]
+    assert routing == {"columns": {"s": "x"}, "statistic": BY_COST}
+    assert work.spent("x", reached_us) < work.spent("y", reached_us)
 
 
 @pytest.mark.parametrize("reached_us", [FOLD_US, BROKERS_US])

@@ -1,14 +1,15 @@
 """Orders of a join's rows that are made ready while events go on: no event waits until all rows are indexed.
 
 Some rows are indexed between two batches, as they are then; events bring the rows forward that were indexed already, and put
-in those that were not. It costs the memory of a second index of these tables until the join is arranged, and it loses where
-few rows are to be indexed: then that is done at once.
+in those that were not. It costs the memory of a second index of these tables, and of a copy of one at a time, until the join
+is arranged, and it loses where few rows are to be indexed: then that is done at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from itertools import islice
 
@@ -55,7 +56,7 @@ class Preparation:
     def _left(self) -> Iterator[tuple[JoinTable, Mapping[Key, Row], Key]]:
         for number, table in self._tables.items():
             rows = self._rows[number]
-            for key in list(rows):
+            for key in copy(rows):  # rows come and go meanwhile
                 yield table, rows, key
 
     def go_on(self, count: int = SLICE_ROWS) -> bool:
