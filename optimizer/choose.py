@@ -31,7 +31,7 @@ from optimizer.cost import (
 from optimizer.decisions import Decisions
 from optimizer.estimate import ENTRIES, Entry, Estimator, Nearest
 from optimizer.known import REMEMBERED, Known, by_way, plan_of
-from optimizer.plan import Choice, Descriptor, Estimate, Offered, Planned
+from optimizer.plan import Choice, Descriptor, Estimate, Expected, Offered, Planned
 
 SHARE = 0.02  # of the time spent on events may go into measuring their plans
 _LEARNING = 32  # samples of a space that may take ten times as much
@@ -89,6 +89,11 @@ def uncarried(space: int) -> Carriages:
     return UNCARRIED
 
 
+def unexpected(space: int) -> Expected | None:
+    """What is expected of a space where no histograms are known."""
+    return None
+
+
 class Chooser:
     """`pick` overrides the costs; `entries` bounds each estimator; measuring takes `share` of the time (0: none)."""
 
@@ -102,6 +107,9 @@ class Chooser:
         self._elapsed_ns = elapsed_ns
         self.weights = Weights()
         self.carriages = uncarried  # how messages of a space are carried
+        self.expected: Callable[[int], Expected | None] = (
+            unexpected  # of a space in which nothing was measured
+        )
         self.decisions = Decisions()
         self._pick, self._entries, self._share = pick, entries, share
         self._known: dict[int, Known] = {}
@@ -109,6 +117,7 @@ class Chooser:
         self._calibration = ASSUMED
         self._run: int | None = None
         self._server_costs: Mapping[int, float] = {}
+        self._supposed: dict[int, tuple[float, str]] = {}  # what stands for a measurement
         self._now: tuple[Choice | None, Known | None] = (None, None)  # of the event in hand
 
     # -- choosing ------------------------------------------------------------------------------------------------
@@ -211,7 +220,6 @@ class Chooser:
         at = space.network.id
         known = self._known[at] = Known(space.plans, self._entries)
         known.is_planned = isinstance(space, Planned)
-        known.server_cost = self._server_costs.get(at, 0.0)
         for name, estimator in self._prepared.get(at, {}).items():
             if plan_of(name) in space.plans:
                 known.estimators[name] = estimator
@@ -219,23 +227,46 @@ class Chooser:
         return known
 
     def order(self, spaces: Sequence[P]) -> Sequence[P]:
-        """The spaces of one event in increasing server cost per subscription: as measured here, or else by the run."""
+        """The spaces of one event in increasing server cost per subscription: as measured here, by the run, or as is
+        expected of as many affected subscriptions."""
         if len(spaces) < 2:
             return spaces
-        return sorted(spaces, key=lambda space: self._server_cost(space.network.id))
+        return sorted(spaces, key=self._server_cost)
 
-    def _server_cost(self, space: int) -> float:
-        known = self._known.get(space)
-        return self._server_costs.get(space, 0.0) if known is None else known.server_cost
+    def _server_cost(self, space: Offered) -> float:
+        known = self._known.get(space.network.id)
+        return known.server_cost if known is not None and known.is_costed else self._supposition(space)[0]
 
-    def server_cost(self, space: int) -> tuple[float, str]:
+    def server_cost(self, space: Offered) -> tuple[float, str]:
         """The µs per subscription by which `order` sorts, and what they come from in words."""
-        cost, before = self._server_cost(space), self._server_costs.get(space, 0.0)
-        if cost != before:
-            return cost, self._measured_by(before > 0)
-        if not cost:
-            return cost, "not measured yet"
-        return cost, _HERE if self._run is None else f"training set of run {self._run}"
+        known = self._known.get(space.network.id)
+        if known is not None and known.is_costed:
+            return known.server_cost, self._measured_by(space.network.id in self._server_costs)
+        return self._supposition(space)
+
+    def _supposition(self, space: Offered) -> tuple[float, str]:
+        """The same while nothing was measured here."""
+        at = space.network.id
+        found = self._supposed.get(at)
+        if found is None:
+            found = self._supposed[at] = self._suppose(space)
+        return found
+
+    def _suppose(self, space: Offered) -> tuple[float, str]:
+        at, of_run = space.network.id, "" if self._run is None else f" of run {self._run}"
+        if at in self._server_costs:
+            return self._server_costs[at], f"training set{of_run}" if of_run else _HERE
+        expected = self.expected(at)
+        if expected is None:
+            return 0.0, "not measured yet"
+        affected = max(1.0, expected.affected)
+        ways = (self._prior(space, plan, 1, 1, affected) for plan in space.plans)
+        least = min(one.server_time for some in ways for one in some.values())
+        return least / affected, f"{expected.statistic}{of_run}"
+
+    def suppose_again(self) -> None:
+        """Groups have come and grown since."""
+        self._supposed.clear()
 
     def statistics(self, space: int, choice: Choice) -> dict[str, str]:
         """What the estimate of each plan of a choice comes from, in words."""
@@ -292,7 +323,8 @@ class Chooser:
             )
         if executed:
             cost = measured.server_time / max(1.0, measured.affected)
-            known.server_cost += _SMOOTH * (cost - known.server_cost)
+            old = known.server_cost if known.is_costed else self._supposed.get(space, (0.0, ""))[0] or cost
+            known.server_cost, known.is_costed = old + _SMOOTH * (cost - old), True
             self.decisions.measured(measured)
 
     def extrapolate(self, space: Offered, plan: str, descriptor: Descriptor, affected: int) -> None:
@@ -320,6 +352,7 @@ class Chooser:
         """A space was closed."""
         self._known.pop(space, None)
         self._prepared.pop(space, None)
+        self._supposed.pop(space, None)
 
     # -- knobs ---------------------------------------------------------------------------------------------------
     def weigh(self, weights: Weights) -> None:
@@ -337,6 +370,7 @@ class Chooser:
         self._calibration = prepared.calibration
         self._run, self._server_costs = prepared.run, prepared.server_costs
         self._known.clear()
+        self._supposed.clear()
 
     def prepare(self, training: Training, run: int | None = None) -> Prepared:
         """The estimators of a training set, built on any thread. `run`: that of the statistics job it comes from."""

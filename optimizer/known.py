@@ -45,6 +45,7 @@ class Known:
         "considering_ns",
         "due_ns",
         "estimators",
+        "is_costed",
         "is_planned",
         "looking_ns",
         "per_affected",
@@ -66,6 +67,7 @@ class Known:
         self.plan, self.streak = "", 0  # the last winner, and how often in a row
         self.per_affected: dict[str, Estimate] = {}  # by plan and way, without the time on the way
         self.server_cost = 0.0  # µs per subscription
+        self.is_costed = False  # by measurements
 
     def learn(self, name: str, descriptor: Descriptor, estimate: Estimate, entries: int) -> None:
         if name not in self.estimators:  # of a way that there was not before

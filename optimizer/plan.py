@@ -38,6 +38,13 @@ class Choice(NamedTuple):
     ways: Mapping[str, Mapping[str, Estimate]] = {}
 
 
+class Expected(NamedTuple):
+    """About how many subscriptions of a space an event affects, and the statistic that says so in words."""
+
+    affected: float
+    statistic: str
+
+
 class Identified(Protocol):
     @property
     def id(self) -> int: ...

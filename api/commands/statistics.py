@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +12,7 @@ from rich.table import Table as RichTable
 from api.commands.plain_table import plain_table
 from pipeline.statistics import StatisticsError
 from prosem.values.errors import SetupError
-from prosem.values.statistics import RunFigures, hot_keys
+from prosem.values.statistics import HotKey, RunFigures
 
 
 def refresh(url: str, archive: str, since: str, master: str, training: int, keep: int) -> int:
@@ -98,7 +97,7 @@ def _columns(tables: Mapping[int, str], figures: RunFigures) -> RichTable:
         for one in figures.columns[number]:
             ends = ("", "") if not one.bounds else (str(one.bounds[0]), str(one.bounds[-1]))
             counts = (f"{one.events:,}", f"{one.nulls:,}", f"{one.distinct:,.0f}", f"{one.update_rate:.1%}")
-            made.add_row(f"{tables[number]}.{one.name}", *counts, *map(escape, ends), _hot(one.bounds))
+            made.add_row(f"{tables[number]}.{one.name}", *counts, *map(escape, ends), _hot(one.hot))
     return made
 
 
@@ -120,12 +119,12 @@ def _points(groups: Mapping[int, str], figures: RunFigures) -> RichTable:
         for one in figures.points[number]:
             ends = ("", "") if not one.bounds else (str(one.bounds[0]), str(one.bounds[-1]))
             counts = (f"{one.subscriptions:,}", f"{one.distinct:,.0f}")
-            made.add_row(groups[number], escape(one.dimension), *counts, *map(escape, ends), _hot(one.bounds))
+            made.add_row(groups[number], escape(one.dimension), *counts, *map(escape, ends), _hot(one.hot))
     return made
 
 
-def _hot(bounds: Sequence[Any] | None) -> str:
-    return escape(", ".join(f"{one.value} ≥ {one.share:.0%}" for one in hot_keys(bounds)[:3]))
+def _hot(hot: Sequence[HotKey]) -> str:
+    return escape(", ".join(f"{one.value} ≥ {one.share:.0%}" for one in hot[:3]))
 
 
 def use_run(url: str, run: int) -> int:

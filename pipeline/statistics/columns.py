@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import functions as f
 
-from pipeline.statistics.histograms import BUCKETS, STATISTICS
+from pipeline.statistics.histograms import RANKS, STATISTICS, described
 from pipeline.statistics.kinds import Kind, kind
 from pipeline.statistics.sketch import Sketch
 from prosem.values.columns import column_type
@@ -45,6 +44,7 @@ _FIGURES = pa.schema(
     [("owner", pa.int32()), ("item", pa.string()), ("type", pa.string())]
     + [(name, pa.int64()) for name in ("events", "nulls", "changes")]
     + [("distinct_values", pa.float64()), ("histogram", pa.string()), ("rank_error", pa.float64())]
+    + [("hot_keys", pa.string())]
 )
 Batches = Iterator[Any]
 
@@ -199,7 +199,7 @@ def _whole_sketch(type_name: str, texts: list[bytes]) -> Sketch:
 
 def merged_figures(sketches: DataFrame) -> DataFrame:
     """One row of `STATISTICS` for each column, from its sketches; the item is the column's name."""
-    ranks = f.array([f.lit(at / BUCKETS) for at in range(BUCKETS + 1)])
+    ranks = f.array([f.lit(at / RANKS) for at in range(RANKS + 1)])
     chosen = _merged(sketches).select(
         "table_id", "name", "type", "events", "nulls", "changes",
         f.coalesce(f.hll_sketch_estimate("distinct_values"), f.lit(0)).alias("distinct"),
@@ -218,8 +218,8 @@ def _histograms(batches: Batches) -> Batches:
         ):
             events, nulls = row[3], row[4]
             bounds, error = _bounds(row[2], events - nulls, integers or doubles, texts)
-            histogram = None if bounds is None else msgspec.json.encode(kind(row[2]).shown(bounds)).decode()
-            rows.append((*row, float(distinct), histogram, error))
+            shown = None if bounds is None else kind(row[2]).shown(bounds)
+            rows.append((*row, float(distinct), *described(shown, error)))
         columns: list[Any] = list(zip(*rows, strict=True)) or [()] * len(_FIGURES)
         yield pa.record_batch(
             [pa.array(values, one.type) for values, one in zip(columns, _FIGURES, strict=True)],
@@ -228,13 +228,13 @@ def _histograms(batches: Batches) -> Batches:
 
 
 def _bounds(type_name: str, count: int, quantiles: list[Any] | None, texts: list[bytes]) -> tuple[Any, float]:
-    """The bounds of a histogram of so many values, and the share by which their ranks can be wrong."""
+    """The quantiles of so many values at all `RANKS`, and the share by which their ranks can be wrong."""
     made = kind(type_name)
     if quantiles is not None:
         error = (RANK_ERROR if count > K else 0) + 1 / count
         numbers = pa.array(quantiles, pa.int32() if type_name == "date" else None)
         return numbers.cast(made.arrow), min(1.0, error)
-    found = _whole_sketch(type_name, texts).histogram(BUCKETS) if texts else None
+    found = _whole_sketch(type_name, texts).histogram(RANKS) if texts else None
     return (None, 0.0) if found is None else found
 
 

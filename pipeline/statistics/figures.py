@@ -64,7 +64,15 @@ class Figures:
                 for edge, p, r, s in self.joins
             ),
             "statistics_point": (
-                (row.owner, row.item, row.events, row.distinct_values, row.histogram, row.rank_error)
+                (
+                    row.owner,
+                    row.item,
+                    row.events,
+                    row.distinct_values,
+                    row.histogram,
+                    row.rank_error,
+                    row.hot_keys,
+                )
                 for row in self.points
             ),
             "statistics_training": (
@@ -90,7 +98,7 @@ class Figures:
             column = table.columns[at]
             yield (
                 *(row.owner, at, column.name, column.type.name, row.events, row.nulls, row.distinct_values),
-                *(row.changes, row.histogram, row.rank_error),
+                *(row.changes, row.histogram, row.rank_error, row.hot_keys),
             )
 
     def release(self) -> None:

@@ -17,10 +17,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pipeline.statistics.definitions import Definition, Definitions
 from pipeline.statistics.histograms import SKETCHES, Sketches, merged
 from pipeline.statistics.kinds import kind, point_kind
-from prosem.language.dimensions import Dimension
+from prosem.language.dimensions import Dimension, placed
 from prosem.language.parse import parse
 from prosem.types import registry
-from prosem.values.columns import ColumnType
 from prosem.values.errors import ProsemError
 from prosem.values.wire import decode_exact
 
@@ -46,7 +45,7 @@ def _summarise(definitions: Sequence[Definition]) -> Callable[[Iterator[Any]], I
                 values, compared = decode_exact(params), set()
                 for dimension in statements.dimensions(*statement):
                     at = group, dimension.name, point_kind(dimension.type.name)
-                    points = [_point(one, dimension.type) for one in dimension.constants(values)]
+                    points = [placed(one, dimension.type) for one in dimension.constants(values)]
                     constants.setdefault(at, []).extend(point for point in points if point is not None)
                     compared.add(at)
                 subscriptions.update(compared)
@@ -79,14 +78,3 @@ class Statements:
                 found = ()
             self._known[key] = found
         return found
-
-
-def _point(value: Any, type: ColumnType) -> Any:
-    """A constant as Arrow takes it; None if it has no place in an order."""
-    try:
-        if value is None or not type.ordered:
-            return None
-        value = type.constant(value)
-        return float(value) if type.numeric else int(value) if isinstance(value, bool) else value
-    except (ValueError, OverflowError):
-        return None

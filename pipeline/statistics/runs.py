@@ -18,9 +18,10 @@ from prosem.store.statistics import CHANNEL
 
 COLUMNS = {
     "statistics_column": "table_id, position, name, type, events, nulls, distinct_values, changes,"
-    " histogram, rank_error",
+    " histogram, rank_error, hot_keys",
     "statistics_join": "table_r, columns_r, table_s, columns_s, p_r, p_s, j_r, j_s, keys_r, keys_s, skew_r, skew_s",
-    "statistics_point": "group_id, dimension, subscriptions, distinct_values, histogram, rank_error",
+    "statistics_point": "group_id, dimension, subscriptions, distinct_values, histogram, rank_error,"
+    " hot_keys",
     "statistics_training": "group_id, part, plan, descriptor, server_time, response_time, server_stress, bandwidth,"
     " affected",
 }

@@ -70,7 +70,7 @@ def explain_space(
     for row in shown["plans"]:
         if traffic is not None and traffic.is_used:
             row["straight"] = round(traffic.straight(space.network.id), 3)
-    cost, statistic = chooser.server_cost(space.network.id)
+    cost, statistic = chooser.server_cost(space)
     shown["order"] = {"server_cost": round(cost, 3), "statistic": statistic}
     if isinstance(space, ArrangedSpace):
         shown["arrangement"] = space.arrangement()

@@ -136,6 +136,16 @@ class Groups:
             form = self._forms[statement_id] = self.recognise(query, statement.notify, statement.tenant)
         return form
 
+    def form_of(self, group: Group) -> Form:
+        """The form of a group, by the statement that made it, whether that is still used or not."""
+        text = group.tenant, group.per, group.sample_sql, encode(group.sample_notify)
+        known = self._statement_of_text.get(text)
+        if known is not None:
+            return self.form(known.id)
+        return self.recognise(
+            replace(parse(group.sample_sql), per=group.per), group.sample_notify, group.tenant
+        )
+
     # -- groups --------------------------------------------------------------------------------------------------
     def of(self, form: Form) -> Group | None:
         """The group of a form, None if it has no subscription."""

@@ -13,6 +13,7 @@ from optimizer.choose import Chooser
 from optimizer.cost import BROKERS, BROKERS_US
 from prosem.engine.batch import Batch
 from prosem.engine.commands import Closed
+from prosem.engine.constants import Constants
 from prosem.engine.groups import Groups
 from prosem.engine.marks import Marks
 from prosem.engine.stored_columns import RowSource, StoredColumns
@@ -84,6 +85,8 @@ class EngineMemory:
         self.marks = Marks(self.registry, self.undo)
         self.group_store = Groups(self.table_store, self.views, self._locate, max_boxes, plan, self.undo)
         self.group_store.on_close = self._closed
+        self.constants = Constants(self.group_store, self.registry, self.undo)
+        chooser.expected = self.constants.expected
         if traffic is not None:
             self.group_store.reached_us, self.group_store.brokers = BROKERS_US, BROKERS
             chooser.carriages = traffic.expected

@@ -6,7 +6,7 @@ indexes, the write set and the frames of the batch are extended together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from prosem.engine.publishing import Publishing
 from prosem.engine.subscribing import Subscribing
 from prosem.engine.validate import known_table, table_definition
 from prosem.store.log import Counters
-from prosem.types.base import AdaptiveSpace, parts_of
+from prosem.types.base import AdaptiveSpace, Space, parts_of
 from prosem.values.errors import ConflictError
 from prosem.values.model import JsonObject, Table, View
 from prosem.values.undo import undo
@@ -30,6 +30,11 @@ class EngineState(EngineMemory):
     """What the engine thread owns."""
 
     _looked = 0  # the seq at which spaces were last asked whether to arrange themselves anew
+
+    @cached_property
+    def _preparing(self) -> list[int]:
+        """Spaces that index rows for another arrangement."""
+        return []
 
     @cached_property
     def subscribing(self) -> Subscribing:
@@ -72,6 +77,8 @@ class EngineState(EngineMemory):
         """Close the current batch and start another."""
         if self.seq - self._looked >= self.look_events:
             self._look()
+        if self._preparing:
+            self._go_on()
         if not self.batch.writes.is_empty():  # reads alone write nothing
             self.marks.renew(self.batch, self.seq, lambda sid: self.place(sid)[1])
         for space, keeping in self.group_store.keeping.items():
@@ -104,12 +111,34 @@ class EngineState(EngineMemory):
         """Spaces that count arrange themselves anew where that pays; this is between two events."""
         self._looked = self.seq
         self._rearrange(lambda space: space.rearrange())
+        self.constants.look()
+        self.chooser.suppose_again()
+        if (figures := self.constants.grown()) is not None:
+            self._rearrange(lambda space: space.rearrange_by(figures))
 
-    def _rearrange(self, change: Callable[[AdaptiveSpace], Callable[[], None] | None]) -> None:
+    def _go_on(self) -> None:
+        """A space that prepares another arrangement indexes some more rows."""
+        at = self._preparing[0]
+        space = self.spaces.get(at)
+        if isinstance(space, AdaptiveSpace) and space.is_preparing:
+            self._rearrange(lambda space: space.go_on(), {at: space})
+        else:
+            self._preparing.remove(at)
+
+    def _rearrange(
+        self,
+        change: Callable[[AdaptiveSpace], Callable[[], None] | None],
+        among: Mapping[int, Space] | None = None,
+    ) -> None:
         """What edges hold of a space that changes is another, and what they hold of the spaces that it is a part of."""
         concerned: dict[int, None] = {}
-        for at, space in sorted(self.spaces.items(), key=lambda one: bool(parts_of(one[1]))):  # parts first
-            back = change(space) if isinstance(space, AdaptiveSpace) else None
+        spaces = (self.spaces if among is None else among).items()
+        for at, space in sorted(spaces, key=lambda one: bool(parts_of(one[1]))):  # parts first
+            if not isinstance(space, AdaptiveSpace):
+                continue
+            back = change(space)
+            if space.is_preparing and at not in self._preparing:
+                self._preparing.append(at)
             if back is not None:
                 self.undo.add(back)
                 self.metrics.rearranged += 1
@@ -184,5 +213,7 @@ class EngineState(EngineMemory):
             return  # spaces were opened by them
         self.undo.keep_attribute(self.group_store, "figures")
         self.group_store.figures = figures
+        self.constants.forget()
         if command.run is not None:
-            self._rearrange(lambda space: space.rearrange_by(figures))
+            known = self.constants.grown() or figures
+            self._rearrange(lambda space: space.rearrange_by(known))

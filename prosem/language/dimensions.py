@@ -67,6 +67,17 @@ def radii(notify: Mapping[str, Any] | None) -> tuple[Dimension, ...]:
     )
 
 
+def placed(value: Any, type: ColumnType) -> Any:
+    """A constant as histograms hold it, numbers as doubles; None if it has no place in an order."""
+    try:
+        if value is None or not type.ordered:
+            return None
+        value = type.constant(value)
+        return float(value) if type.numeric else int(value) if isinstance(value, bool) else value
+    except (ValueError, OverflowError):
+        return None
+
+
 def _terms(atom: Atom) -> Sequence[Term | str]:
     if atom.op not in _ENDS:
         return ()

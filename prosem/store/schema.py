@@ -28,6 +28,7 @@ REVISIONS = (
     "0009",
     "0010",
     "0011",
+    "0012",
 )  # all that ever were, oldest first
 HEAD = REVISIONS[-1]
 MIGRATION_LOCK = 0x70726F73656D01  # advisory locks of this database: "prosem" and a number

@@ -26,6 +26,7 @@ from prosem.values.model import JsonObject
 from prosem.values.statistics import (
     NO_FIGURES,
     ColumnStatistics,
+    HotKey,
     JoinStatistics,
     PointStatistics,
     RunFigures,
@@ -54,7 +55,8 @@ _MEASURED = (
     " FROM owned LEFT JOIN last USING (space) WHERE coalesce(owned.owner, last.owner) IS NOT NULL ORDER BY seq"
 )
 _COLUMNS = (
-    "SELECT table_id, position, name, type, events, nulls, distinct_values, changes, histogram, rank_error"
+    "SELECT table_id, position, name, type, events, nulls, distinct_values, changes, histogram, rank_error,"
+    " hot_keys"
     " FROM prosem.statistics_column WHERE run = %s ORDER BY table_id, position"
 )
 _JOINS = (
@@ -62,7 +64,7 @@ _JOINS = (
     " FROM prosem.statistics_join WHERE run = %s ORDER BY table_r, table_s, columns_r"
 )
 _POINTS = (
-    "SELECT group_id, dimension, subscriptions, distinct_values, histogram, rank_error"
+    "SELECT group_id, dimension, subscriptions, distinct_values, histogram, rank_error, hot_keys"
     " FROM prosem.statistics_point WHERE run = %s ORDER BY group_id, dimension"
 )
 _SUBSCRIPTIONS = "SELECT group_id, count(*) FROM prosem.subscription WHERE active GROUP BY group_id"
@@ -112,7 +114,7 @@ def _figures(connection: psycopg.Connection[tuple[Any, ...]], run: int) -> RunFi
     columns: dict[int, list[ColumnStatistics]] = {}
     for table, *fields in connection.execute(_COLUMNS, [run], binary=True):
         one = ColumnStatistics(*fields)
-        columns.setdefault(table, []).append(one._replace(bounds=_bounds(one.bounds)))
+        columns.setdefault(table, []).append(one._replace(bounds=_json(one.bounds), hot=_hot(one.hot)))
     joins = []
     for row in connection.execute(_JOINS, [run], binary=True):
         r, s = (SideStatistics(side[0], tuple(side[1]), *side[2:]) for side in (row[:6], row[6:]))
@@ -120,14 +122,18 @@ def _figures(connection: psycopg.Connection[tuple[Any, ...]], run: int) -> RunFi
     points: dict[int, list[PointStatistics]] = {}
     for group, *fields in connection.execute(_POINTS, [run], binary=True):
         found = PointStatistics(*fields)
-        points.setdefault(group, []).append(found._replace(bounds=_bounds(found.bounds)))
+        points.setdefault(group, []).append(found._replace(bounds=_json(found.bounds), hot=_hot(found.hot)))
     present: dict[int, int] = dict(connection.execute(_SUBSCRIPTIONS).fetchall()) if points else {}
     stale = frozenset(group for group, some in points.items() if is_stale(some, present.get(group, 0)))
     return RunFigures(columns, joins, points, stale)
 
 
-def _bounds(stored: Any) -> Any:
-    """A histogram as it is stored: JSON, which the loaders of the server leave as bytes."""
+def _hot(stored: Any) -> list[HotKey]:
+    return [HotKey(value, share) for value, share in _json(stored)]
+
+
+def _json(stored: Any) -> Any:
+    """JSON as it is stored: the loaders of the server leave it as bytes."""
     return msgspec.json.decode(stored) if isinstance(stored, bytes | str) else stored
 
 

@@ -511,7 +511,14 @@ class AdaptiveSpace(Protocol, metaclass=ByMembers):
         """Do so where it pays, and edges must be given their states again: what takes it back. None: all stays."""
 
     def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
-        """The same, by a run of the statistics job."""
+        """The same, by a run of the statistics job: at once, or after as many calls of `go_on` as it takes."""
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether rows are still to be indexed for that."""
+
+    def go_on(self) -> Callable[[], None] | None:
+        """Index some more rows; what takes the new arrangement back, if that was made now."""
 
 
 @runtime_checkable

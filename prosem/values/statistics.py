@@ -1,43 +1,28 @@
 """What a run of the statistics job says of columns, joins and the points of groups: immutable values.
 
 A histogram is equi-depth: its bounds part the values into runs of the same size, the least and the greatest value first and
-last. A value that fills whole buckets stands at several bounds: that is how hot keys are known, with no further counts.
+last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from prosem.values.model import JsonObject
 
 Bounds = Sequence[Any]
+OF_RUN, IN_MEMORY = "point and column histograms", "constants in memory, column histograms"
 STALE = 4  # statistics of a group with so many times as many subscriptions now, or so many times fewer, are not used
 
 
 class HotKey(NamedTuple):
-    """A value and the share of all that it has at least."""
+    """A frequent value and its share of all."""
 
     value: Any
     share: float
-
-
-def hot_keys(bounds: Bounds | None) -> list[HotKey]:
-    """The values that fill at least one bucket of a histogram, the most frequent first.
-
-    >>> hot_keys([1, 2, 2, 2, 9])
-    [HotKey(value=2, share=0.5)]
-    >>> hot_keys(None), hot_keys([3, 3])
-    ([], [HotKey(value=3, share=1.0)])
-    """
-    if bounds is None or len(bounds) < 2:
-        return []
-    runs = ((value, sum(1 for _ in same)) for value, same in groupby(bounds))
-    found = [HotKey(value, (count - 1) / (len(bounds) - 1)) for value, count in runs if count > 1]
-    return sorted(found, key=lambda one: -one.share)
 
 
 class ColumnStatistics(NamedTuple):
@@ -52,6 +37,7 @@ class ColumnStatistics(NamedTuple):
     changes: int
     bounds: Bounds | None
     rank_error: float
+    hot: Sequence[HotKey] = ()
 
     @property
     def update_rate(self) -> float:
@@ -64,17 +50,21 @@ class ColumnStatistics(NamedTuple):
         return 1.0 - self.nulls / self.events if self.events else 1.0
 
     @property
+    def together(self) -> float:
+        """How likely two rows have the same value, because it is a hot key."""
+        return sum(one.share**2 for one in self.hot)
+
+    @property
     def effective_distinct(self) -> float:
         """How many equally frequent values would distinguish as many rows: 1 / Σ share².
 
         >>> even = ColumnStatistics(0, "x", "integer", 100, 0, 50.0, 0, list(range(65)), 0.0)
-        >>> even.effective_distinct, round(even._replace(bounds=[*[7] * 58, *range(8, 15)]).effective_distinct, 2)
+        >>> even.effective_distinct, round(even._replace(hot=[HotKey(7, 57 / 64)]).effective_distinct, 2)
         (50.0, 1.26)
         """
-        hot = hot_keys(self.bounds)
-        rest = max(0.0, 1.0 - sum(one.share for one in hot))
-        others = max(1.0, self.distinct - len(hot))
-        return 1.0 / max(1e-12, sum(one.share**2 for one in hot) + rest**2 / others)
+        rest = max(0.0, 1.0 - sum(one.share for one in self.hot))
+        others = max(1.0, self.distinct - len(self.hot))
+        return 1.0 / max(1e-12, self.together + rest**2 / others)
 
     def document(self) -> JsonObject:
         """As the API shows it."""
@@ -86,7 +76,7 @@ class ColumnStatistics(NamedTuple):
             "distinct_values": self.distinct,
             "changes": self.changes,
             "update_rate": self.update_rate,
-            "hot_keys": [one._asdict() for one in hot_keys(self.bounds)],
+            "hot_keys": [one._asdict() for one in self.hot],
         }
 
 
@@ -117,6 +107,7 @@ class PointStatistics(NamedTuple):
     distinct: float
     bounds: Bounds | None
     rank_error: float
+    hot: Sequence[HotKey] = ()
 
     @property
     def share_error(self) -> float:
@@ -135,7 +126,7 @@ class PointStatistics(NamedTuple):
             "distinct_values": self.distinct,
             "histogram": self.bounds,
             "rank_error": self.rank_error,
-            "hot_keys": [one._asdict() for one in hot_keys(self.bounds)],
+            "hot_keys": [one._asdict() for one in self.hot],
         }
 
 
@@ -161,6 +152,18 @@ class RunFigures:
     joins: Sequence[JoinStatistics] = ()
     points: Mapping[int, Sequence[PointStatistics]] = field(default_factory=dict)
     stale: frozenset[int] = frozenset()
+    in_memory: frozenset[int] = frozenset()
+    """groups whose points are constants in memory, not of the run"""
+
+    def with_constants(self, points: Mapping[int, Sequence[PointStatistics]]) -> RunFigures:
+        """The same with the constants in memory of groups that the run has not seen, or that have changed since."""
+        return replace(
+            self, points={**self.points, **points}, stale=self.stale - {*points}, in_memory=frozenset(points)
+        )
+
+    def histograms_of(self, group: int) -> str:
+        """Which histograms say what the subscriptions of a group select, in words."""
+        return IN_MEMORY if group in self.in_memory else OF_RUN
 
     def column(self, table: int, name: str) -> ColumnStatistics | None:
         return next((one for one in self.columns.get(table, ()) if one.name == name), None)

@@ -20,7 +20,7 @@ from tests.support.statistics_runs import column, join, make_run, point
 from tests.support.waiting import until
 
 ROOT = "/v1/optimizer/statistics"
-HOT = [*range(30), *[30] * 33, 31, 99]  # of 65 bounds, the value 30 is at 33
+HOT = [*range(30), *[30] * 33, 31, 99]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,8 @@ def test_a_run_is_shown_by_table_column_join_and_group(api: Api, url: str) -> No
     estimate = (1.0, 1.0, 10.0, 0.0, 5.0)
     number = make_run(
         url,
-        [column(1, 1, "x", "integer", HOT), column(1, 2, "e", "text", ["", "a", "zz"]), column(2, 1, "z", "jsonb", None)],
+        [column(1, 1, "x", "integer", HOT, hot=[(30, 0.5)]),
+         column(1, 2, "e", "text", ["", "a", "zz"]), column(2, 1, "z", "jsonb", None)],
         [point(1, "k >=", [3, 3], 1), point(2, "k >=", [1, 2, 3], 900)],
         [join((1, "k"), (2, "k"), (0.75, 0.25), (2.0, 1.0), (1.5, 1.0))],
         [(one, 0, "reformulate", [1.0, 1.0], *estimate) for one in (1, 2)],

@@ -267,18 +267,18 @@ def test_the_statistic_behind_a_choice_is_named() -> None:
         return found["reformulate"] if len({*found.values()}) == 1 else found
 
     assert named(known) == "sample of the group's points"
-    assert made.server_cost(1) == (0, "not measured yet")
+    assert made.server_cost(Space(1)) == (0, "not measured yet")
     every = training(1, ("reformulate", FEW, cheap), ("enumerate", FEW, cheap))
     made.adopt(made.prepare(every, 7))
     assert named(known) == "training set of run 7, measurements of this server"
     assert named(other) == "sample of the group's points, priced by run 7"
-    assert made.server_cost(1) == (5 / 3, "training set of run 7")
+    assert made.server_cost(Space(1)) == (5 / 3, "training set of run 7")
     made.choose(known, FEW)
     made.executed(1, 1, "reformulate", 1, 90, 50_000)
     made.learn(1, "reformulate", (*FEW, 0), cheap._replace(server_time=50), executed=True)
-    assert made.server_cost(1)[1] == "training set of run 7, measurements of this server"
+    assert made.server_cost(Space(1))[1] == "training set of run 7, measurements of this server"
     made.adopt(made.prepare(every))
-    assert named(known) == made.server_cost(1)[1] == "measurements of this server"
+    assert named(known) == made.server_cost(Space(1))[1] == "measurements of this server"
     assert made.statistics(2, made.by_counts(Space(2, plans=("reformulate",)), 3.0)) == {
         "reformulate": "messages"
     }

@@ -45,7 +45,7 @@ from prosem.values.columns import column_type
 from prosem.values.errors import SetupError
 from prosem.values.wire import decode, encode
 from tests.support.database import empty_database
-from tests.support.histograms import check_histogram
+from tests.support.histograms import check_histogram, check_hot_keys
 from tests.support.live import Api
 from tests.support.processes import ServerProcess, open_folder
 from tests.support.waiting import until
@@ -208,8 +208,8 @@ def check_columns(world: World, run: int, since: datetime | None = None) -> None
         cut = [(old and old[:3], new and new[:3]) for old, new in events[child]]
         events[child[0]] = events.get(child[0], []) + cut
     seen = set()
-    for table, at, kind, count, nulls, distinct, changes, histogram, error in world.ask(
-        "SELECT t.name, position, type, events, nulls, distinct_values, changes, histogram, rank_error"
+    for table, at, kind, count, nulls, distinct, changes, histogram, error, hot in world.ask(
+        "SELECT t.name, position, type, events, nulls, distinct_values, changes, histogram, rank_error, hot_keys"
         " FROM prosem.statistics_column JOIN prosem.tenant_table t ON t.id = table_id WHERE run = %s",
         run,
     ):
@@ -221,6 +221,8 @@ def check_columns(world: World, run: int, since: datetime | None = None) -> None
         assert (count, nulls, changes) == (len(rows), len(values) - len(present), differ), (table, at)
         exact = len({json.dumps(value, sort_keys=True) for value in present})
         assert distinct == pytest.approx(exact, rel=4 * DISTINCT_ERROR, abs=0.5), (table, at)
+        if kind in ("integer", "text"):
+            check_hot_keys(present, hot, 2 * error)
         if kind == "jsonb":
             assert histogram is None
         elif kind == "numeric(30,10)":  # compared as doubles

@@ -26,9 +26,10 @@ from pipeline.statistics.joins import Edge, Side, edges
 from pipeline.statistics.kinds import kind
 from pipeline.statistics.moments import moment
 from pipeline.statistics.plans import Entries, cover, reduced
-from pipeline.statistics.points import Statements, _point
+from pipeline.statistics.points import Statements
 from pipeline.statistics.session import _shipped
 from pipeline.statistics.sketch import HASHES, POINTS, Sketch, distinct, hashes, least
+from prosem.language.dimensions import placed
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Table
 from prosem.values.wire import decode, encode
@@ -218,7 +219,7 @@ def test_points_of_statements() -> None:
 
     def points(sql: str, params: Any, notify: str | None = None, tenant: str = "north") -> Any:
         found = statements.dimensions(sql, notify, "event", tenant)
-        return [(one.name, [_point(value, one.type) for value in one.constants(params)]) for one in found]
+        return [(one.name, [placed(value, one.type) for value in one.constants(params)]) for one in found]
 
     assert points("SELECT * FROM t WHERE a < :x + 1 AND d IN ('y', :z)", {"x": 4, "z": "q"}) == [
         ("a <=", [5.0]), ("d =", ["y"]), ("d =", ["q"]),
@@ -227,8 +228,8 @@ def test_points_of_statements() -> None:
     assert points("SELECT d FROM t", {"r": 2}, '{"change": ":r"}') == [], "text has no distances"
     assert points("SELECT SUM(a) FROM t", {"r": 2}, '{"change": ":r"}') == [("NOTIFY change", [2.0])]
     assert points("SELECT * FROM t", {}, tenant="south") == points("no SQL (", {}) == []
-    assert _point(True, column_type("boolean")) == 1
-    assert _point({"a": 1}, column_type("jsonb")) is None
+    assert placed(True, column_type("boolean")) == 1
+    assert placed({"a": 1}, column_type("jsonb")) is None
 
 
 def table(number: int, name: str, *columns: str) -> Table:

@@ -25,7 +25,7 @@ from prosem.values.statistics import (
     PointStatistics,
     RunFigures,
 )
-from tests.support.join_forms import bounds, join_form
+from tests.support.join_forms import bounds, hot, join_form
 
 GROUP, DOMAIN = 7, 1_000
 CHAIN = "SELECT * FROM r JOIN s USING (b) JOIN t USING (d) WHERE s.x BETWEEN :x1 AND :x2 AND t.c BETWEEN :c1 AND :c2"
@@ -58,14 +58,14 @@ def column(
         changes,
         bounds(known),
         0.0,
+        hot(known),
     )
     return made._replace(**more)
 
 
 def points(name: str, values: Sequence[int]) -> PointStatistics:
-    return PointStatistics(
-        name, len(values), float(len(set(values))), bounds([float(one) for one in values]), 0.0
-    )
+    places = [float(one) for one in values]
+    return PointStatistics(name, len(values), float(len(set(values))), bounds(places), 0.0, hot(places))
 
 
 class Workload:

@@ -11,15 +11,34 @@ from pipeline.statistics.runs import write_run
 
 
 def column(
-    table: int, position: int, name: str, type: str, bounds: Any, distinct: float = 50, changes: int = 250
+    table: int,
+    position: int,
+    name: str,
+    type: str,
+    bounds: Any,
+    distinct: float = 50,
+    changes: int = 250,
+    hot: Iterable[tuple[Any, float]] = (),
 ) -> tuple[Any, ...]:
     """1,000 events, of which so many changed the column."""
     shown = None if bounds is None else json.dumps(bounds)
-    return (table, position, name, type, 1_000, 10, float(distinct), changes, shown, 0.002)
+    return (
+        table,
+        position,
+        name,
+        type,
+        1_000,
+        10,
+        float(distinct),
+        changes,
+        shown,
+        0.002,
+        json.dumps([*hot]),
+    )
 
 
 def point(group: int, dimension: str, bounds: Any, subscriptions: int = 20) -> tuple[Any, ...]:
-    return (group, dimension, subscriptions, float(len(set(bounds))), json.dumps(bounds), 0.002)
+    return (group, dimension, subscriptions, float(len(set(bounds))), json.dumps(bounds), 0.002, "[]")
 
 
 def join(

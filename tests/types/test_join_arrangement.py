@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from cn.match.point_index import PointIndex
 from prosem.types.base import SpaceContext
-from prosem.types.join.arrangement import selected_share
 from prosem.types.join.decomposition import cheapest, first_decomposition, simulation
 from prosem.types.join.model import JoinModel
 from prosem.types.join.pricing import Counted, Selected
 from prosem.types.join.space import JoinSpace
 from prosem.values.columns import column_type
 from prosem.values.model import Column, Row, Table
+from prosem.values.selectivity import selected_share
 from prosem.values.statistics import (
     ColumnStatistics,
     JoinStatistics,
@@ -29,7 +29,7 @@ from prosem.values.statistics import (
     SideStatistics,
 )
 from prosem.values.wire import decode, encode
-from tests.support.join_forms import bounds, join_form
+from tests.support.join_forms import bounds, hot, join_form
 
 
 def table(number: int, name: str, **columns: str) -> Table:
@@ -47,11 +47,14 @@ TWO = "SELECT * FROM r JOIN s USING (b) WHERE s.x BETWEEN :x1 AND :x2 AND s.y BE
 
 def column(name: str, values: list[Any]) -> ColumnStatistics:
     at = S.position[name]
-    return ColumnStatistics(at, name, "integer", len(values), 0, len(set(values)), 0, bounds(values), 0.0)
+    return ColumnStatistics(
+        at, name, "integer", len(values), 0, len(set(values)), 0, bounds(values), 0.0, hot(values)
+    )
 
 
 def points(name: str, values: list[Any]) -> PointStatistics:
-    return PointStatistics(name, len(values), len(set(values)), bounds([float(one) for one in values]), 0.0)
+    places = [float(one) for one in values]
+    return PointStatistics(name, len(values), len(set(values)), bounds(places), 0.0, hot(places))
 
 
 class Workload:
@@ -131,10 +134,10 @@ def test_the_share_of_ranges_that_hold_a_value_equals_brute_force(
     }
     found = ColumnStatistics(2, "x", "integer", len(values), 0, 1, 0, sorted(values), 0.0)
     hits = [low <= value <= high for value in values for low, high in ranges]
-    assert selected_share(S, found, known) == pytest.approx(sum(hits) / len(hits))
+    assert selected_share(S, found, known, "s.x") == pytest.approx(sum(hits) / len(hits))
     half = {**known, "s.x <=": known["s.x <="]._replace(subscriptions=0, bounds=[0.0])}
     open_ended = [low <= value for value in values for low, _ in ranges]
-    assert selected_share(S, found, half) == pytest.approx(sum(open_ended) / len(open_ended))
+    assert selected_share(S, found, half, "s.x") == pytest.approx(sum(open_ended) / len(open_ended))
 
 
 def test_skew_chooses_the_partner_that_a_simulation_finds_cheaper() -> None:

@@ -17,10 +17,9 @@ It loses where subscriptions have changed since the run: later events change par
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from prosem.language.syntax import Atom
 from prosem.types.base import Rows, SpaceContext
@@ -37,13 +36,12 @@ from prosem.types.join.decomposition import (
 )
 from prosem.types.join.pricing import Counted, Pricing, Selected
 from prosem.types.join.shape import JoinShape
-from prosem.values.columns import ColumnType
 from prosem.values.model import JsonObject, Table
-from prosem.values.statistics import Bounds, ColumnStatistics, PointStatistics, RunFigures, hot_keys
+from prosem.values.selectivity import selected_share
+from prosem.values.statistics import OF_RUN, PointStatistics, RunFigures
 
 COUNTED = "events counted since the start"  # what partners were chosen by that later events have changed
 SUPPOSED = 100  # subscriptions of a group that a run has not seen
-_UNORDERED = ("bytea", "jsonb")  # their histograms are not in the order of what the API shows
 
 
 class Arrangement(NamedTuple):
@@ -114,7 +112,16 @@ def arrange(
     )
     routing = [None] * len(atoms) if present is None else present.shape.routing
     found = [
-        routing_column(number, shape, some, figures, points, counted, routing[number])
+        routing_column(
+            number,
+            shape,
+            some,
+            figures,
+            points,
+            counted,
+            routing[number],
+            figures.histograms_of(context.group),
+        )
         for number, some in enumerate(atoms)
     ]
     arranged = replace(shape, routing=tuple(at for at, _ in found))
@@ -125,7 +132,8 @@ def arrange(
         partners = present.partners
     known = ["join frequencies and event shares of the run" if figures.joins else "rows per key"]
     known += ["update rates of the run"] if any(one < 1 for one in counted.moved) else []
-    known += ["point and column histograms of the run"] if any(counted.selected) else []
+    histograms = figures.histograms_of(context.group)
+    known += [f"{histograms} of the run"] if any(counted.selected) else []
     return Arrangement(
         arranged,
         partners,
@@ -166,6 +174,7 @@ def routing_column(
     points: Mapping[str, PointStatistics],
     counted: Counted,
     present: int | None = None,
+    histograms: str = OF_RUN,
 ) -> tuple[int | None, str]:
     """The column of a table that finds subscriptions, and the statistic it was chosen by: "" where there was no choice.
 
@@ -179,7 +188,9 @@ def routing_column(
     columns = [one for one in known if one is not None]
     if len(columns) < len(among):
         return (among[0] if present is None else present), "position"
-    is_seen = all(selected_share(table, one, points) is not None for one in columns)
+    is_seen = all(
+        selected_share(table, one, points, f"{table.name}.{one.name}") is not None for one in columns
+    )
 
     def cost(at: int) -> float:
         """Of the semijoins of all neighbours with the table, if it is routed by this column."""
@@ -189,7 +200,7 @@ def routing_column(
         semijoin = formula(routed, known if is_seen else _supposed(number, routed, figures, known))
         return sum(semijoin(other, number) for other in shape.neighbours(number))
 
-    by = "point and column histograms" if is_seen else "distinct values, hot keys"
+    by = histograms if is_seen else "distinct values, hot keys"
     return _cheapest(among, cost, present), f"{by}, update rates and join frequencies of the run"
 
 
@@ -214,13 +225,15 @@ def _supposed(number: int, shape: JoinShape, figures: RunFigures, known: Counted
     """Of a group that the run has not seen, the constants on a table are taken to be spread as the values of the rows: then
     one constant equals one value with probability 1 / effective distinct values."""
     table, selected, row, partner = shape.tables[number], list(known.selected), 1.0, 1.0
+    together = 0.0
     for at in shape.ranged[number]:
         column = figures.column(table.id, table.names[at])
         share = 1 / 3 if column is None else 1 / column.effective_distinct
         row *= share
         if at == shape.routing[number]:
             partner = share
-    selected[number] = Selected(row, partner)
+            together = 0.0 if column is None else column.together
+    selected[number] = Selected(row, partner, together=together)
     return known._replace(selected=selected, subscriptions=known.subscriptions or SUPPOSED)
 
 
@@ -249,81 +262,16 @@ def selected_rows(
     """
     if not points:
         return None
-    table, row, partner, present = shape.tables[number], 1.0, 1.0, 1.0
+    table, row, partner, present, together = shape.tables[number], 1.0, 1.0, 1.0, 0.0
     for at in shape.ranged[number]:
         column = figures.column(table.id, table.names[at])
-        share = None if column is None else selected_share(table, column, points)
+        share = (
+            None if column is None else selected_share(table, column, points, f"{table.name}.{column.name}")
+        )
         if share is None:
             return None
         row *= share
         if at == shape.routing[number] and column is not None:
-            present = column.present
+            present, together = column.present, column.together
             partner = share / present if present else 0.0
-    return Selected(row, partner, present)
-
-
-def selected_share(
-    table: Table, column: ColumnStatistics, points: Mapping[str, PointStatistics]
-) -> float | None:
-    """The share of subscriptions whose range on a column holds a value of it, on average; None if that is not known.
-
-    A row with a NULL is held by none. Shares below the error of the ranks of column and constants are not distinguished. A
-    subscription without an end has no constant for it. O(bounds · log bounds).
-    """
-    name, type = f"{table.name}.{column.name}", table.columns[table.position[column.name]].type
-    equal, low, high = (points.get(f"{name} {op}") for op in ("=", ">=", "<="))
-    if column.bounds is None or type.name in _UNORDERED or not (equal or low or high):
-        return None
-    share = _equal_share(column, equal, type) if equal else _ranged_share(column, low, high, points, type)
-    error = column.rank_error + max(one.share_error for one in (equal, low, high) if one)
-    return None if share is None else column.present * max(share, error)
-
-
-def _equal_share(column: ColumnStatistics, constants: PointStatistics, type: ColumnType) -> float | None:
-    """How likely a constant equals a value: of hot keys as often as both have them, of the others by the distinct values."""
-    if not constants.bounds or column.bounds is None:
-        return None
-    values, asked = (
-        {one.value: one.share for one in hot_keys(_ordered(bounds, type))}
-        for bounds in (column.bounds, constants.bounds)
-    )
-    together = sum(share * asked.get(value, 0.0) for value, share in values.items())
-    rest = max(0.0, 1 - sum(values.values())) * max(0.0, 1 - sum(asked.values()))
-    others = max(1.0, column.distinct - len(values), constants.distinct - len(asked))
-    return together + rest / others
-
-
-def _ranged_share(
-    column: ColumnStatistics,
-    low: PointStatistics | None,
-    high: PointStatistics | None,
-    points: Mapping[str, PointStatistics],
-    type: ColumnType,
-) -> float | None:
-    """A range holds a value unless it begins above or ends below it, never both."""
-    assert column.bounds is not None
-    subscriptions = max(one.subscriptions for one in points.values())
-    values = _ordered(column.bounds, type)
-    begun = _ends(low, subscriptions, values, type, bisect_right)
-    ended = _ends(high, subscriptions, values, type, bisect_left)
-    if begun is None or ended is None:
-        return None
-    rest = 1 - (0 if low is None else low.subscriptions / subscriptions)  # they have no beginning
-    return sum(max(0.0, rest + one - other) for one, other in zip(begun, ended, strict=True)) / len(values)
-
-
-def _ends(
-    found: PointStatistics | None, subscriptions: int, values: Sequence[Any], type: ColumnType, side: Any
-) -> list[float] | None:
-    """For each value the share of all subscriptions whose constant is below it (or at it: `bisect_right`)."""
-    if found is None:
-        return [0.0] * len(values)
-    if not found.bounds:
-        return None
-    bounds, share = _ordered(found.bounds, type), found.subscriptions / subscriptions
-    return [share * side(bounds, value) / len(bounds) for value in values]
-
-
-def _ordered(bounds: Bounds, type: ColumnType) -> list[Any]:
-    """Bounds as values that Python orders as the type does; numbers of columns may be texts, those of points are doubles."""
-    return [float(one) for one in bounds] if type.numeric else list(bounds)
+    return Selected(row, partner, present, together)

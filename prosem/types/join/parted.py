@@ -12,27 +12,26 @@ places as the tables have pairs of neighbours, instead of one.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 from cn.model.geometry import Point
 from cn.model.network import Space as NetworkSpace
 from prosem.types.base import Bound, Choose, Draft, Outcome, Part, Storage
 from prosem.types.join.adaptation import FEWEST_POINTS, SAMPLE_POINTS, Adaptation
-from prosem.types.join.arrangement import COUNTED, Arrangement, Arranger
+from prosem.types.join.arranged import ArrangedJoin
+from prosem.types.join.arrangement import Arrangement, Arranger
 from prosem.types.join.decomposition import Cost, Decomposition
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.join.space import JoinSpace
 from prosem.types.join.translation import Sources
-from prosem.values.model import Delta, JsonObject, Row
-from prosem.values.statistics import RunFigures
+from prosem.values.model import Delta, Row
 
 KNOWN_POINTS = 8 * SAMPLE_POINTS  # of which a sample is taken
 
 
-class PartedJoinSpace:
+class PartedJoinSpace(ArrangedJoin):
     """`parts` are the open spaces of the pairs of neighbours, in the order of `JoinShape.parts`.
 
     What is in them is the parts' own: they are stepped, and closed after this one. Partners are chosen as in a whole space.
@@ -151,15 +150,9 @@ class PartedJoinSpace:
         held = ((space.adaptation, number) for _, space, number in self._held())
         return [(counted.counts[number], counted.moves[number]) for counted, number in held]
 
-    def rearrange(self) -> Callable[[], None] | None:
-        """Choose other partners where that pays by now: edges must be given what they hold again."""
+    def _better(self) -> Decomposition | None:
         self._count_events()
-        better = self.adaptation.better(self.decomposition)
-        if better is None:
-            return None
-        before = self.decomposition
-        self.redecompose(better)
-        return partial(self.redecompose, before)
+        return self.adaptation.better(self.decomposition)
 
     def redecompose(self, decomposition: Decomposition) -> None:
         """Give tables other partners. O(1): points stand in all parts."""
@@ -169,39 +162,21 @@ class PartedJoinSpace:
         self.hold_again()
         self._counted = self._counts()
 
-    def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
+    def _is_same(self, one: Arrangement, other: Arrangement) -> bool:
         """Routing columns are the parts' own: what changes here is partners."""
-        if self._arranger is None:
-            return None
-        before = self._present
-        found = self._arranger.by(figures, before)
-        if found.partners == before.partners:
-            self._arranged = found
-            return None
-        self._arrange_as(found)
-        return partial(self._arrange_as, before)
+        return one.partners == other.partners
 
     def _arrange_as(self, arranged: Arrangement) -> None:
         self._arranged = arranged
         self.redecompose(arranged.partners)
 
     @property
-    def _present(self) -> Arrangement:
+    def _routed(self) -> JoinShape:
         routing = list(self.shape.routing)
         for part, space in zip(self.shape.parts, self._spaces, strict=True):
             for number, table in enumerate(part.tables):
                 routing[table] = space.model.shape.routing[number]
-        found = self._arranged._replace(shape=replace(self.shape, routing=tuple(routing)))
-        if self.decomposition == found.partners:
-            return found
-        return found._replace(partners=self.decomposition, partners_by=COUNTED)
-
-    def arrangement(self) -> JsonObject:
-        """Routing columns of the parts, partners, and which statistic each was chosen by."""
-        return self._present.document()
-
-    def arrangement_without(self, figures: RunFigures) -> JsonObject | None:
-        return None if self._arranger is None else self._arranger.without_run(figures, self._present)
+        return replace(self.shape, routing=tuple(routing))
 
     # -- events are those of the parts ---------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:

@@ -37,6 +37,7 @@ from prosem.types.base import Bound, Draft
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.descriptor import semijoin_descriptor
 from prosem.types.join.model import Change, JoinModel
+from prosem.types.join.preparation import orders_of
 from prosem.types.join.regions import OneOfKey, join_regions, under
 from prosem.types.join.skyline import (
     Skyline,
@@ -83,13 +84,7 @@ class SemijoinMode:
         self._model, self.decomposition, self._locate = model, decomposition, locate
         self._unused: frozenset[int] = frozenset()
         shape, tables = model.shape, model.tables
-        orders: list[set[Classes]] = [set() for _ in tables]
-        for number, partner in enumerate(decomposition):
-            classes = shape.shared(number, partner)
-            assert classes, "partners share a join column"
-            orders[number].add(classes)
-            orders[partner].add(classes)
-        for table, wanted in zip(tables, orders, strict=True):
+        for table, wanted in zip(tables, orders_of(shape, decomposition), strict=True):
             table.hold(wanted)
         self._partners = [self._link(number, partner) for number, partner in enumerate(decomposition)]
         self._followers: list[list[Link]] = [[] for _ in tables]

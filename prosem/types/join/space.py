@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,21 +13,22 @@ from optimizer.plan import Descriptor
 from optimizer.sketch import SAMPLE
 from prosem.types.base import ALIAS_SHIFT, Bound, Choose, Draft, Outcome, SpaceContext, Storage
 from prosem.types.join.adaptation import Adaptation
-from prosem.types.join.arrangement import COUNTED, Arrangement, Arranger
+from prosem.types.join.arranged import ArrangedJoin
+from prosem.types.join.arrangement import Arrangement, Arranger
 from prosem.types.join.decomposition import Decomposition
 from prosem.types.join.envelope import EnvelopeMode
 from prosem.types.join.model import JoinModel, Mode
 from prosem.types.join.plain import JoinedMode, SelectionMode
+from prosem.types.join.preparation import SLICE_ROWS, Preparation
 from prosem.types.join.pricing import Pricing
 from prosem.types.join.semijoin import SemijoinMode
 from prosem.types.join.shape import MODES, JoinShape
 from prosem.types.shared.point_space import PointSpace
-from prosem.values.model import Delta, JsonObject, Row
-from prosem.values.statistics import RunFigures
+from prosem.values.model import Delta, Row
 from prosem.values.wire import is_same
 
 
-class JoinSpace(PointSpace):
+class JoinSpace(ArrangedJoin, PointSpace):
     """One space for all subscriptions of a select-join.
 
     The rows are indexed when it is opened, O(N log N) for each order that the mode asks for and no other join holds. An
@@ -126,25 +126,8 @@ class JoinSpace(PointSpace):
             self._mode = self._made_mode()
             self._count(0)
 
-    def rearrange(self) -> Callable[[], None] | None:
-        """Decompose anew where that pays by now: edges must be given what they hold again. Returns what takes it back."""
-        better = self.adaptation.better(self.decomposition) if self.mode == "semijoin" else None
-        if better is None:
-            return None
-        before = self.decomposition
-        self.redecompose(better)
-        return partial(self.redecompose, before)
-
-    def rearrange_by(self, figures: RunFigures) -> Callable[[], None] | None:
-        if self._arranger is None:
-            return None
-        before = self._present
-        found = self._arranger.by(figures, before)
-        if found.is_same(before):
-            self._arranged = found  # by other figures
-            return None
-        self._arrange_as(found)
-        return partial(self._arrange_as, before)
+    def _better(self) -> Decomposition | None:
+        return self.adaptation.better(self.decomposition) if self.mode == "semijoin" else None
 
     def _arrange_as(self, arranged: Arrangement) -> None:
         """Give tables these routing columns and partners: what edges hold is another from here on. O(rows + points).
@@ -162,22 +145,20 @@ class JoinSpace(PointSpace):
             for table in before.tables:
                 table.release()
 
+    def _prepared(self, arranged: Arrangement) -> Preparation | None:
+        shared, rows = self._context.shared, self._context.rows
+        if shared is None or arranged.shape.routing == self.model.shape.routing or self.mode != "semijoin":
+            return None
+        found = Preparation(arranged.shape, arranged.partners, rows, shared)
+        return found if found.row_count > SLICE_ROWS else None
+
     @property
-    def _present(self) -> Arrangement:
-        found = self._arranged
-        if self.decomposition == found.partners:
-            return found
-        return found._replace(partners=self.decomposition, partners_by=COUNTED)
-
-    def arrangement(self) -> JsonObject:
-        """Routing columns and partners, and which statistic each was chosen by."""
-        return self._present.document()
-
-    def arrangement_without(self, figures: RunFigures) -> JsonObject | None:
-        return None if self._arranger is None else self._arranger.without_run(figures, self._present)
+    def _routed(self) -> JoinShape:
+        return self.model.shape
 
     def release(self) -> None:
         """The space was closed: what it shares with others is used by one less."""
+        self._preparing = None
         for table in self.model.tables:
             table.release()
 
@@ -188,6 +169,8 @@ class JoinSpace(PointSpace):
     # -- events --------------------------------------------------------------------------------------------------
     def take(self, deltas: Sequence[Delta], choose: Choose, among: Sequence[Delta] = ()) -> Iterator[Outcome]:
         self._mode.rewind(deltas)
+        if self._preparing is not None:
+            self._preparing[1].take(deltas)
         return super().take(deltas, choose, among)
 
     def step(self, delta: Delta) -> Any | None:

@@ -148,6 +148,15 @@ class JoinTable:
             if None not in (key := key_of(placed.row)):
                 rows.remove(key, placed.entry)
 
+    def bring(self, old: Row | None, new: Row | None) -> None:
+        """Have a row as after an event, in whichever of both states it is held, or not at all."""
+        was, now = self.placed(old), self.placed(new)
+        for key_of, rows, _ in self._orders.values():
+            if was is not None and rows.holds(key := key_of(was.row), was.entry):
+                rows.remove(key, was.entry)
+            if now is not None and None not in (key := key_of(now.row)) and not rows.holds(key, now.entry):
+                rows.add(key, now.entry)
+
     def rewind(self, before: Row | None, after: Row | None) -> None:
         """Have a row as it was before a request, whether another space has taken what the request did to it or not."""
         was, now = self.placed(before), self.placed(after)
@@ -191,6 +200,10 @@ class JoinTable:
             [(shape.positions(number, classes), order.rows) for classes, order in self._orders.items()],
         )
 
+    def orders(self) -> list[tuple[Hashable, JoinKeys]]:
+        """What is held, by the names under which joins share it."""
+        return [(name, rows) for _, rows, name in self._orders.values()]
+
     def release(self) -> None:
         """Let the orders go: the space was closed. They stay here as they are, for `hold_again`."""
         for order in self._orders.values():
@@ -199,7 +212,7 @@ class JoinTable:
     def hold_again(self) -> None:
         """The space was closed, and that is taken back."""
         for _, rows, name in self._orders.values():
-            held = self._shared.hold(name, partial(_itself, rows))
+            held = self._shared.hold(name, partial(itself, rows))
             assert held is rows, "an order that others use has stayed the same one"
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -278,7 +291,7 @@ class JoinTable:
             assert sorted((entry for _, entry in held), key=_order) == sorted(expected, key=_order)
 
 
-def _itself(rows: JoinKeys) -> JoinKeys:
+def itself(rows: JoinKeys) -> JoinKeys:
     return rows
 
 
