@@ -1,9 +1,9 @@
 """When Python looks for garbage in a process with a large state.
 
 Python's own count is of allocations less deallocations, whatever their age: where many short-lived objects go, as many
-that stay come unnoticed. Half a million objects of an attach of 100,000 streams were still *young* a minute later, and
-the next burst had all of them looked at in one go: the loop stood still for 0.2 s, on a slower machine for 0.5 s. So the
-server looks at the young ones itself, ten times a second, when they are few.
+that stay come unnoticed. Half a million objects of an attach of 100,000 streams were still *young* while changes were
+delivered, and whatever burst takes the count over its threshold has all of them looked at in one go, which takes 0.1 to
+0.2 s of CPU time. So the server looks at the young ones itself, ten times a second, when they are few.
 """
 
 from __future__ import annotations

@@ -13,9 +13,14 @@ import pytest
 
 from api.http.routes import streams
 from api.http.websocket_frames import EXTENSION, send_all
+from cn.model import frames as cn_frames
+from cn.model.frames import Data, Frame, PositionMark
 from cn.model.message import Message
 from cn.model.network import Space
 from cn.networks.local import LocalNetwork
+from cn.transport.packets import listed
+from prosem.brokers import feed
+from prosem.brokers.feed import BrokerFeed
 from prosem.delivery.edge import Edge
 from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
@@ -53,13 +58,16 @@ class Listening:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
-        self.edge = Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
+        self.edge = self._edge()
         self.asked: list[c.Attach] = []
         self.seq = 0
         self.listener = Subscriber(self.edge, self._submit, self.metrics, capacity=10)
         for sid in range(STREAMS):
             self.listener.attach(str(sid), None)
         self.answer()
+
+    def _edge(self) -> Edge:
+        return Edge(self.metrics, LocalNetwork, lambda stream, frame: None, lambda sid: None)
 
     def _submit(self, command: Any) -> Future[Any]:
         self.asked.append(command)
@@ -154,3 +162,76 @@ async def test_writes_that_a_connection_takes_at_once_leave_turns_to_others() ->
     await sending
     assert sum(written) == 1_000_000
     assert max(written) <= 2 * 65_536
+
+
+class Branch:
+    """A broker's node: whatever comes is for its own edge."""
+
+    name = "broker"
+
+    def receive(self, sender: str, frame: Frame) -> list[tuple[str, Frame]]:
+        return [(self.name, frame)]
+
+    def tick(self, now: float) -> list[tuple[str, Frame]]:
+        return [(self.name, PositionMark(3, 2))]
+
+
+class AtABroker(Listening):
+    """The same at a broker, whose edge is fed by frames."""
+
+    def __init__(self) -> None:
+        self.told = Metrics()
+        self.feed = BrokerFeed(self.told)
+        self.feed.begin(Branch(), 0, lambda to, frame, data: None, lambda data: None)  # type: ignore[arg-type]
+        super().__init__()
+
+    def _edge(self) -> Edge:
+        return self.feed.edge
+
+    def sent(self) -> bytes:
+        """An event that concerns all, another that concerns all, and the mark behind the first."""
+        messages = [
+            Message(seq, 0, 1, "change", targets=tuple(range(STREAMS)), payload=b"{}") for seq in (1, 2)
+        ]
+        frames = [Data(1, messages[0]), Data(2, messages[1]), PositionMark(2, 1)]
+        return listed(map(cn_frames.encode, frames))
+
+
+async def test_a_broker_notifies_many_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "TimeSlice", lambda: TimeSlice(0.0))
+    one = AtABroker()
+    await one.listener.fetch()
+    told, applied = [0], asyncio.create_task(one.feed.receive("server", one.sent()))
+    async for number in turns():
+        told.append(one.told.changes)
+        if number == 20:
+            one.feed.tick(0.0)  # a mark of its own comes in the middle: it waits for what is being applied
+            assert one.feed.position < 2
+        if applied.done():
+            break
+    assert max(after - before for before, after in pairwise(told)) <= Edge.step
+    items = one.listener.take()
+    assert [item.seq for item in items] == [1] * STREAMS + [2] * STREAMS + [2]
+    assert one.feed.position == 3
+
+
+async def test_a_session_that_ends_while_many_are_notified_notifies_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feed, "TimeSlice", lambda: TimeSlice(0.0))
+    one = AtABroker()
+    await one.listener.fetch()
+    applied = asyncio.create_task(one.feed.receive("server", one.sent()))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    told = one.told.changes
+    assert 0 < told < STREAMS
+    one.feed.end()
+    await applied
+    assert one.told.changes == told
+    assert len(one.listener.take()) == told
+    async for _ in turns():
+        if len(one.asked) == STREAMS:
+            break
+    assert {command.after for command in one.asked[:told]} == {1}
+    assert {command.after for command in one.asked[told:]} == {0}
