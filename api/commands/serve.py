@@ -24,7 +24,7 @@ from api.server.kernels import configure_kernels
 from api.server.lifetime import ServerLifetime
 from api.server.logs import configure_logging
 from api.server.settings import BrokerSettings, Settings
-from prosem.runtime.garbage import COLLECT
+from prosem.runtime.garbage import COLLECT, look_at_young
 from prosem.values.errors import SetupError
 
 log = logging.getLogger("prosem")
@@ -41,6 +41,11 @@ class Runner(uvicorn.Server):
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
         self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        look_at_young(counter)
+        return await super().on_tick(counter)
 
 
 def serve(settings: Settings) -> int:

@@ -5,6 +5,9 @@ so the protocol is given an ASGI extension: `{"type": "websocket.send", "frames"
 text frame of its own (RFC 6455 §5: unmasked, not fragmented), in one call to the transport. Elsewhere, and with
 compression on, frames go one by one.
 
+What arrives at once is parsed some kilobytes at a time, the next of them when the messages before have been taken: one read
+may hold thousands of small ones.
+
 The protocol also bounds what a socket can cost. Until `admit` is called its first message may have `FIRST_FRAME_BYTES`, and
 what follows it is neither read nor parsed; bytes that arrived together with it are put aside. One that does not answer a
 ping is aborted: a close would wait for bytes that are never read.
@@ -12,6 +15,7 @@ ping is aborted: a close would wait for bytes that are never read.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Iterable
 from typing import Any, cast
@@ -24,7 +28,8 @@ from websockets.http11 import Request
 
 EXTENSION = "prosem.frames"
 ADMISSION = "prosem.admission"
-_MAX_WRITE_BYTES = 1 << 18
+_MAX_WRITE_BYTES = 1 << 16
+_PARSED_BYTES = 1 << 14  # at a time: some hundred small messages
 FIRST_FRAME_BYTES = 16 << 10
 
 
@@ -50,6 +55,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
 
     _is_admitted = False
     _aside = b""  # what came with the first message, after it
+    _unparsed = b""
     _unsent = 0  # bytes that waited when the last ping was sent
 
     def handle_connect(self, event: Request) -> None:
@@ -68,9 +74,8 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         if not self._is_admitted:
             self._is_admitted = True
             self.conn.max_message_size = self.config.ws_max_size
-            aside, self._aside = self._aside, b""
-            if aside:
-                self.data_received(aside)
+            self._unparsed, self._aside = self._aside + self._unparsed, b""
+            self._parse()
             self._resume()
 
     def _take_frame(self, frame: Frame) -> None:
@@ -81,14 +86,30 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             self.conn.reader.discard()
 
     def _resume(self) -> None:
-        if self.read_paused and self.queue.empty() and not self.transport.is_closing():
+        is_taken = self._is_admitted and self.queue.empty() and not self._unparsed
+        if self.read_paused and is_taken and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
 
+    # -- what arrives --------------------------------------------------------------------------------------------
+    def data_received(self, data: bytes) -> None:
+        self._unparsed += data
+        self._parse()
+
+    def _parse(self) -> None:
+        """Up to the next messages for the application; what is left waits until it has taken them."""
+        while self._unparsed and self.queue.empty() and (self._is_admitted or not self.read_paused):
+            if self.transport.is_closing():
+                return
+            data, self._unparsed = self._unparsed[:_PARSED_BYTES], self._unparsed[_PARSED_BYTES:]
+            super().data_received(data)
+
     async def receive(self) -> Any:
-        if self._is_admitted:
-            return await super().receive()
-        return await self.queue.get()
+        self._parse()
+        self._resume()
+        message = await self.queue.get()
+        self._resume()
+        return message
 
     # -- sockets that are not read -------------------------------------------------------------------------------
     def send_keepalive_ping(self) -> None:
@@ -156,6 +177,7 @@ async def send_all(socket: WebSocket, payloads: Iterable[bytes]) -> None:
         size += len(payload)
         if size >= _MAX_WRITE_BYTES:
             await socket.send({"type": "websocket.send", "frames": some})
+            await asyncio.sleep(0)  # a connection that takes everything at once must not keep the loop
             some, size = [], 0
     if some:
         await socket.send({"type": "websocket.send", "frames": some})

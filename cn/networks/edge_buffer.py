@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 from cn.model.frames import Data, Direct, Ordered, Placed, PlaceRemoved, PositionMark, Straight
@@ -47,12 +47,19 @@ class EdgeBuffer:
         self._known: set[int] = set()  # positions that wait
         self._straight = since  # the position of the last message that came straight from the server
         self._marks: deque[PositionMark] = deque()  # that wait for such a message
+        self._is_applying = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self, frame: Ordered) -> None:
-        """A frame has come, in any order and perhaps again."""
+        """A frame has come, in any order and perhaps again; what may be applied now is applied."""
+        self.put(frame)
+        for _ in self.steps():
+            pass
+
+    def put(self, frame: Ordered) -> None:
+        """A frame has come; `steps` applies it."""
         if isinstance(frame, Straight):
             self._straight = max(self._straight, frame.position)
         if isinstance(frame, PositionMark):
@@ -60,17 +67,31 @@ class EdgeBuffer:
         elif frame.position > self.position and frame.position not in self._known:
             self._known.add(frame.position)
             heappush(self._waiting, (frame.position, frame))
-        while self._marks and all(sent <= self._straight for _, sent in self._marks[0].straight):
-            self._apply_up_to(self._marks.popleft())
 
-    def _apply_up_to(self, mark: PositionMark) -> None:
+    def steps(self) -> Iterator[Ordered]:
+        """Apply what may be applied now. Each frame is yielded before it is: others may have their turn.
+
+        What is put meanwhile is applied too. Asked again before it has ended, there is nothing to do.
+        """
+        if self._is_applying:
+            return
+        self._is_applying = True
+        try:
+            while self._marks and all(sent <= self._straight for _, sent in self._marks[0].straight):
+                yield from self._apply_up_to(self._marks.popleft())
+        finally:
+            self._is_applying = False
+
+    def _apply_up_to(self, mark: PositionMark) -> Iterator[Ordered]:
         if mark.position <= self.position:
             return
         while self._waiting and self._waiting[0][0] < mark.position:
             self.applying, frame = heappop(self._waiting)
+            yield frame
             self._apply(frame)
             self.position = self.applying
             self._known.discard(self.position)
+        yield mark
         self.position = mark.position
         self.network.watermark(mark.seq)
 

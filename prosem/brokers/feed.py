@@ -8,12 +8,12 @@ next session, and the server's outbox brings what was missed. Requests made in b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
 from cn.model import frames as cn_frames
-from cn.model.frames import Frame
+from cn.model.frames import Data, Frame, Straight
 from cn.model.network import Deliver, Network, Place, Release, Space
 from cn.networks.edge_buffer import EdgeBuffer
 from cn.networks.local import LocalNetwork
@@ -22,7 +22,7 @@ from prosem.brokers import control
 from prosem.delivery.edge import Edge, Stream
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
-from prosem.runtime.slices import TimeSlice
+from prosem.runtime.slices import TimeSlice, complete
 from prosem.types.base import Form
 from prosem.values.errors import BusyError
 from prosem.values.model import Statement
@@ -90,24 +90,39 @@ class BrokerFeed:
 
     # -- frames --------------------------------------------------------------------------------------------------
     async def receive(self, sender: str, body: bytes) -> None:
-        """A list of frames from a neighbour; between two of them others may have their turn."""
+        """A list of frames from a neighbour; others have their turn in between, and while many are notified."""
         node, turn = self._node, TimeSlice()
         for frame in cn_frames.decode_many(body):
             if node is None or node is not self._node:
                 return  # another session has begun
-            self.post(node.receive(sender, frame))
+            self._pass_on(node.receive(sender, frame))
+            for _ in self._applied():
+                await turn.over()
+                if node is not self._node:
+                    return
             await turn.over()
+
+    def _applied(self) -> Iterator[None]:
+        """Apply what has come for the own edge, in small steps."""
+        for frame in self._buffer.steps():
+            message = frame.message if isinstance(frame, Data | Straight) else None
+            yield from self.edge.settle(None if message is None else message.seq)
+            yield
 
     def tick(self, now: float) -> None:
         if self._node is not None:
             self.post(self._node.tick(now))
 
     def post(self, outs: Iterable[Out]) -> None:
+        self._pass_on(outs)
+        complete(self._applied())
+
+    def _pass_on(self, outs: Iterable[Out]) -> None:
         assert self._node is not None
         encoded: tuple[Frame | None, bytes] = None, b""
         for to, frame in outs:
             if to == self._node.name:
-                self._buffer.take(frame)  # type: ignore[arg-type]
+                self._buffer.put(frame)  # type: ignore[arg-type]
                 continue
             if encoded[0] is not frame:
                 encoded = frame, cn_frames.encode(frame)

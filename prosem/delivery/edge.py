@@ -193,12 +193,16 @@ class Edge:
         """Take frames in their order, in small steps; whether all were taken."""
         are_taken = True
         for frame in frames:
-            if self._folding and not (isinstance(frame, Message) and frame.seq == self._folding_seq):
-                yield from self._fold()
+            yield from self.settle(frame.seq if isinstance(frame, Message) else None)
             are_taken &= self._survive(take, frame)
             yield
         yield from self._fold()
         return are_taken
+
+    def settle(self, seq: int | None) -> Iterator[None]:
+        """Fold what has gathered, in small steps, unless the next message is of the same seq."""
+        if self._folding and seq != self._folding_seq:
+            yield from self._fold()
 
     def _survive(self, take: Callable[[Any], None], frame: c.Frame) -> bool:
         """Whether a frame was taken. If not, a fault of ours: every stream starts again from where it stands."""

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from prosem.delivery.edge import Edge, Stream
 from prosem.engine import commands as c
 from prosem.runtime.metrics import Metrics
+from prosem.runtime.slices import by_turns
 from prosem.values.access import WHOLE, Scope
 from prosem.values.errors import BusyError, NotFoundError, ProsemError, UnknownOutcomeError
 from prosem.values.wire import encode
@@ -86,9 +87,16 @@ class Subscriber:
         self._start(id, after, timeline, follows and id not in self._streams)
 
     def _start(self, id: str, after: int | None, timeline: str | None, follows: bool = False) -> None:
-        after = None if id in self._raw else after
+        self._ask(id, self._expect(id), after, timeline, follows)
+
+    def _expect(self, id: str) -> int:
+        """The token of an attach that is asked for now or soon: until its outcome there is no progress."""
         self._tokens += 1
-        token = self._waiting[id] = self._tokens
+        self._waiting[id] = self._tokens
+        return self._tokens
+
+    def _ask(self, id: str, token: int, after: int | None, timeline: str | None, follows: bool) -> None:
+        after = None if id in self._raw else after
         try:
             future = self._submit(c.Attach(id, after, self, token, self._scope, timeline, follows))
         except BusyError as error:
@@ -154,8 +162,7 @@ class Subscriber:
     def _let_go(self, id: str) -> bool:
         stream = self._streams.pop(id, None)
         if stream is not None:
-            stream.is_closed = False  # one that rests is still known to the edge
-            self._edge.close(stream)
+            self._end(stream)
         return stream is not None
 
     def ping(self) -> None:
@@ -260,21 +267,33 @@ class Subscriber:
     def _catch_up(self) -> None:
         """The queue is empty again: attach every stream where it stands."""
         (floor, timeline), self.is_lagging = self._lag_floor, False
-        for id, stream in list(self._streams.items()):
-            if not stream.is_closed:  # else it is being attached already
-                stream.rest(floor if stream.timeline == timeline else 0)
-                self._start(id, stream.seq, stream.timeline)
+        behind = [
+            stream for stream in self._streams.values() if not stream.is_closed
+        ]  # else it is being attached already
+        for stream in behind:
+            stream.rest(floor if stream.timeline == timeline else 0)
+        tokens = [self._expect(stream.id) for stream in behind]
+        by_turns(zip(behind, tokens, strict=True), self._again)
         self._settle()
 
+    def _again(self, asked: tuple[Stream, int]) -> None:
+        stream, token = asked
+        if not self._is_closed and self._waiting.get(stream.id) == token:
+            self._ask(stream.id, token, stream.seq, stream.timeline, False)
+
     def close(self) -> None:
-        """The transport is gone."""
-        self._is_closed = True
+        """The transport is gone: nothing more is taken, and the streams end soon."""
+        if self._is_closed:
+            return
+        self._is_closed = self.is_lagging = True
         self._edge.leave(self)
-        for stream in self._streams.values():
-            stream.is_closed = False
-            self._edge.close(stream)
-        self._streams.clear()
+        streams, self._streams = self._streams, {}
+        by_turns(streams.values(), self._end)
         self._wake.set()
+
+    def _end(self, stream: Stream) -> None:
+        stream.is_closed = False  # one that rests is still known to the edge
+        self._edge.close(stream)
 
     def _settle(self) -> None:
         """When everything asked for has arrived, pongs and progress may follow."""

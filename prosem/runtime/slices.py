@@ -6,10 +6,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
 
+One = TypeVar("One")
 log = logging.getLogger("prosem.slices")
 SLICE_S = 0.003  # several tasks may take one each between two looks at the sockets
+AT_ONCE = 256  # small things that are done in one turn: some milliseconds
 Work = Callable[[], Iterator[None] | None]
 
 
@@ -103,3 +107,31 @@ def complete(steps: Iterator[None] | None) -> None:
     """All steps of some work at once."""
     for _ in steps or ():
         pass
+
+
+def by_turns(all_of_them: Iterable[One], work: Callable[[One], None]) -> None:
+    """Do some work for each, the first of them now and the rest some at a time: the loop serves others in between.
+
+    Without a loop all are done now.
+
+    >>> by_turns([1, 2], print)
+    1
+    2
+    """
+    left = iter(all_of_them)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+
+    def some() -> None:
+        done = AT_ONCE
+        while done == AT_ONCE:
+            done = 0
+            for done, one in enumerate(islice(left, AT_ONCE), 1):  # noqa: B007 - the last number is kept
+                work(one)
+            if done == AT_ONCE and loop is not None:
+                loop.call_soon(some)
+                return
+
+    some()

@@ -25,6 +25,7 @@ from cn.networks.local import LocalNetwork
 from prosem.delivery.edge import MAX_PUT_ASIDE_BYTES, Edge, Stream
 from prosem.delivery.subscriber import Subscriber
 from prosem.engine import commands as c
+from prosem.runtime import slices
 from prosem.runtime.metrics import Metrics
 from prosem.types.base import Bound
 from tests.support.effort import examples, seeds
@@ -62,6 +63,10 @@ class LazyListeners(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
+        self.at_once, slices.AT_ONCE = (
+            slices.AT_ONCE,
+            1,
+        )  # anything may happen between two attaches of one catching up
         self.metrics = Metrics()
         self.edge = Stepwise(
             self.metrics,
@@ -90,6 +95,7 @@ class LazyListeners(RuleBasedStateMachine):
         try:
             self._end()
         finally:
+            slices.AT_ONCE = self.at_once
             self.loop.close()
 
     def _end(self) -> None:
@@ -104,6 +110,7 @@ class LazyListeners(RuleBasedStateMachine):
             while self.replays:
                 self.replay(some=100)
             for which in (0, 1):
+                self.turn()
                 self.fetch(which)
         for which in (0, 1):
             assert self.progress[which] == self.seq
@@ -170,6 +177,12 @@ class LazyListeners(RuleBasedStateMachine):
             stream.catch_up()
 
     # -- the listeners -------------------------------------------------------------------------------------------
+    @rule()
+    def turn(self) -> None:
+        """The loop does what waits for its next turn."""
+        self.loop.call_soon(self.loop.stop)
+        self.loop.run_forever()
+
     @rule(which=st.integers(0, 1))
     def fetch(self, which: int) -> None:
         listener = self.listeners[which]
@@ -240,6 +253,7 @@ def test_long_walks(seed: int) -> None:
         (40, lambda: machine.work(chance.choice([1, 2, 9]))),
         (20, lambda: machine.replay(chance.choice([1, 2, 9]))),
         (30, lambda: machine.fetch(chance.randrange(2))),
+        (20, lambda: machine.turn()),
         (3, lambda: machine.attach(chance.randrange(SUBSCRIPTIONS))),
         (1, lambda: machine.detach(chance.randrange(SUBSCRIPTIONS))),
         (1, lambda: machine.rearrange()),

@@ -18,6 +18,7 @@ from api.http.websocket_frames import send_all
 from api.server.keyring import Keys
 from prosem.delivery.stream_frames import frames
 from prosem.delivery.subscriber import Subscriber
+from prosem.runtime.slices import TimeSlice
 from prosem.runtime.supervise import end
 from prosem.values.access import Caller, Role, Scope
 from prosem.values.errors import InputError, ProsemError
@@ -44,6 +45,7 @@ async def stream(socket: WebSocket) -> None:
 async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
     subscriber = made.subscriber(caller.scope)
     sender = asyncio.create_task(_send(socket, subscriber))
+    turn = TimeSlice()
     try:
         while True:
             while subscriber.is_full and not sender.done():
@@ -53,6 +55,9 @@ async def _serve(made: Listening, caller: Caller, socket: WebSocket) -> None:
                 _handle(subscriber, await decode_large(received(message, caller.limits.frame_bytes)))
             except ProsemError as error:
                 subscriber.error(error)
+            await (
+                turn.over()
+            )  # thousands of frames may have come at once, and taking one that is there waits for nothing
     except Disconnected:
         pass
     finally:
