@@ -44,10 +44,9 @@ def backtest(options: Options) -> int:
         from pipeline.statistics.session import check_spark, open_session
 
         check_spark()
-        from pipeline.statistics.moments import moment
         from pipeline.statistics.progress import Steps
 
-        moment(options.request.since)  # what cannot succeed ends before Spark takes its time
+        _check(options)
         with Steps() as steps, ExitStack() as stack:
             with steps.step("starting Spark"):
                 session = stack.enter_context(open_session(options.master))
@@ -56,6 +55,22 @@ def backtest(options: Options) -> int:
     except StatisticsError as error:
         raise SetupError(str(error)) from error
     return 0
+
+
+def _check(options: Options) -> None:
+    """What cannot succeed ends before Spark takes its time."""
+    from pipeline.backtest.asked import check_wanted, since, tunable
+    from pipeline.backtest.plan import statement_of
+    from pipeline.statistics.places import check_archive
+
+    request = options.request
+    since(request.since)
+    check_wanted(request.per_day, request.tune)
+    notify = tunable(request.notify) if request.per_day else request.notify
+    statement_of(request.sql, notify, request.per, request.tenant)
+    if options.file and not Path(options.file).is_file():
+        raise StatisticsError(f"--params {options.file} is no file")
+    check_archive(request.archive, options.master)
 
 
 def run(options: Options, session: Session, steps: Steps, console: Console) -> None:
