@@ -86,6 +86,9 @@ def check(
         since = datetime.now(UTC)
         with step("log"):
             asyncio.run(recording.run())
+    except BaseException:
+        say(f"the end of the server's log:\n{server.log[-3_000:]}")
+        raise
     finally:
         server.remove()
     recorded = recording.recorded

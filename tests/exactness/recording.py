@@ -178,7 +178,10 @@ class Recording:
             (self._size.events * (0.1 + 0.7 * at / len(chosen)), number, KINDS[at % len(KINDS)])
             for at, number in enumerate(chosen)
         ]
-        async with httpx.AsyncClient(base_url=self._url, trust_env=False, timeout=WAIT_S) as http:
+        alone = httpx.Limits(max_keepalive_connections=0)  # a server closes one that is idle, at any moment
+        async with httpx.AsyncClient(
+            base_url=self._url, trust_env=False, timeout=WAIT_S, limits=alone
+        ) as http:
             while due:
                 at, number, kind = heappop(due)
                 await self._reach(at)
