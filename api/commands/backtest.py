@@ -89,7 +89,7 @@ def run(options: Options, session: Session, steps: Steps, console: Console) -> N
     outcome = carry_out(session, options.request, population, steps.step)
     _show_period(console, outcome.type, len(outcome.population), outcome.period)
     if outcome.tuned:
-        _show_suggestions(console, outcome.tuned, options.request.per_day, outcome.suggestions)
+        show_suggestions(console, outcome.tuned, options.request.per_day, outcome.suggestions)
     if options.plot:
         draw(outcome.counts, Path(options.plot))
     _show_counts(console, outcome)
@@ -103,11 +103,18 @@ def _show_period(console: Console, type: str, subscriptions: int, period: Period
     )
 
 
-def _show_suggestions(console: Console, name: str, wanted: float, found: Sequence[Suggestion]) -> None:
+def show_suggestions(console: Console, name: str, wanted: float, found: Sequence[Suggestion]) -> None:
     middle = median(float(one.value) for one in found)
     console.print(
-        f"about {wanted:g} notifications per day: :{name} = {middle:g} in the median", highlight=False
+        f"nearest to {wanted:g} notifications per day: :{name} = {middle:g} in the median", highlight=False
     )
+    far = sum(not wanted / 2 <= one.per_day <= wanted * 2 for one in found)
+    if far:
+        console.print(
+            f"for {far:,} of {len(found):,} subscriptions no value that was tried gives between {wanted / 2:g} and"
+            f" {wanted * 2:g} per day",
+            highlight=False,
+        )
     table = Table("parameters", box=None, padding=(0, 2, 0, 0))
     table.add_column(f":{name}", justify="right")
     table.add_column("per day", justify="right")

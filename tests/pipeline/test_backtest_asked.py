@@ -1,16 +1,19 @@
-"""What cannot succeed is refused by `prosem backtest` before Spark is started."""
+"""What cannot succeed is refused by `prosem backtest` before Spark is started; and what it says of suggestions."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from rich.console import Console
 
 pytest.importorskip("pyspark")
 
-from api.commands.backtest import Options, backtest
+from api.commands.backtest import Options, backtest, show_suggestions
 from pipeline.backtest.request import Request
+from pipeline.backtest.tuning import Suggestion
 from prosem.values.errors import SetupError
 
 QUERY = "SELECT price FROM stocks WHERE symbol = :s"
@@ -60,3 +63,13 @@ def test_what_may_succeed_starts_spark(archive: str) -> None:
         backtest(Options(Request(QUERY, archive, since="30d", per_day=5.0, notify={"percent": 1})))
     with pytest.raises(AssertionError, match="Spark was started"):
         backtest(Options(Request(QUERY, "hdfs://elsewhere/archive")))
+
+
+def test_a_wanted_number_that_no_value_gives_is_said() -> None:
+    said = io.StringIO()
+    found = [Suggestion({"s": "a"}, 1.5, 4.0), Suggestion({"s": "b"}, 0.01, 0.2)]
+    show_suggestions(Console(file=said, width=160), "radius", 5.0, found)
+    assert "nearest to 5 notifications per day: :radius = 0.755 in the median" in said.getvalue()
+    assert (
+        "for 1 of 2 subscriptions no value that was tried gives between 2.5 and 10 per day" in said.getvalue()
+    )
