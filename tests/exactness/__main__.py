@@ -14,7 +14,6 @@ from prosem.store.embedded import EmbeddedPostgres
 from tests.exactness.checking import check
 from tests.exactness.recording import Size
 from tests.support import scratch
-from tests.support.backtested import CASES
 from tests.support.processes import open_folder
 
 
@@ -31,7 +30,7 @@ def main() -> int:
     try:
         postgres.start()
         with open_session("local[2]") as session:
-            size = Size(given.subscriptions // len(CASES), given.events)
+            size = Size.of(given.subscriptions, given.events)
             checked = check(postgres, session, folder, size, given.seed, lambda said: print(said, flush=True))
     finally:
         postgres.stop()

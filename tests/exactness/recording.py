@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import ceil
 from typing import NamedTuple
 
 import httpx
@@ -20,7 +21,7 @@ import msgspec
 from websockets.asyncio.client import connect
 
 from tests.exactness.events import Publisher
-from tests.exactness.population import Ranges, population
+from tests.exactness.population import FEWER, Ranges, population
 from tests.exactness.received import Received, Receiver
 from tests.support.backtested import CASES, prepare
 from tests.support.live import Api, Json
@@ -28,7 +29,7 @@ from tests.support.waiting import until_async
 
 PUBLISHERS, SOCKETS, IN_FLIGHT = 3, 4, 8
 BEFORE = 20  # requests of each publisher between the copy of the tables and the subscriptions
-CHANGED = 0.04  # share of the subscriptions that are moved, suspended or deleted
+CHANGED = 0.1  # share of the subscriptions that are moved, suspended or deleted
 AHEAD = 20_000  # events that publishers may be ahead of the sockets
 FOREVER = 1 << 60
 KINDS = ("moved", "suspended", "deleted")
@@ -40,6 +41,11 @@ class Size(NamedTuple):
 
     subscriptions: int
     events: int
+
+    @classmethod
+    def of(cls, subscriptions: int, events: int) -> Size:
+        """For so many subscriptions of all statements together."""
+        return cls(ceil(subscriptions / sum(1 / FEWER.get(name, 1) for name in CASES)), events)
 
 
 class Part(NamedTuple):

@@ -18,7 +18,7 @@ from tests.exactness.recording import Size
 from tests.support.backtested import CASES
 
 pytestmark = pytest.mark.slow  # python -m tests.exactness: any size
-SIZE = Size(subscriptions=60, events=60_000)
+SIZE = Size.of(subscriptions=1_000, events=30_000)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # py4j's, of threads that have ended
