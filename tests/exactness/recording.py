@@ -133,6 +133,7 @@ class Recording:
         finally:
             for task in following:
                 task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
         self.recorded.received = Received(receivers)
         self.recorded.parts = {name: self._without_moves(some) for name, some in self.recorded.parts.items()}
 

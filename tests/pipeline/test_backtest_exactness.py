@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow  # python -m tests.exactness: any size
 SIZE = Size.of(subscriptions=1_000, events=30_000)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # py4j's, of threads that have ended
 def test_backtests_notify_as_a_server_did(
     postgres: EmbeddedPostgres, spark: Session, tmp_path: Path, record_property: pytest.FixtureRequest
 ) -> None:
