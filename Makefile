@@ -113,10 +113,11 @@ format: $(DEV)
 stress: tools kernels            ## the long checks, seeds printed
 	$(PYTEST) --stress
 
-soak: tools kernels              ## what takes longer: kills under load, a mixed load and the simulation for SOAK_S seconds each, the kit on every network, images
+soak: tools kernels              ## what takes longer: kills under load, a mixed load and the simulation for SOAK_S seconds each, backtests beside a server, the kit on every network, images
 	$(BIN)/python -m tests.soak --kills $(SOAK_KILLS)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_S) --image docs/images/soak.svg
 	$(BIN)/python -m tests.simulation --seconds $(SOAK_S)
+	$(BIN)/python -m tests.exactness
 	$(BIN)/python -m tests.support.kit
 	$(BIN)/python -m tests.containers
 

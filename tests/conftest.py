@@ -60,6 +60,7 @@ ON_SPARK = {
     "tests/pipeline/test_run_decides.py",
     "tests/pipeline/test_statistics.py",
     "tests/pipeline/test_backtest.py",
+    "tests/pipeline/test_backtest_exactness.py",
     "tests/pipeline/test_cluster.py",
 }
 LEFT_OUT = "the seeds of this test have had their time"

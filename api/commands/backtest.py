@@ -44,10 +44,9 @@ def backtest(options: Options) -> int:
         from pipeline.statistics.session import check_spark, open_session
 
         check_spark()
-        from pipeline.statistics.moments import moment
         from pipeline.statistics.progress import Steps
 
-        moment(options.request.since)  # what cannot succeed ends before Spark takes its time
+        _check(options)
         with Steps() as steps, ExitStack() as stack:
             with steps.step("starting Spark"):
                 session = stack.enter_context(open_session(options.master))
@@ -56,6 +55,22 @@ def backtest(options: Options) -> int:
     except StatisticsError as error:
         raise SetupError(str(error)) from error
     return 0
+
+
+def _check(options: Options) -> None:
+    """What cannot succeed ends before Spark takes its time."""
+    from pipeline.backtest.asked import check_wanted, since, tunable
+    from pipeline.backtest.plan import statement_of
+    from pipeline.statistics.places import check_archive
+
+    request = options.request
+    since(request.since)
+    check_wanted(request.per_day, request.tune)
+    notify = tunable(request.notify) if request.per_day else request.notify
+    statement_of(request.sql, notify, request.per, request.tenant)
+    if options.file and not Path(options.file).is_file():
+        raise StatisticsError(f"--params {options.file} is no file")
+    check_archive(request.archive, options.master)
 
 
 def run(options: Options, session: Session, steps: Steps, console: Console) -> None:
@@ -74,7 +89,7 @@ def run(options: Options, session: Session, steps: Steps, console: Console) -> N
     outcome = carry_out(session, options.request, population, steps.step)
     _show_period(console, outcome.type, len(outcome.population), outcome.period)
     if outcome.tuned:
-        _show_suggestions(console, outcome.tuned, options.request.per_day, outcome.suggestions)
+        show_suggestions(console, outcome.tuned, options.request.per_day, outcome.suggestions)
     if options.plot:
         draw(outcome.counts, Path(options.plot))
     _show_counts(console, outcome)
@@ -88,11 +103,18 @@ def _show_period(console: Console, type: str, subscriptions: int, period: Period
     )
 
 
-def _show_suggestions(console: Console, name: str, wanted: float, found: Sequence[Suggestion]) -> None:
+def show_suggestions(console: Console, name: str, wanted: float, found: Sequence[Suggestion]) -> None:
     middle = median(float(one.value) for one in found)
     console.print(
-        f"about {wanted:g} notifications per day: :{name} = {middle:g} in the median", highlight=False
+        f"nearest to {wanted:g} notifications per day: :{name} = {middle:g} in the median", highlight=False
     )
+    far = sum(not wanted / 2 <= one.per_day <= wanted * 2 for one in found)
+    if far:
+        console.print(
+            f"for {far:,} of {len(found):,} subscriptions no value that was tried gives between {wanted / 2:g} and"
+            f" {wanted * 2:g} per day",
+            highlight=False,
+        )
     table = Table("parameters", box=None, padding=(0, 2, 0, 0))
     table.add_column(f":{name}", justify="right")
     table.add_column("per day", justify="right")

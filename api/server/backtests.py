@@ -1,7 +1,8 @@
 """Backtests as jobs: queued, run one at a time in a process of their own, and kept until newer ones push them out.
 
 Jobs live in the memory of the server: a restart forgets them and ends the one that runs. A process that is cancelled is
-killed with all that it started (Java).
+killed with all that it started (Java), and ends itself if the server is killed: its standard input is then closed. What it
+writes is in a folder of the server, and what is not kept is removed when it ends; what a killed server left, by the next.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import asyncio
 import contextlib
 import os
 import re
+import shlex
+import shutil
 import signal
 import sys
 import uuid
@@ -17,15 +20,16 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from api.server.held_folder import HeldFolder
 from pipeline.backtest.pages import read_page
 from prosem.runtime.supervise import end, supervise
 from prosem.values.errors import BusyError, ConflictError, NotFoundError
 from prosem.values.model import JsonObject
 from prosem.values.wire import decode, encode_exact
 
+PREFIX = "prosem-backtests-"  # of the folder with results, and with what processes write meanwhile
 MOST_WAITING = 20
 KEPT = 100
 RETRY_AFTER_S = 60
@@ -91,7 +95,7 @@ class BacktestService:
     def __init__(self, archive: str, master: str, restarts: MutableMapping[str, int]) -> None:
         self._archive, self._master, self._restarts = archive, master, restarts
         self._jobs: dict[str, BacktestJob] = {}
-        self._folder = TemporaryDirectory(prefix="prosem-backtests-", ignore_cleanup_errors=True)
+        self._folder = HeldFolder(PREFIX)
         self._waiting: asyncio.Queue[BacktestJob] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
         self._current: BacktestJob | None = None
@@ -102,7 +106,7 @@ class BacktestService:
 
     async def close(self) -> None:
         await end(self._task)
-        self._folder.cleanup()
+        await asyncio.to_thread(self._folder.close)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
     def submit(self, tenant: str, request: JsonObject) -> BacktestJob:
@@ -115,7 +119,7 @@ class BacktestService:
         if sum(not one.is_over for one in self._jobs.values()) >= MOST_WAITING:
             raise BusyError(f"{MOST_WAITING} backtests wait already", retry_after_s=RETRY_AFTER_S)
         job = BacktestJob(tenant, {**request, "archive": self._archive, "tenant": tenant})
-        job.request["pages"] = str(Path(self._folder.name) / job.id)
+        job.request["pages"] = str(self._folder.path / job.id)
         self._jobs[job.id] = job
         over = [one.id for one in self._jobs.values() if one.is_over]
         for id in over[: max(0, len(self._jobs) - KEPT)]:
@@ -148,6 +152,7 @@ class BacktestService:
 
     # -- the process ---------------------------------------------------------------------------------------------
     async def _run(self) -> None:
+        await asyncio.to_thread(self._folder.remove_abandoned)
         while True:
             job = await self._waiting.get()
             if job.is_over:
@@ -156,11 +161,20 @@ class BacktestService:
             try:
                 await self._carry_out(job)
             finally:
-                self._kill()
                 self._current = self._process = None
 
     async def _carry_out(self, job: BacktestJob) -> None:
+        """In a process whose temporary files are removed with it, Spark's too, which a killed Java leaves."""
         job.state = "running"
+        scratch = self._folder.path / f"{job.id}.tmp"
+        scratch.mkdir()
+        try:
+            await self._attend(job, scratch)
+        finally:
+            self._kill()
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    async def _attend(self, job: BacktestJob, scratch: Path) -> None:
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -170,6 +184,7 @@ class BacktestService:
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
             limit=_LINE_BYTES,
+            env=os.environ | _temporary(scratch),
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -177,14 +192,14 @@ class BacktestService:
         words = asyncio.create_task(_last_words(process.stderr))
         try:
             with contextlib.suppress(ConnectionError):
-                process.stdin.write(encode_exact({**job.request, "master": self._master}))
+                process.stdin.write(encode_exact({**job.request, "master": self._master}) + b"\n")
                 await process.stdin.drain()
-                process.stdin.close()
             async for line in process.stdout:
                 self._take(job, line)
             await process.wait()
             said = (await words).strip()
         finally:
+            process.stdin.close()
             words.cancel()
         if not job.is_over:
             job.state, job.error = "failed", f"the process ended with {process.returncode}: {said}"
@@ -210,6 +225,12 @@ class BacktestService:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _temporary(folder: Path) -> dict[str, str]:
+    """Variables by which Python and Java keep their temporary files in a folder."""
+    java = (os.environ.get("JDK_JAVA_OPTIONS", ""), shlex.quote(f"-Djava.io.tmpdir={folder}"))
+    return {"TMPDIR": str(folder), "JDK_JAVA_OPTIONS": " ".join(java).strip()}
 
 
 async def _last_words(stream: asyncio.StreamReader) -> str:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from pipeline.backtest import asked
+from pipeline.backtest.asked import tunable, tuned
 from pipeline.backtest.job import Backtest
 from pipeline.backtest.pages import write_pages
 from pipeline.backtest.period import Period
 from pipeline.backtest.plan import Question
 from pipeline.backtest.report import Counts, count, counted_hourly, counted_population, write, write_counts
 from pipeline.backtest.request import MOST_SHOWN, Request
-from pipeline.backtest.tuning import Suggestion, suggest, tunable, tuned
+from pipeline.backtest.tuning import Suggestion, suggest
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.moments import moment
 from pipeline.statistics.places import reason
 from prosem.values.model import JsonObject
 
@@ -97,7 +98,7 @@ def _carried_out(session: Session, request: Request, population: Population, ste
     name = tuned(question, request.tune) if request.per_day else ""
     chosen = population(question, name)
     with step("looking for the period"):
-        since = moment(request.since)
+        since = asked.since(request.since)
         period = made.steady(lambda: made.period(since))
     found: Sequence[Suggestion] = ()
     if name:

@@ -50,12 +50,12 @@ def _rows(
 def value(text: str, is_text: bool = False) -> Any:
     """A value as JSON, or a text where it is none; an empty one is NULL.
 
-    >>> value("1.50"), value("abc"), value("7", is_text=True), value("")
-    (Decimal('1.50'), 'abc', '7', None)
+    >>> value("1.50"), value("abc"), value("[7]", is_text=True), value("[7]"), value("")
+    (Decimal('1.50'), 'abc', '[7]', [7], None)
     """
     if not text:
         return None
-    if is_text and text[0] != "[":
+    if is_text:
         return text
     try:
         return decode_exact(text)

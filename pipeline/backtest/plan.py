@@ -67,14 +67,23 @@ class Question:
         return frozenset(found)
 
 
-def ask(definitions: Definitions, sql: str, notify: JsonObject | None, per: str, tenant: str) -> Question:
-    """StatisticsError with the server's own words if the server would refuse the subscription."""
+def statement_of(sql: str, notify: JsonObject | None, per: str, tenant: str) -> Statement:
+    """StatisticsError with the server's own words if it is none, whatever tables there are."""
     try:
-        query = replace(parse(sql), per=per)
-        statement = Statement(query, check_notify(notify), tenant)
-        form = definitions.recognise(query, notify, tenant)
+        return Statement(replace(parse(sql), per=per), check_notify(notify), tenant)
     except ProsemError as error:
         raise StatisticsError(error.detail) from error
+
+
+def ask(definitions: Definitions, sql: str, notify: JsonObject | None, per: str, tenant: str) -> Question:
+    """StatisticsError with the server's own words if the server would refuse the subscription."""
+    statement = statement_of(sql, notify, per, tenant)
+    try:
+        form = definitions.recognise(statement.query, notify, tenant)
+    except ProsemError as error:
+        raise StatisticsError(
+            f"{error.detail} (the archive has the tables and views as of the last prosem stats refresh)"
+        ) from error
     return Question(statement, form, *definitions.needed(form))
 
 

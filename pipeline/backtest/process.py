@@ -1,13 +1,17 @@
 """A backtest in a process of its own, which a server starts: Spark's memory and its faults stay outside the server.
 
-Standard input is one JSON object (`Request`, with `subscriptions` and `master`); standard output has a line of JSON for each
+Standard input is a line with one JSON object (`Request`, with `subscriptions` and `master`), and stays open: when it is
+closed, the server has ended, and so does this process with all that it started. Standard output has a line of JSON for each
 step and for the tasks of Spark that are done of it, and at the end one with the result or the error.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    asked: dict[str, Any] = decode_exact(sys.stdin.buffer.read())
+    asked: dict[str, Any] = decode_exact(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_server, daemon=True).start()
     subscriptions, master = asked.pop("subscriptions"), asked.pop("master")
     asked["per_day"] = float(asked["per_day"])  # what is decoded exactly is a Decimal
     try:
@@ -41,6 +46,12 @@ def main() -> int:
         _say(json.dumps({"error": str(error)}))
         return 1
     return 0
+
+
+def _end_with_server() -> None:
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os.killpg(0, signal.SIGKILL)  # the server started it in a group of its own
 
 
 @contextmanager

@@ -14,18 +14,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from pipeline.backtest.asked import thresholds
 from pipeline.backtest.job import Backtest
 from pipeline.backtest.period import Period
 from pipeline.backtest.plan import Question
 from pipeline.backtest.report import count, counted_hourly
-from pipeline.statistics import StatisticsError
-from prosem.language.notify import radius_names
-from prosem.language.syntax import Aggregate, ColumnName, Parameter
+from prosem.language.syntax import Aggregate, ColumnName
 from prosem.values.model import JsonObject
 
 CANDIDATES = 16  # per subscription and pass
-RADIUS = "radius"  # the parameter that takes the place of a constant radius
-_RANGES = ("<", "<=", ">", ">=")
 
 
 @dataclass(frozen=True)
@@ -35,54 +32,6 @@ class Suggestion:
     params: JsonObject
     value: Any
     per_day: float
-
-
-def tunable(notify: JsonObject | None) -> JsonObject | None:
-    """The same with a parameter in the place of a constant radius.
-
-    >>> tunable({"change": 5}), tunable({"change": ":r"}), tunable(None)
-    ({'change': ':radius'}, {'change': ':r'}, None)
-    """
-    if "may" in (notify or {}):
-        raise StatisticsError(
-            "--per-day finds one radius, and may and must are two: give change, percent or factor"
-        )
-    if notify is None or radius_names(notify):
-        return notify
-    return dict.fromkeys(notify, f":{RADIUS}")
-
-
-def tuned(question: Question, name: str = "") -> str:
-    """The parameter to be found: the one named, else the only radius, else the only threshold."""
-    radii, known = radius_names(question.statement.notify), question.parameters
-    if name:
-        if name not in known:
-            raise StatisticsError(
-                f"--tune {name}: the query has no such parameter; it has {', '.join(sorted(known))}"
-            )
-        if name not in radii and name not in _thresholds(question):
-            raise StatisticsError(
-                f"--tune {name}: it is neither a radius nor compared with a column of numbers by < or >"
-            )
-        return name
-    for some in (sorted(radii), sorted(_thresholds(question))):
-        if len(some) == 1:
-            return some[0]
-        if some:
-            raise StatisticsError(
-                f"--per-day: name the parameter to be found, --tune {' or --tune '.join(some)}"
-            )
-    raise StatisticsError("--per-day needs a radius (--notify) or a parameter that is compared by < or >")
-
-
-def _thresholds(question: Question) -> dict[str, str]:
-    """The parameters that a column of numbers is compared with, and that column."""
-    found: dict[str, str] = {}
-    for atom in (atom for conjunction in question.statement.query.where for atom in conjunction):
-        kind = question.column_of(atom)
-        if atom.op in _RANGES and kind is not None and kind.numeric:
-            found |= {term.name: atom.column.name for term in atom.args if isinstance(term, Parameter)}
-    return found
 
 
 def suggest(
@@ -136,7 +85,7 @@ def _candidates(backtest: Backtest, question: Question, period: Period, name: st
     notify = question.statement.notify or {}
     form = next((form for form, given in notify.items() if given == f":{name}"), None)
     if form is None:
-        column = _thresholds(question)[name]
+        column = thresholds(question)[name]
         values = backtest.quantiles(
             question, period, column, [at / CANDIDATES for at in range(CANDIDATES + 1)]
         )

@@ -23,7 +23,10 @@ def moment(text: str, now: datetime | None = None) -> datetime | None:
     span = _SPAN.fullmatch(text.strip())
     if span is not None:
         unit = {"d": "days", "h": "hours", "m": "minutes"}[span[2]]
-        return (now or datetime.now(UTC)) - timedelta(**{unit: int(span[1])})
+        try:
+            return (now or datetime.now(UTC)) - timedelta(**{unit: int(span[1])})
+        except (OverflowError, ValueError):  # Python limits the digits of a number
+            raise StatisticsError(f"--since takes a span within the calendar, got {text[:40]!r}") from None
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -13,12 +13,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def check_folder(folder: str, master: str) -> None:
-    """StatisticsError if a folder of this machine cannot hold the archive: found before Spark starts.
-
-    What is meant by a path without a scheme is Hadoop's to say where it is configured, and on a cluster.
-    """
-    elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "HADOOP_CONF_DIR" in os.environ
-    if elsewhere or _SCHEME.match(folder) or not (master or "local").startswith("local"):
+    """StatisticsError if a folder of this machine cannot hold the archive: found before Spark starts."""
+    if not _is_here(folder, master):
         return
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -29,6 +25,18 @@ def check_folder(folder: str, master: str) -> None:
     except (OSError, ValueError) as error:
         wrong = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise StatisticsError(f"--archive {folder} cannot be used: {wrong}") from None
+
+
+def check_archive(folder: str, master: str) -> None:
+    """StatisticsError if there is no archive in a folder of this machine: found before Spark starts."""
+    if _is_here(folder, master) and not any(Path(folder).glob("*/definition")):
+        raise StatisticsError(f"--archive {folder} is empty: prosem stats refresh fills it")
+
+
+def _is_here(folder: str, master: str) -> bool:
+    """What is meant by a path without a scheme is Hadoop's to say where it is configured, and on a cluster."""
+    elsewhere = "PYSPARK_GATEWAY_PORT" in os.environ or "HADOOP_CONF_DIR" in os.environ
+    return not elsewhere and not _SCHEME.match(folder) and (master or "local").startswith("local")
 
 
 def reason(error: Exception) -> str:

@@ -96,6 +96,19 @@ def test_what_cannot_be_asked_is_refused_at_once(world: World) -> None:
     assert "prosem stats refresh fills it" in detail
     assert refused(world, sql="SELECT x FROM absent")[0] == 422
     assert refused(world, since="yesterday") == (422, "/since")
+    assert refused(world, since="2999-01-01") == (422, "/since"), "in the future"
+    assert refused(world, since="9999999d") == refused(world, since=f"{'9' * 5_000}d") == (422, "/since")
+    assert refused(world, since="20000d") == (422, "/since"), "each subscription has a count for each day"
+    assert refused(world, params={}) == refused(world, params={"k": "x"}) == (422, "/params")
+    assert refused(world, params={"k": 1, "j": 1}) == (422, "/params"), "no such parameter"
+    assert refused(world, params=None, subscriptions=[{"k": 1}, {}]) == (422, "/subscriptions/1")
+    assert refused(world, per_day=5) == (422, "/per_day"), "there is neither a radius nor a threshold"
+    assert refused(world, per_day=5, tune="k") == refused(world, per_day=5, tune="j") == (422, "/tune")
+    assert refused(world, per_day=5, notify={"may": 1, "must": 2}) == (422, "/notify")
+    assert refused(world, per_day=5, notify={"change": 1})[0] == 409, "the radius is what is to be found"
+    threshold = "SELECT k FROM moved WHERE x > :x AND k > :k"
+    assert refused(world, sql=threshold, per_day=5) == (422, "/per_day"), "there are two"
+    assert refused(world, sql=threshold, per_day=5, tune="x")[0] == 409
     assert refused(world, notify={"change": -1}) == (422, "/notify/change")
     assert refused(world, tune="k") == (422, "/tune")
     assert refused(world, subscriptions=[]) == (422, "/subscriptions")

@@ -52,7 +52,9 @@ def _now() -> int:
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="the backtest runs on Spark")
 def test_the_backtest_suggests_a_percentage_for_each_symbol() -> None:
     with example("price_alerts", "--seconds", "10", "--rate", "50", "--backtest", "200") as running:
-        middle = running.until(r"about 4800 notifications per day: :radius = ([\d.]+) in the median", 240)
+        middle = running.until(
+            r"nearest to 4800 notifications per day: :radius = ([\d.]+) in the median", 240
+        )
         assert float(middle[1]) > 0
         assert running.until(r"symbol=AUR +([\d.]+)", 240)
         assert running.until(r"[\d,]+ notifications$", 240)

@@ -163,16 +163,16 @@ def ordered(notified: Sequence[tuple[int, int, Any]]) -> list[str]:
     Of several rows with the lowest or highest value any may be shown: the value of the one shown stands for it.
     """
     return sorted(
-        json.dumps([number, seq, _alike(change)], sort_keys=True) for number, seq, change in notified
+        json.dumps([number, seq, alike(change)], sort_keys=True) for number, seq, change in notified
     )
 
 
-def _alike(change: Any) -> Any:
+def alike(change: Any) -> Any:
     if isinstance(change, dict) and isinstance(change.get("row"), dict):
         assert change["value"] in change["row"].values()
         change = {name: value for name, value in change.items() if name != "row"}
     if isinstance(change, dict):
-        return {name: _alike(value) for name, value in change.items()}
+        return {name: alike(value) for name, value in change.items()}
     if isinstance(change, list):
         return sorted(change, key=lambda one: json.dumps(one, sort_keys=True))
     return change

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 
@@ -13,13 +16,18 @@ from api.http.models.operation_responses import BacktestDescription, BacktestedS
 from api.http.openapi import documented
 from api.http.responses import answer, server
 from api.http.routes.subscriptions import check_complexity, parsed
+from pipeline.backtest.asked import check_population, since, tunable, tuned
+from pipeline.backtest.plan import Question
+from pipeline.backtest.simulation import Statement
 from pipeline.statistics import StatisticsError
-from pipeline.statistics.moments import moment
 from prosem.engine import commands as c
-from prosem.engine.describe import describe
+from prosem.engine.state import EngineState
+from prosem.language.syntax import Query
 from prosem.store.statistics import archive_id
-from prosem.values.access import Caller, Role
+from prosem.types.base import Form
+from prosem.values.access import NO_PREDICATES, Caller, Role
 from prosem.values.errors import InputError
+from prosem.values.model import JsonObject
 from prosem.values.request_model import read
 
 MOST_SHOWN = 1_000  # subscriptions of a page
@@ -39,13 +47,18 @@ router = APIRouter(prefix="/v1/backtests", tags=["backtests"])
 async def create(request: Request) -> Response:
     made, caller = server(request), _caller(request)
     given = read(NewBacktest, await json_object(request, body_limit(request)))
-    try:
-        moment(given.since)
-    except StatisticsError as error:
-        raise InputError(str(error), "/since") from None
-    query = await parsed(given.sql)
+    with _refused("/since"):
+        since(given.since)
+    query = replace(await parsed(given.sql), per=given.per)
     check_complexity(query, caller)
-    await made.call(c.Inspect(lambda state: describe(state, query, given.notify, {}, caller.tenant)))
+    with _refused("/notify"):
+        notify = tunable(given.notify) if given.per_day else given.notify
+    form: Form = await made.call(c.Inspect(lambda state: _form(state, query, notify, caller.tenant)))
+    question = Question(Statement(query, notify, caller.tenant), form, (), ())
+    with _refused("/tune" if given.tune else "/per_day"):
+        name = tuned(question, given.tune) if given.per_day else ""
+    at = "/params" if given.subscriptions is None else "/subscriptions/{}"
+    await asyncio.to_thread(check_population, question, given.population, name, at)
     asked = {
         "sql": given.sql,
         "subscriptions": given.population,
@@ -99,6 +112,20 @@ async def subscriptions(request: Request, id: str, after: int = -1, limit: int =
 async def delete(request: Request, id: str) -> Response:
     caller = _caller(request)
     return answer(server(request).backtests.cancel(caller.tenant, id).document(with_result=False))
+
+
+def _form(state: EngineState, query: Query, notify: JsonObject | None, tenant: str) -> Form:
+    form, _, _ = state.subscribing.recognise(query, notify, tenant, NO_PREDICATES)
+    return form
+
+
+@contextmanager
+def _refused(at: str) -> Iterator[None]:
+    """What is wrong with this part of the request is an InputError."""
+    try:
+        yield
+    except StatisticsError as error:
+        raise InputError(str(error), at) from None
 
 
 def _caller(request: Request) -> Caller:

@@ -1,0 +1,1 @@
+"""Whether backtests notify exactly as a server did: all statements, many subscriptions, a long log."""
