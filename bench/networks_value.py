@@ -114,12 +114,6 @@ def _notified(trace: Trace, topology: Topology) -> Row:
     }
 
 
-def series(topology: Topology, quick: bool) -> tuple[list[Row], list[Curve]]:
-    """The rows of all figures, and a curve for each."""
-    rows = [row for name in TITLES for row in measured(name, topology, quick)]
-    return rows, curves(rows)
-
-
 def measured(name: str, topology: Topology, quick: bool) -> list[Row]:
     """The rows of one figure, with random numbers of its own."""
     rng = np.random.default_rng(SEED)
