@@ -78,7 +78,7 @@ def _traffic(by: str, data: Data) -> Lines:
     """A line per size, a column per network."""
     lines: dict[float, Line] = {}
     for row in data["rows"]:
-        aside = {name: row[name] for name in ("affected", "events", "fired", "hosts") if name in row}
+        aside = {name: row[name] for name in ("affected", "events", "fired", "hosts")}
         line = lines.setdefault(row[by], {by: row[by]} | aside)
         line[_named(row["network"])] = row["traffic_bytes"]
     return [*lines.values()]

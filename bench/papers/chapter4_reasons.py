@@ -19,9 +19,7 @@ def links(ours: str, data: Data, one: Comparison) -> str:
 
 
 def _fired(row: Line) -> str:
-    """How many events notify some subscription, and at how many brokers; where that was counted."""
-    if "fired" not in row:
-        return ""
+    """How many events notify some subscription, and at how many brokers."""
     return (
         f"{row['fired']:,} of {row['events']:,} events notify some subscription, each of them at {row['hosts']:,.1f}"
         f" brokers on average, by {row['messages']:,.1f} messages. "
