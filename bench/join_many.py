@@ -2,8 +2,10 @@
 
 A mix of R⋈S, R⋈S⋈T, R⋈S⋈T⋈U and S⋈T⋈U, 50 : 50 : 50 : 20. Only S has a choice of partner. In the general schema every
 join key has several rows on both sides, and events come to all tables; the star schema has unique keys in R, T and U,
-and events come to the facts, S. Joined rows are left out of the general schema: there are too many. Over a network, a
-message goes straight to each of a thousand brokers that hosts a subscription it concerns, zones of about as many each.
+and events come to the facts, S. The source draws rows and subscriptions "similar to the case of binary joins": as in its
+table 5.2 here, R as R is there and the others as S, with 100 join keys. Joined rows are left out of the general schema:
+there are too many. Over a network, a message goes straight to each of a thousand brokers that hosts a subscription it
+concerns, zones of about as many each.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from bench.common import fail, progress
 from bench.join_walk import walk
-from bench.join_workload import DOMAIN, clipped, opened, table
+from bench.join_workload import INTERESTS, KEYS, SPREADS, clipped, means, opened, ranges, table
 from bench.network_setting import Zones
 from prosem.types.join.decomposition import first_decomposition
 from prosem.types.join.shape import JoinShape, mode_of
@@ -28,6 +30,7 @@ TABLES = {
     "t": "dcp",
     "u": "eyp",
 }  # the join columns are b, d, e; a, x, c, y have conditions
+DRAWN = {"r": ("a", "b"), "s": ("c", "b"), "t": ("c", "d"), "u": ("c", "e")}  # as which column, by which key
 MIX = {"rs": 50, "rst": 50, "rstu": 50, "stu": 20}
 GENERAL = {"r": 10, "s": 70, "t": 70, "u": 30}  # rows per join key
 SEEDS = {"subscriptions": 5, "events": 9}
@@ -43,6 +46,13 @@ class Schema(NamedTuple):
     keys: int
     fact_bytes: int
     unique: bool
+    means: dict[str, NDArray[np.float64]]  # of the column with conditions, by key
+
+
+def schema_of(keys: int, fact_bytes: int, unique: bool, random: np.random.Generator) -> Schema:
+    """Without a row yet."""
+    drawn = {name: means(random, column, keys) for name, (column, _) in DRAWN.items()}
+    return Schema({name: {} for name in TABLES}, keys, fact_bytes, unique, drawn)
 
 
 def made(name: str, id: int) -> Table:
@@ -60,20 +70,19 @@ def shape_of(names: str) -> JoinShape:
 
 def row_of(name: str, number: int, schema: Schema, random: np.random.Generator) -> Row:
     """A row; in a star schema the keys of R, T and U count up."""
-    values: list[Any] = [number]
-    for column in TABLES[name]:
-        if column in "bde":
-            is_key = schema.unique and name != "s"
-            values.append(number % schema.keys if is_key else int(random.integers(schema.keys)))
-        elif column == "p":
-            values.append("x" * (schema.fact_bytes if name == "s" else 100))
-        else:
-            values.append(int(clipped(random.normal(50_000, 20_000, 1))[0]))
-    return tuple(values)
+    column, by = DRAWN[name]
+    of_key = {
+        one: number % schema.keys if schema.unique and name != "s" else int(random.integers(schema.keys))
+        for one in TABLES[name]
+        if one in "bde"
+    }
+    code = int(clipped(random.normal(schema.means[name][of_key[by]], SPREADS[column], 1))[0])
+    payload = "x" * (schema.fact_bytes if name == "s" else 100)
+    return number, *(of_key.get(one, payload if one == "p" else code) for one in TABLES[name])
 
 
 def general(keys: int, random: np.random.Generator) -> Schema:
-    schema = Schema({name: {} for name in TABLES}, keys, 100, unique=False)
+    schema = schema_of(keys, 100, False, random)
     for name, count in GENERAL.items():
         for number in range(count * keys):
             schema.rows[name][number,] = row_of(name, number, schema, random)
@@ -81,7 +90,7 @@ def general(keys: int, random: np.random.Generator) -> Schema:
 
 
 def star(dimension_rows: int, fact_rows: int, fact_bytes: int, random: np.random.Generator) -> Schema:
-    schema = Schema({name: {} for name in TABLES}, dimension_rows, fact_bytes, unique=True)
+    schema = schema_of(dimension_rows, fact_bytes, True, random)
     for name in TABLES:
         for number in range(fact_rows if name == "s" else dimension_rows):
             schema.rows[name][number,] = row_of(name, number, schema, random)
@@ -108,12 +117,7 @@ def events(
 
 
 def points_of(shape: JoinShape, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    sides = []
-    for _ in shape.tables:
-        middle, half = random.normal(50_000, 20_000, count), np.abs(random.normal(10_000, 5_000, count)) / 2
-        sides += [clipped(middle - half), clipped(middle + half)]
-    assert max(side.max() for side in sides) <= DOMAIN
-    return np.column_stack(sides)
+    return np.column_stack([ranges(random, *INTERESTS[DRAWN[one.name][0]], count) for one in shape.tables])
 
 
 def measure(
@@ -180,7 +184,7 @@ def run_many(quick: bool) -> dict[str, Any]:
     count, subscriptions = size(quick)
     random = np.random.default_rng(SEEDS["events"])
     progress(f"join: several tables, {subscriptions:,} subscriptions")
-    schema = general(3 if quick else 20, random)
+    schema = general(3 if quick else KEYS, random)
     happened = list(events(schema, "rstu", count, random))
     figures = {"general": measure(schema, happened, subscriptions, ("rel-sel", "ref-sj-clu+"), "rtu")}
     sizes = (60, 500) if quick else (DIMENSION_ROWS, FACT_ROWS)

@@ -16,6 +16,10 @@ from prosem.values.model import Column, Delta, Key, Row, Table
 
 DOMAIN = 100_000
 SEEDS = {"subscriptions": 11, "events": 7}
+INTERESTS = {  # centres and widths of ranges
+    "a": ((30_000, 70_000, 10_000), (20_000, 5_000)),
+    "c": ((15_000, 85_000, 6_000), (6_000, 5_000)),
+}
 KEYS = 100
 JOINING = 0.7  # of the join keys have rows in S
 ZIPF = 0.8
@@ -51,13 +55,23 @@ def ranges(
     return np.column_stack([clipped(middle - half), clipped(middle + half)])
 
 
+SPREADS = {"a": 8_000, "c": 3_000}  # of the values of one key
+
+
+def means(random: np.random.Generator, column: str, keys: int) -> NDArray[np.float64]:
+    """Where the values of each join key lie."""
+    if column == "a":
+        return either(random, 25_000, 75_000, 3_000, keys)
+    return random.normal(50_000, 10_000, keys)
+
+
 def subscriptions(count: int, seed: int = SEEDS["subscriptions"]) -> NDArray[np.int64]:
     """Points (alo, ahi, clo, chi)."""
     random = np.random.default_rng(seed)
     return np.column_stack(
         [
-            ranges(random, (30_000, 70_000, 10_000), (20_000, 5_000), count),
-            ranges(random, (15_000, 85_000, 6_000), (6_000, 5_000), count),
+            ranges(random, *INTERESTS["a"], count),
+            ranges(random, *INTERESTS["c"], count),
         ]
     )
 
@@ -76,12 +90,11 @@ class Workload:
     def __post_init__(self) -> None:
         self._random = random = np.random.default_rng(self.seed)
         self._payload = "x" * self.payload_bytes
-        self._a_means = either(random, 25_000, 75_000, 3_000, KEYS)
-        c_means = random.normal(50_000, 10_000, KEYS)
+        self._a_means, c_means = means(random, "a", KEYS), means(random, "c", KEYS)
         shares = np.arange(1, round(KEYS * JOINING) + 1, dtype=np.float64) ** -ZIPF
         of_key = random.choice(KEYS, round(KEYS * JOINING), replace=False)
         keys = random.choice(of_key, self.s_rows, p=shares / shares.sum())
-        codes = clipped(random.normal(c_means[keys], 3_000))
+        codes = clipped(random.normal(c_means[keys], SPREADS["c"]))
         for number, (key, code) in enumerate(zip(keys.tolist(), codes.tolist(), strict=True)):
             self.s[number,] = (number, key, code, self._payload)
         for number in range(self.r_rows):
@@ -89,7 +102,7 @@ class Workload:
 
     def _row(self, number: int) -> Row:
         key = int(self._random.integers(KEYS))
-        (code,) = clipped(self._random.normal(self._a_means[key], 8_000, 1)).tolist()
+        (code,) = clipped(self._random.normal(self._a_means[key], SPREADS["a"], 1)).tolist()
         return number, code, key, self._payload
 
     def space(self, mode: str, points: NDArray[np.int64]) -> JoinSpace:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -262,23 +262,31 @@ def overlapping(count: int, x: int) -> Ints:
 
 
 class Stocks(Workload):
-    """In the place of [ProSem thesis]'s stocks and ratings (figure 5.15): 100 keys, 23 ratings each, prices that walk."""
+    """In the place of [ProSem thesis]'s stocks and ratings (figure 5.15).
+
+    A row of R is the value of a stock on a day, one after another: R holds those of some months, as the source's does. They
+    walk by 2 % a day, as closing prices do. The source has 460 ratings from 1 to 5 of 100 stocks, which it perturbs to make
+    2,300. Ratings of one stock are alike: at most one from what most give it.
+    """
+
+    PERTURBED: ClassVar[int] = 4_000  # the deviation
 
     def __post_init__(self) -> None:
         super().__post_init__()
         random = self._random
-        self.s = {}
-        for number in range(2_300):
-            code = clipped(np.array([random.choice((10, 30, 50, 70, 90)) * 1_000 + random.normal(0, 4_000)]))
-            self.s[number,] = (number, number % 100, int(code[0]), self._payload)
-        self._price = either(random, 30_000, 70_000, 12_000, 100)
+        usual, self.s = random.integers(1, 6, 100), {}
+        for number in range(460):
+            rating = min(5, max(1, int(usual[number % 100]) + int(random.choice((-1, 0, 0, 1)))))
+            for code in clipped(20_000 * rating - 10_000 + random.normal(0, self.PERTURBED, 5)).tolist():
+                self.s[len(self.s),] = (len(self.s), number % 100, code, self._payload)
 
     def _row(self, number: int) -> Row:
-        if not hasattr(self, "_price"):
-            return super()._row(number)
-        key = int(self._random.integers(100))
-        self._price[key] = np.clip(self._price[key] * (1 + self._random.normal(0, 0.03)), 0, DOMAIN)
-        return number, int(self._price[key]), key, self._payload
+        if not hasattr(self, "_values"):
+            self._values = either(self._random, 30_000, 70_000, 12_000, 100)
+        key = number % 100
+        moved = self._values[key] * (1 + self._random.normal(0, 0.02))
+        self._values[key] = np.clip(moved, 0, DOMAIN)
+        return number, int(self._values[key]), key, self._payload
 
 
 def real(setting: Setting, quick: bool) -> dict[str, Lines]:

@@ -49,9 +49,8 @@ def star(setting: Setting, quick: bool) -> list[dict[str, Any]]:
         sent[plan] = space.network, [[one.message for one in some] for some in drafts]
 
     def carry(run: Run) -> Carried:
-        progress(
-            f"networks: figures 5.16 and 5.17, {run.plan} over {run.network}, {run.entries or 'no'} entries"
-        )
+        entries = "no repositories" if run.entries is None else f"{run.entries:,} entries"
+        progress(f"networks: figures 5.16 and 5.17, {run.plan} over {run.network}, {entries}")
         options = {} if run.entries is None else {"repository": run.entries}
         space, some = sent[run.plan]
         row, delivered, leaving = measure(

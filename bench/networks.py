@@ -9,7 +9,8 @@ those events. Frames of messages count, and contents with the requests for them;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bench import (
     network_serverless,
     networks_value,
 )
-from bench.common import Curve, Report, fail, progress
+from bench.common import Curve, Report, fail, progress, side_by_side
 from bench.join_workload import Workload, subscriptions
 from bench.network_joins import PLAN
 from bench.network_nodes import Delivered, Events, compare
@@ -31,6 +32,7 @@ from bench.network_setting import Ints, Setting
 from cn.model.network import Space
 
 Figures = dict[str, list[dict[str, Any]]]
+MEASURED = network_joins.FIGURES | network_minima.FIGURES
 ASIDE = ("affected", "not affecting", "not ignorable")  # columns that are no scheme
 SAID: dict[str, tuple[str, str]] = {
     "3.6": ("bytes per event, by tuples", "flat; DS-CN, S-CN, CN in this order, far below unicast and multicast"),
@@ -62,17 +64,29 @@ def run(quick: bool) -> Report:
     progress(f"networks: a topology of {nodes:,} nodes, {brokers:,} brokers")
     setting = Setting(nodes, brokers)
     count, events = (500, 60) if quick else (3_000, 100)
-    minima, joins = sampled_minima(setting, count, events), sampled_joins(setting, count, events // 4)
-    figures: Figures = {}
-    for some in (network_minima.FIGURES, network_joins.FIGURES, network_repositories.FIGURES):
-        for measure in some.values():
-            figures |= measure(setting, quick)
-    star = figures["cn_star"]
+    star = network_repositories.repositories(setting, quick)
+    dearest_first: dict[str, Callable[[], Any]] = {
+        **{f"value {name}": partial(networks_value.measured, name, setting, quick) for name in networks_value.TITLES},
+        **{f"figures {name}": partial(measure, setting, quick) for name, measure in MEASURED.items()},
+        "serverless": partial(network_serverless.rows, setting, *((1_000, 60) if quick else (20_000, 200))),
+        "range-min": partial(sampled_minima, setting, count, events),
+        "join": partial(sampled_joins, setting, count, events // 4),
+    }  # fmt: skip
+    found = side_by_side(dearest_first)
+    minima, joins, serverless = (found[name] for name in ("range-min", "join", "serverless"))
+    value = [row for name in networks_value.TITLES for row in found[f"value {name}"]]
+    figures: Figures = {**star}
+    for name in MEASURED:
+        figures |= found[f"figures {name}"]
     figures = {name: rows for name, rows in figures.items() if name in SAID}
-    serverless = network_serverless.rows(setting, *((1_000, 60) if quick else (20_000, 200)))
-    value, value_curves = networks_value.series(setting, quick)
     figures = dict(sorted(figures.items(), key=lambda one: _place(one[0])))
-    report.figures = {"range_min": minima, "value": value, "join": joins, "cn_star": star, "thesis": figures}
+    report.figures = {
+        "range_min": minima,
+        "value": value,
+        "join": joins,
+        "cn_star": star["cn_star"],
+        "thesis": figures,
+    }
     report.figures["serverless"] = serverless
     report.tables = [
         (f"range-min through real nodes, {count:,} subscriptions, per event", minima),
@@ -80,10 +94,10 @@ def run(quick: bool) -> Report:
         *((f"{_called(name)}: {SAID[name][0]} (thesis: {SAID[name][1]})", rows) for name, rows in figures.items()),
         ("without a server, per update that lowers a value (thesis 3.5.5)", serverless),
         *networks_value.tables(value),
-        ("CN*: bytes that leave the server, per event (thesis 5.7.3)", star),
+        ("CN*: bytes that leave the server, per event (thesis 5.7.3)", star["cn_star"]),
     ]  # fmt: skip
     report.curves = [curve(name, rows) for name, rows in figures.items() if name != "table 3.4"]
-    report.curves += value_curves
+    report.curves += networks_value.curves(value)
     report.notes = [
         "unicast: a message for each subscription; multicast: the subscriptions below as a list; S-CN: over zones of a CAN",
         "DS-CN: along the diagonal, then as S-CN, without a server; CN: to all ranges that hold the event",

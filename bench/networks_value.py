@@ -29,7 +29,7 @@ FOLLOWED: dict[
 ] = {  # up to so many subscriptions, so many events: 50 notify some
     "4.7": ((1_000, 30), (10_000, 100), (math.inf, 60)),
     "4.9": ((1_000, 60), (math.inf, 3_500)),
-    "4.10": ((1_000, 30), (math.inf, 3_500)),
+    "4.10": ((1_000, 30), (math.inf, 1_300)),
     "4.11": ((1_000, 30), (5_000, 80), (math.inf, 100)),
     "4.12": ((1_000, 30), (5_000, 150), (math.inf, 120)),
 }
@@ -112,12 +112,6 @@ def _notified(trace: Trace, topology: Topology) -> Row:
         "hosts": round(float(np.mean(concerned)), 1) if fired else 0.0,
         "messages": round(sum(len(step.fired) for step in fired) / max(1, len(fired)), 2),
     }
-
-
-def series(topology: Topology, quick: bool) -> tuple[list[Row], list[Curve]]:
-    """The rows of all figures, and a curve for each."""
-    rows = [row for name in TITLES for row in measured(name, topology, quick)]
-    return rows, curves(rows)
 
 
 def measured(name: str, topology: Topology, quick: bool) -> list[Row]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from bench.papers.model import Comparison, Data, Line
+from bench.papers.model import Comparison, Data, Line, beside, the
 
 
 def _hops(name: str, data: Data, one: Comparison) -> Line:
     """The links of the line that a comparison is of."""
-    by = next(iter(one.line))
-    return next(line for line in data[f"{name} hops"] if line[by] == one.line[by])
+    return beside(data[f"{name} hops"], one.line)
 
 
 def _passed(name: str, data: Data, one: Comparison, scheme: str) -> tuple[float, float]:
@@ -115,7 +114,7 @@ def far(data: Data, one: Comparison) -> str:
     most, least = data["3.11 zones"][0], data["3.11 zones"][-1]
     size = most["S-CN, bytes"] / most["S-CN, links"]
     last = "S-CN, links of 97 %"
-    straight = {line["bytes below"]: line for line in data["3.11"]}[1_000]["can"]
+    straight = the(data["3.11"], **{"bytes below": 1_000})["can"]
     return (
         f"{most['links to the event']:,.1f} of S-CN's {most['S-CN, links']:,.1f} links per event lead from the server"
         f" to the event's zone, with {size:.0f} bytes each; straight there, {straight:.1%} of the events stay below 1"
@@ -157,8 +156,7 @@ def rarely(data: Data, one: Comparison) -> str:
 
 
 def nothing_to_send(data: Data, one: Comparison) -> str:
-    rows = {row["network"]: row for row in data["serverless"]}
-    cut, served = rows["CN+"], rows["S-CN"]
+    cut, served = (the(data["serverless"], network=name) for name in ("CN+", "S-CN"))
     return (
         f"CN+ sends every update on until a broker can tell that it lowers nothing, {cut['overlay_hops']:.2f} links"
         f" per update; S-CN only the {served['updates with a region']:.1%} of the updates that lower the minimum of"

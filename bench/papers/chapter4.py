@@ -78,9 +78,7 @@ def _traffic(by: str, data: Data) -> Lines:
     """A line per size, a column per network."""
     lines: dict[float, Line] = {}
     for row in data["rows"]:
-        aside = {"affected": row["affected"]} | {
-            name: row[name] for name in ("events", "fired", "hosts") if name in row
-        }
+        aside = {name: row[name] for name in ("affected", "events", "fired", "hosts")}
         line = lines.setdefault(row[by], {by: row[by]} | aside)
         line[_named(row["network"])] = row["traffic_bytes"]
     return [*lines.values()]
@@ -105,7 +103,8 @@ def _order(by: str, ours: str, factor: float, data: Data) -> list[Comparison]:
         known = THESIS_STRESS.get((row["figure"], row["subscriptions"]), {})
         if row["network"] in known:
             name = f"node stress of {_named(row['network'])}, {row['subscriptions']:,} subscriptions"
-            found.append(Comparison(name, known[row["network"]], row["max_node_stress"]))
+            line = {"subscriptions": row["subscriptions"]}
+            found.append(Comparison(name, known[row["network"]], row["max_node_stress"], line=line))
     return found
 
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from bench.papers.model import Comparison, Data, Line
-
-
-def _row(data: Data, network: str, line: Line) -> Line:
-    """What was measured of a network for a line of the table."""
-    by = next(iter(line))
-    return next(row for row in data["rows"] if row["network"] == network and row[by] == line[by])
+from bench.papers.model import Comparison, Data, Line, beside, the
 
 
 def links(ours: str, data: Data, one: Comparison) -> str:
     """Ours goes to every broker concerned; unicast to every subscription."""
-    row, unicast = (_row(data, name, one.line) for name in (ours, "one by one"))
+    row, unicast = (beside(data["rows"], one.line, network=name) for name in (ours, "one by one"))
     size, alone = (each["traffic_bytes"] / max(1e-9, each["overlay_hops"]) for each in (row, unicast))
     return (
         f"{_fired(row)}{ours} passes {row['overlay_hops']:,.1f} links of {size:.0f} bytes per operation, unicast"
@@ -25,9 +19,7 @@ def links(ours: str, data: Data, one: Comparison) -> str:
 
 
 def _fired(row: Line) -> str:
-    """How many events notify some subscription, and at how many brokers; where that was counted."""
-    if "fired" not in row:
-        return ""
+    """How many events notify some subscription, and at how many brokers."""
     return (
         f"{row['fired']:,} of {row['events']:,} events notify some subscription, each of them at {row['hosts']:,.1f}"
         f" brokers on average, by {row['messages']:,.1f} messages. "
@@ -35,14 +27,12 @@ def _fired(row: Line) -> str:
 
 
 def few_links(data: Data, one: Comparison) -> str:
-    row = _row(data, "CN(lid)", one.line)
+    row = beside(data["rows"], one.line, network="CN(lid)")
     size = row["traffic_bytes"] / max(1e-9, row["overlay_hops"])
-    stress = f"{_fired(row)}An event takes {row['overlay_hops']:,.2f} links of {size:.0f} bytes on average"
-    if "fired" not in row:
-        return f"{stress}, and 100 bytes are {100 / size:.2f} of them."
     share = row["fired"] / row["events"]
     return (
-        f"{stress}, and one that notifies {row['overlay_hops'] / share:,.0f}. 100 bytes per event leave"
+        f"{_fired(row)}An event takes {row['overlay_hops']:,.2f} links of {size:.0f} bytes on average, and one that"
+        f" notifies {row['overlay_hops'] / share:,.0f}. 100 bytes per event leave"
         f" {100 / share:,.0f} for one that notifies, {100 / share / max(1, row['hosts']):,.1f} for each broker"
         " concerned: less than a message. The source does not say at how many brokers its subscriptions are."
     )
@@ -50,8 +40,7 @@ def few_links(data: Data, one: Comparison) -> str:
 
 def passed_on(ours: str, data: Data, one: Comparison) -> str:
     """Node stress of ours: what the busiest broker passes on."""
-    size = int(one.what.split(", ")[-1].split()[0].replace(",", ""))
-    row = next(row for row in data["rows"] if row["network"] == ours and row["subscriptions"] == size)
+    row = beside(data["rows"], one.line, network=ours)
     return (
         f"{_fired(row)}The busiest broker passes {row['max_node_stress']:,} on: a message goes from part to part of"
         f" the range tree, and each broker passes it to those next to its own, {row['overlay_hops']:,.1f} links per"
@@ -64,8 +53,7 @@ def many_arrivals(data: Data, one: Comparison) -> str:
     """What falls in the source: operations are arrivals, and these cost less than events."""
     name = one.what.split(",")[0]
     network = "one by one" if name == "unicast" else name
-    first = next(row for row in data["rows"] if row["network"] == network)
-    last = _row(data, network, one.line)
+    first, last = the(data["rows"], network=network), beside(data["rows"], one.line, network=network)
 
     def shown(row: Line) -> str:
         each = row["traffic_bytes"] * (1 + row["arrivals"])

@@ -38,7 +38,12 @@ def _across(series: str, by: str, what: str, data: Data) -> Lines:
 
 def _beside(what: str, known: dict[int, dict[str, float]], data: Data) -> list[Comparison]:
     return [
-        Comparison(f"{plan}, {row['subscriptions']:,} subscriptions", paper, row[what][plan])
+        Comparison(
+            f"{plan}, {row['subscriptions']:,} subscriptions",
+            paper,
+            row[what][plan],
+            line={"subscriptions": row["subscriptions"]},
+        )
         for row in data["by_subscriptions"]
         for plan, paper in known.get(row["subscriptions"], {}).items()
     ]
@@ -280,8 +285,8 @@ FIGURES: Sequence[Figure] = (
         "5.15", "bytes per event, stocks and ratings",
         "Ref-J+ better than before; Clu+ at least an order of magnitude below the others.",
         "networks-5.15", partial(_least, "5.15", ("ref-j+", "rel-sel"), 0.1), Axes("subscriptions", BYTES, "y", SOME),
-        "100 stocks with 23 ratings each, drawn anew, since the source's data are not public",
-        {"": partial(why.once, "5.15")},
+        "100 stocks and 460 ratings, each perturbed five times, drawn anew, since the source's data are not public",
+        {"": why.perturbed},
     ),
     _network(
         "5.16", "bytes per event with CN*, by entries of a repository",
@@ -303,8 +308,8 @@ FIGURES: Sequence[Figure] = (
     Figure(
         "5.19", THESIS, "kB per event of joins of several tables, by the partner of S",
         "the best decomposition is 20 % better than the worst, the greedy one is best, Rel-Sel is 9 times worse.",
-        "a mix of R⋈S, R⋈S⋈T, R⋈S⋈T⋈U and S⋈T⋈U, 50 : 50 : 50 : 20; 10, 70, 70 and 30 rows per key", "join-many",
-        partial(_schemas, ("general",)), _decompositions, None, {"": why.general, "rel-sel, kB": why.general_kb},
+        "a mix of R⋈S, R⋈S⋈T, R⋈S⋈T⋈U and S⋈T⋈U, 50 : 50 : 50 : 20; 10, 70, 70 and 30 rows per key; table 5.2", "join-many",
+        partial(_schemas, ("general",)), _decompositions, None, {"": why.general},
     ),
     Figure(
         "5.20", THESIS, "kB per event of joins of several tables, star schema",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from bench.join import S_ROWS, THESIS_KB
 from bench.join_walk import FLAVOURS
-from bench.network_joins import PLAN
-from bench.papers.model import Comparison, Data, Line
+from bench.join_workload import KEYS
+from bench.network_joins import PLAN, Stocks
+from bench.papers.model import Comparison, Data, Line, beside, the
 
 
 def boxes(data: Data, one: Comparison) -> str:
     """What plans take over zones in that line, and down a tree."""
-    count = one.line["subscriptions"]
     boxes, hops, sent, tree = (
-        next(line for line in data[name] if line["subscriptions"] == count)
-        for name in ("5.8 boxes", "5.7", "5.8", "5.8 tree")
+        beside(data[name], one.line) for name in ("5.8 boxes", "5.7", "5.8", "5.8 tree")
     )
 
     def shown(plan: str) -> str:
@@ -23,7 +23,7 @@ def boxes(data: Data, one: Comparison) -> str:
 
     plans = one.what.split(", ")[0].split(" over ")
     return (
-        f"A zone gets a message once, with all its boxes. With {count:,} subscriptions"
+        f"A zone gets a message once, with all its boxes. With {one.line['subscriptions']:,} subscriptions"
         f" {'. '.join(shown(plan) for plan in plans)}. The source gives neither its links nor the size of its messages."
     )
 
@@ -36,15 +36,22 @@ def unlike(data: Data, one: Comparison) -> str:
 
 def once(name: str, data: Data, one: Comparison) -> str:
     """What messages take in that line, which each zone gets once."""
-    by = next(iter(one.line))
-    at = next(at for at, line in enumerate(data[name]) if line[by] == one.line[by])
-    sent, zones, boxes = (data[f"{name}{what}"][at] for what in ("", " zones", " boxes"))
+    sent, zones, boxes = (beside(data[f"{name}{what}"], one.line) for what in ("", " zones", " boxes"))
 
     def shown(plan: str) -> str:
         return f"{plan} {boxes[plan]:,.1f} boxes and {sent[plan]:,.0f} bytes at {zones[plan]:,.0f} zones"
 
     plans = ", ".join(map(shown, one.what.split(", ")[0].split(" over ")))
     return f"A zone gets a message once, with all its boxes: per event {plans}."
+
+
+def perturbed(data: Data, one: Comparison) -> str:
+    """Figure 5.15: how far apart the ratings of a stock are."""
+    return (
+        f"{once('5.15', data, one)} The 23 ratings of a stock make most of these boxes: the source perturbs ratings by a"
+        f" normal distribution whose deviation it does not give. It is {Stocks.PERTURBED:,} here, where a range of S.C is"
+        " 6,000 wide: few ratings lie in the same ranges, so that few can be described together."
+    )
 
 
 def slopes(data: Data, one: Comparison) -> str:
@@ -63,7 +70,7 @@ def slopes(data: Data, one: Comparison) -> str:
 
 
 def skipped(data: Data, one: Comparison) -> str:
-    row = next(row for row in data["by_subscriptions"] if row["subscriptions"] == one.line["subscriptions"])
+    row = beside(data["by_subscriptions"], one.line)
     us, messages = row["us"], row["messages"]
     return (
         f"ref-j makes {messages['ref-j']:,.1f} messages in {us['ref-j']:,.0f} µs, ref-j+ only the"
@@ -76,11 +83,11 @@ def skipped(data: Data, one: Comparison) -> str:
 
 def skyline(data: Data, one: Comparison) -> str:
     """-Sub: a skyline of the subscriptions affected."""
-    row = next(row for row in data["by_subscriptions"] if row["subscriptions"] == one.line["subscriptions"])
+    row = beside(data["by_subscriptions"], one.line)
     us, other = row["us"], one.what.split(" over ")[1].split(",")[0]
     unlike = {
         "enum-sj": "one for each affected subscription",
-        "ref-j+": "its joined rows per event are not given",
+        "ref-j+": "how many of its joined rows it skips is not given",
     }
     return (
         "-Sub makes a skyline of all affected subscriptions, which the source too calls slower:"
@@ -91,84 +98,84 @@ def skyline(data: Data, one: Comparison) -> str:
     )
 
 
-def _row_of(data: Data, one: Comparison) -> tuple[str, Line]:
-    plan, count = one.what.split(", ", 1)
-    size = int(count.split()[0].replace(",", ""))
-    return plan, next(row for row in data["by_subscriptions"] if row["subscriptions"] == size)
-
-
-def _each(data: Data, one: Comparison) -> tuple[str, str]:
-    """How often the paper's number holds our message of a plan, and what is in it."""
-    plan, row = _row_of(data, one)
+def _each(data: Data, one: Comparison) -> tuple[Line, str, str]:
+    """The line that a comparison of a plan is of; its messages, and how many of them the paper's number is."""
+    plan, row = one.what.split(", ")[0], beside(data["by_subscriptions"], one.line)
     size = 1_000 * row["kb"][plan] / row["messages"][plan]
     assert isinstance(one.paper, float | int)
-    return f"{row['messages'][plan]:,.2f} messages of {size:,.0f} bytes", f"{1_000 * one.paper / size:,.1f}"
+    return (
+        row,
+        f"{row['messages'][plan]:,.2f} messages of {size:,.0f} bytes",
+        f"{1_000 * one.paper / size:,.1f}",
+    )
 
 
 def named_once(data: Data, one: Comparison) -> str:
-    plan, row = _row_of(data, one)
-    ours, _ = _each(data, one)
-    told = row["kb_delivered"][plan] * 1_000 / row["payload_bytes"]
+    row, ours, _ = _each(data, one)
+    delivered = row["kb_delivered"]["enum-sj"]
+    told = delivered * 1_000 / row["payload_bytes"]
     assert isinstance(one.paper, float | int)
     return (
         f"One message names all affected subscriptions here: {ours} per event. In the source each gets a message of"
-        f" its own. What arrives at subscriptions is {row['kb_delivered'][plan]:,.1f} kB, about {told:,.0f} payloads"
+        f" its own. What arrives at subscriptions is {delivered:,.1f} kB, about {told:,.0f} payloads"
         f" of {row['payload_bytes']} bytes, and the source's {one.paper:,.1f} kB are"
-        f" {one.paper / row['kb_delivered'][plan]:.2f} times that."
+        f" {one.paper / delivered:.2f} times that."
     )
 
 
 def one_row(data: Data, one: Comparison) -> str:
-    _, row = _row_of(data, one)
-    ours, times = _each(data, one)
+    row, ours, times = _each(data, one)
     return (
         f"{ours} leave the server per event: the row with its payload of {row['payload_bytes']} bytes, and one region"
-        f" of its attribute, once. The source's {one.paper} kB are {times} of ours; it gives neither their size nor"
-        " their number."
+        f" of its attribute, once. {_alike(row)}, and the source's {one.paper} kB are {times} of ours. It counts all that"
+        " leaves the node in the CAN where messages are injected, which may pass a row on to several neighbours; ours"
+        " sends it straight to one."
+    )
+
+
+def _alike(row: Line) -> str:
+    """Whether messages weigh the same: of joined rows, nearly all is payload."""
+    paper = THESIS_KB[row["subscriptions"]]["enum-j"]
+    return (
+        f"Messages weigh about the same, since enum-j, nearly all payload, takes {row['kb']['enum-j']:,.0f} kB here and"
+        f" {paper:,.0f} there"
     )
 
 
 def joined_rows(data: Data, one: Comparison) -> str:
-    _, row = _row_of(data, one)
-    ours, times = _each(data, one)
+    row, ours, times = _each(data, one)
     return (
         f"{ours} leave the server per event, out of {row['messages']['ref-j']:,.1f} joined rows of which the others"
-        f" affect no subscription. The source's {one.paper} kB are {times} such messages. It gives neither its joined"
-        f" rows per event here, {row['join_output_rate']:,.1f} per insert in ours, nor the share that it skips."
+        f" affect no subscription. A row of R that these events insert has {row['join_output_rate']:,.1f} partners in S,"
+        f" and one of any key {S_ROWS / KEYS:.0f}. The source's {one.paper} kB are {times} such messages; it does not say"
+        f" how many joined rows it skips. {_alike(row)}."
     )
 
 
 def described(data: Data, one: Comparison) -> str:
-    plan, row = _row_of(data, one)
-    ours, times = _each(data, one)
+    row, ours, times = _each(data, one)
     return (
         f"{ours} leave the server per event: an event that affects no join sends nothing, and a description"
-        f" takes {row['description_bytes'][plan]:.1f} bytes, about the source's (table 5.4). So the difference is in"
-        f" the number of messages: the source's {one.paper} kB are {times} of ours. It does not give"
-        " its own."
+        f" takes {row['description_bytes'][PLAN]:.1f} bytes, about the source's (table 5.4). {_alike(row)}. So the"
+        f" difference is in the number of messages: the source's {one.paper} kB are {times} of ours. As with rel-sel,"
+        " it counts what the node passes on to its neighbours."
     )
 
 
 def general(data: Data, one: Comparison) -> str:
     """Figure 5.19: semijoins send rows of the other tables."""
-    semi, relaxed = (data["schemas"]["general"][plan] for plan in (PLAN, "rel-sel"))
-    return (
-        f"{PLAN} sends {semi[0]:,.2f} kB per event, {semi[0] / relaxed[0]:,.0f} times as much as the row of the event"
-        f" by rel-sel, {relaxed[0]:,.2f}: with 10, 70, 70 and 30 rows per join key a row that is the first of its key"
-        f" makes rows of the other tables needed. They go to {semi[2] / semi[0]:,.0f} of 1,000 brokers each,"
-        f" {semi[2]:,.0f} kB in all, where the source has a ninth of rel-sel's 23. It gives neither its number of"
-        " keys, 20 here, nor its conditions."
+    kb = data["schemas"]["general"]
+    relaxed, best = (
+        kb["rel-sel"],
+        min((kb[name] for name in kb if name.startswith("s⋉")), key=lambda one: one[2]),
     )
-
-
-def general_kb(data: Data, one: Comparison) -> str:
-    """Figure 5.19: a relaxed row goes to many brokers."""
-    sent, delivered, carried = data["schemas"]["general"]["rel-sel"]
     return (
-        f"{sent * 1_000:,.0f} bytes leave the server per event, and each goes to {carried / sent:,.0f} of 1,000"
-        f" brokers, those with a subscription whose condition on the event's own table holds: {carried:,.0f} kB, and"
-        f" {delivered:,.0f} at subscriptions. The source's 23 kB are {23 / sent:,.0f} times what leaves the server"
-        " here; it does not give its conditions."
+        f"Relaxed rows take {relaxed[2]:,.1f} kB over the network here, and semijoins {best[2]:,.1f}; the source has 23,"
+        f" and a ninth of it. {relaxed[0] * 1_000:,.0f} bytes leave the server per event by rel-sel, and"
+        f" {best[0] * 1_000:,.0f} by semijoins, since a row that is the first of its key in some range makes rows of the"
+        f" other tables needed there. They go to {best[2] / best[0]:,.0f} of 1,000 brokers, relaxed ones to"
+        f" {relaxed[2] / relaxed[0]:,.0f}. Values of R have the distribution that the source gives for R.A, those of S, T"
+        " and U that for S.C; it does not say which of its four tables has which."
     )
 
 
@@ -178,25 +185,21 @@ def star_kb(data: Data, one: Comparison) -> str:
     plan = one.what.split(" over ")[0]
     sent, delivered, carried = kb[plan]
     ours = kb[PLAN]
+    best = min(kb[name][2] for name in kb if name.startswith("s⋉"))
     return (
-        f"{plan} sends {sent:,.2f} kB per event from the server, each byte to {carried / sent:,.0f} brokers on"
-        f" average: {carried:,.1f} kB. {PLAN} sends {ours[0]:,.2f}, to {ours[2] / ours[0]:,.0f}: {ours[2]:,.1f}. Times"
-        f" as much by what leaves the server {sent / ours[0]:,.2f}, by what arrives at subscriptions"
-        f" {delivered / ours[1]:,.1f}. A fact has a row in each dimension: joined they are one message for each kind"
-        " of join that it affects, and as semijoins a row of 100 bytes again wherever the fact is the first that"
-        " needs it. The source does not say how many facts its subscriptions hold, which decides how often that is."
+        f"{plan} sends {sent:,.2f} kB per event from the server, each byte to {carried / sent:,.0f} brokers on average:"
+        f" {carried:,.1f} kB, and {delivered:,.1f} at subscriptions. {PLAN} sends {ours[0]:,.2f}, to"
+        f" {ours[2] / ours[0]:,.0f}: {ours[2]:,.1f}, and {ours[1]:,.1f} at subscriptions; with the best partner of S it is"
+        f" {best:,.1f} kB. A fact has a row in each dimension: joined they are one message for each kind of join, and as"
+        " semijoins a row of 100 bytes again wherever the fact is the first that needs it. The source does not say how"
+        " many of its subscriptions a fact affects: that decides how often it is, and what enumeration takes."
     )
 
 
 def fetched(data: Data, one: Comparison) -> str:
     """CN*: what the server sends of a plan over that network."""
     without, with_400 = (
-        next(
-            row["server_bytes"]
-            for row in data["cn_star"]
-            if (row["plan"], row["network"], row["entries"])
-            == (one.line["plan"], one.line["network"], entries)
-        )
+        beside(data["cn_star"], one.line, network=one.line["network"], entries=entries)["server_bytes"]
         for entries in ("-", 400)
     )
     return (
@@ -210,11 +213,7 @@ def fetched(data: Data, one: Comparison) -> str:
 def asked_for(data: Data, one: Comparison) -> str:
     """CN*: hops of a message, and of the requests and contents that follow it."""
     plan, entries = one.line["plan"], one.line["entries"]
-    row = next(
-        row
-        for row in data["cn_star"]
-        if (row["plan"], row["network"], row["entries"]) == (plan, "can", entries)
-    )
+    row = the(data["cn_star"], plan=plan, network="can", entries=entries)
     return (
         f"Over can with {entries} entries the last broker has a message of {plan} after {row['hop_latency']:.2f} hops,"
         f" and all its contents after {row['content_latency']:.2f}: a broker asks back along the way the message came,"

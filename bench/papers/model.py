@@ -95,6 +95,21 @@ class Figure:
         return f"prosem bench papers --only {name}"
 
 
+def beside(lines: Lines, line: Line, **known: Any) -> Line:
+    """The line of another table for the same step as this one's, its first column, and with these values.
+
+    >>> beside([{"rows": 1, "a": 2}, {"rows": 5, "a": 3}], {"rows": 5, "b": 4})
+    {'rows': 5, 'a': 3}
+    """
+    by = next(iter(line))
+    return the(lines, **{by: line[by]} | known)
+
+
+def the(lines: Lines, **known: Any) -> Line:
+    """The first line that has these values."""
+    return next(one for one in lines if all(one.get(name) == value for name, value in known.items()))
+
+
 # -- comparisons with what a text says ---------------------------------------------------------------------------
 def values(lines: Lines, column: str) -> list[float]:
     return [float(line[column]) for line in lines if isinstance(line.get(column), int | float)]

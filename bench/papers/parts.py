@@ -40,20 +40,21 @@ class Measured(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A measurement: quick or at full size."""
+    """A measurement: quick or at full size. One that counts, and measures no time, may run beside others."""
 
     measure: Callable[[bool], Measured]
     seeds: Mapping[str, int]
+    counts: bool = False
 
 
 @lru_cache(maxsize=1)
-def _setting(quick: bool) -> Setting:
+def setting(quick: bool) -> Setting:
+    """The topology and brokers of all parts over networks, made once."""
     return Setting(1_000, 40) if quick else Setting(20_000, 1000)
 
 
 def _network(quick: bool) -> dict[str, Any]:
-    setting = _setting(quick)
-    return {"nodes": 1_000 if quick else 20_000, "brokers": setting.count}
+    return {"nodes": 1_000 if quick else 20_000, "brokers": setting(quick).count}
 
 
 # -- range-min and values at the server --------------------------------------------------------------------------
@@ -86,19 +87,19 @@ def _radii(name: str, quick: bool) -> Measured:
 # -- networks ----------------------------------------------------------------------------------------------------
 def _minima(name: str, quick: bool) -> Measured:
     count, events = network_minima.size(quick)
-    found = network_minima.FIGURES[name](_setting(quick), quick)
+    found = network_minima.FIGURES[name](setting(quick), quick)
     fixed = {} if name in ("3.8", "3.12") else {"subscriptions": count}
     return Measured(_network(quick) | fixed | {"events": events}, dict(found))
 
 
 def _serverless(quick: bool) -> Measured:
     count, events = (1_000, 60) if quick else (20_000, 200)
-    found = network_serverless.rows(_setting(quick), count, events)
+    found = network_serverless.rows(setting(quick), count, events)
     return Measured(_network(quick) | {"subscriptions": count, "events": events}, {"serverless": found})
 
 
 def _value(name: str, quick: bool) -> Measured:
-    rows = networks_value.measured(name, _setting(quick), quick)
+    rows = networks_value.measured(name, setting(quick), quick)
     sizes = dict.fromkeys(row["subscriptions"] for row in rows)
     params = _network(quick) | {
         "events before": networks_value.BEFORE[quick],
@@ -108,14 +109,14 @@ def _value(name: str, quick: bool) -> Measured:
 
 
 def _joins(name: str, quick: bool) -> Measured:
-    found = network_joins.FIGURES[name](_setting(quick), quick)
+    found = network_joins.FIGURES[name](setting(quick), quick)
     (r_rows, s_rows), count, events = network_joins.size(quick)
     sizes = {"subscriptions": count, "rows of R": r_rows, "rows of S": s_rows, "events": events}
     return Measured(_network(quick) | sizes, dict(found))
 
 
 def _repositories(quick: bool) -> Measured:
-    found = network_repositories.repositories(_setting(quick), quick)
+    found = network_repositories.repositories(setting(quick), quick)
     count, s_rows, events = network_repositories.star_size(quick)
     rows = {"rows of R": network_repositories.STAR_ROWS, "rows of S": s_rows}
     return Measured(_network(quick) | {"subscriptions": count} | rows | {"events": events}, dict(found))
@@ -179,24 +180,24 @@ PARTS: dict[str, Part] = {
     "range-min-tuples": Part(_range_min_tuples, range_min.SEEDS),
     "range-min-subscriptions": Part(_range_min_subscriptions, range_min.SEEDS),
     **{
-        f"networks-{name}": Part(partial(_minima, name), _TOPOLOGY | minima_workload.SEEDS)
+        f"networks-{name}": Part(partial(_minima, name), _TOPOLOGY | minima_workload.SEEDS, counts=True)
         for name in network_minima.FIGURES
     },
-    "networks-serverless": Part(_serverless, _TOPOLOGY | {"all": network_serverless.SEED}),
+    "networks-serverless": Part(_serverless, _TOPOLOGY | {"all": network_serverless.SEED}, counts=True),
     "value-diff": Part(partial(_radii, "diff-rad"), {"all": value_change.SEED}),
     "value-same": Part(partial(_radii, "same-rad"), {"all": value_change.SEED}),
     **{
-        f"networks-{name}": Part(partial(_value, name), _TOPOLOGY | {"all": networks_value.SEED})
+        f"networks-{name}": Part(partial(_value, name), _TOPOLOGY | {"all": networks_value.SEED}, counts=True)
         for name in networks_value.TITLES
     },
     "join": Part(_join, join_workload.SEEDS),
     "join-rate": Part(_join_rate, join_workload.SEEDS),
-    "join-many": Part(_join_many, join_many.SEEDS),
+    "join-many": Part(_join_many, join_many.SEEDS, counts=True),
     **{
-        f"networks-{name}": Part(partial(_joins, name), _TOPOLOGY | join_workload.SEEDS)
+        f"networks-{name}": Part(partial(_joins, name), _TOPOLOGY | join_workload.SEEDS, counts=True)
         for name in network_joins.FIGURES
     },
-    "networks-5.16": Part(_repositories, _TOPOLOGY | join_workload.SEEDS),
+    "networks-5.16": Part(_repositories, _TOPOLOGY | join_workload.SEEDS),  # takes all cores itself
     "optimizer": Part(_optimizer, optimizer.SEEDS),
     **{
         f"updates-by-{by}-{name}": Part(partial(measure, name), {"all": parametric_network.SEED})
@@ -204,5 +205,5 @@ PARTS: dict[str, Part] = {
         for by, measure in (("rate", _updates_by_rate), ("size", _updates_by_size))
     },
     "update-monitor": Part(_update_monitor, {"all": parametric_network.SEED}),
-    "stages": Part(_stages, {"all": stages.SEED}),
+    "stages": Part(_stages, {"all": stages.SEED}, counts=True),
 }

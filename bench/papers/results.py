@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from bench.papers.parts import Measured, Part
 
 
 class Result(NamedTuple):
-    """One measurement of a part. `load` is the load average of the machine when it began and when it ended."""
+    """One measurement of a part, which ended at `date`. `load` is the load average when it began and when it ended."""
 
     part: str
     size: str
@@ -26,8 +27,23 @@ class Result(NamedTuple):
     figures: dict[str, Any]
 
     @property
+    def span(self) -> tuple[float, float]:
+        """When it began and when it ended, in seconds."""
+        ended = datetime.fromisoformat(self.date).replace(tzinfo=UTC).timestamp()
+        return ended - self.seconds, ended
+
+    @property
     def is_full(self) -> bool:
         return self.size == FULL
+
+
+def elapsed(results: Iterable[Result]) -> float:
+    """The seconds in which some of these were being measured: what ran side by side counts once."""
+    seconds, until = 0.0, 0.0
+    for begun, ended in sorted(one.span for one in results):
+        seconds += max(0.0, ended - max(begun, until))
+        until = max(until, ended)
+    return seconds
 
 
 class Took(NamedTuple):
@@ -40,7 +56,7 @@ class Took(NamedTuple):
 def result_of(
     name: str, part: Part, measured: Measured, quick: bool, command: str, load: list[float], took: Took
 ) -> Result:
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
     return Result(
         name, QUICK if quick else FULL, now, command, dict(part.seeds), measured.params, load, machine(),
         round(took.seconds, 1), round(took.cpu_seconds, 1), measured.figures,

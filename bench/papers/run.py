@@ -1,17 +1,20 @@
-"""`prosem bench papers`: measures parts one after another, keeps what they found, and makes a page of all that is kept."""
+"""`prosem bench papers`: measures parts, keeps what they found, and makes a page of all that is kept.
+
+Parts that count run side by side, one per core; parts that measure times run one after another, with nothing beside them.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from bench.common import Report, load_average, progress
+from bench.common import Report, load_average, on_all_cores, progress
 from bench.kept import keep, kept
 from bench.papers import pictures
 from bench.papers.model import Figure
-from bench.papers.parts import PARTS
+from bench.papers.parts import PARTS, setting
 from bench.papers.registry import FIGURES, chosen, parts_of
 from bench.papers.report import page
 from bench.papers.results import Result, Took, result_of
@@ -26,9 +29,14 @@ def run(quick: bool, only: Sequence[str] = (), out: Path = OUT, measure: bool = 
     report = Report("papers", {"quick": quick, "only": list(only), "out": str(out)})
     folder = out.parent / out.stem
     if measure:
-        for name, some in parts_of(figures).items():
-            keep(folder, measured(name, some, quick))
-            write(out, [name])  # after each part: what comes later may fail
+        parts = parts_of(figures)
+        counting = [name for name in parts if PARTS[name].counts]
+        count(folder, {name: parts[name] for name in counting}, quick)
+        write(out, counting)
+        for name, some in parts.items():
+            if name not in counting:
+                keep(folder, measured(name, some, quick))
+                write(out, [name])  # after each part: what comes later may fail
     else:
         write(out, PARTS)
     results = kept(folder, Result)
@@ -46,6 +54,17 @@ def run(quick: bool, only: Sequence[str] = (), out: Path = OUT, measure: bool = 
     report.figures = {"figures": rows}
     report.tables = [(f"the papers' figures, in {out}", rows)]
     return report
+
+
+def count(folder: Path, parts: Mapping[str, Sequence[Figure]], quick: bool) -> None:
+    """Measure these parts side by side, those that took most when they were measured last first; each is kept at once."""
+    if any(name.startswith("networks-") for name in parts):
+        setting(quick)
+    before = kept(folder, Result)
+    dearest = sorted(
+        parts, key=lambda name: before[name].cpu_seconds if name in before else 0.0, reverse=True
+    )
+    on_all_cores(lambda name: keep(folder, measured(name, parts[name], quick)), dearest)
 
 
 def measured(name: str, figures: Sequence[Figure], quick: bool) -> Result:

@@ -14,7 +14,7 @@ from cn.model.network import Space
 from cn.networks.node import Options, Scheme, star
 from cn.networks.partition_owner import ALL, Course, PartitionOwnerNode, on_course
 from cn.networks.partition_root import PartitionRoot
-from cn.networks.zones import ZoneMap, spreads_once, towards
+from cn.networks.zones import ZoneMap, lies_above, spreads_once, towards
 
 
 def full_box(message: Message, box: int) -> Box:
@@ -28,6 +28,10 @@ def full_boxes(message: Message) -> list[Box]:
 
 class CanNode(PartitionOwnerNode[Zone]):
     """A broker with zones: spreads a message over them and their neighbours, and knows only the zones that touch them."""
+
+    def __init__(self, name: str, options: Options | None = None, since: int = 0) -> None:
+        super().__init__(name, options, since)
+        self._upward: dict[int, list[Bordering]] = {}  # of each zone: those that touch it and lie above it
 
     def spread(self, frame: Data, course: Course) -> Iterator[tuple[str, Data]]:
         if not course.spreading:
@@ -50,7 +54,7 @@ class CanNode(PartitionOwnerNode[Zone]):
             self.count(number)
             course = self.refine(frame.message, course)
             boxes = self.target_boxes(frame.message, course)
-            for border in zone.bordering:
+            for border in self._upward[number]:
                 if not spreads_once(zone.box, border.box, boxes):
                     continue
                 if self.name in border.owners:
@@ -69,6 +73,10 @@ class CanNode(PartitionOwnerNode[Zone]):
 
     def parts_of(self, frame: Parts) -> Iterable[Zone]:
         assert isinstance(frame, Zones)
+        self._upward = {
+            zone.number: [border for border in zone.bordering if lies_above(border.box, zone.box)]
+            for zone in frame.parts
+        }
         return frame.parts
 
 

@@ -243,8 +243,8 @@ class PartitionRoot(TreeRoot, Generic[M]):
         mean = (sum(self.traffic.values()) - most) / max(1, len(self.owners) - 1)
         idle = [broker for broker in self.children if broker not in owners]
         if idle and len(owners) < REPLICAS and most > BUSY * len(owners) * mean:
-            kept = [owner for others in self.owners.values() for owner in others]
-            owners.append(min(idle, key=kept.count))
+            kept = Counter(owner for others in self.owners.values() for owner in others)
+            owners.append(min(idle, key=kept.__getitem__))
             self.traffic.clear()
             self._dirty = True
 

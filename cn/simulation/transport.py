@@ -122,14 +122,18 @@ class Memory:
                     self._watch(sender, to, end)
 
     def _arrival(self, sender: str, to: str, frame: Frame) -> Callable[[], None]:
-        session = self._sessions.get(frozenset((sender, to)), 0)
+        session = self._session(sender, to)
         passed = decode(encode(frame)) if self._codec else frame
 
         def arrive() -> None:
-            if session == self._sessions.get(frozenset((sender, to)), 0):
+            if session == self._session(sender, to):
                 self._receive(sender, to, passed)
 
         return arrive
+
+    def _session(self, one: str, other: str) -> int:
+        """How often a link has begun anew."""
+        return self._sessions.get(frozenset((one, other)), 0) if self._sessions else 0
 
     def _receive(self, sender: str, to: str, frame: Frame) -> None:
         node = self.nodes.get(to)
@@ -165,7 +169,7 @@ class Memory:
     def _end(self, at: str, to: str) -> Reliable:
         end = self._ends.get((at, to))
         if end is None:
-            session = self._sessions.get(frozenset((at, to)), 0)
+            session = self._session(at, to)
             end = self._ends[at, to] = Reliable(session, self._timeout)
         return end
 

@@ -127,6 +127,21 @@ def test_remembered_contents_leave_the_server_less_often(setting: Setting) -> No
     assert without > 2 * with_entries
 
 
+def test_a_stock_has_a_value_a_day_and_ratings_that_are_alike() -> None:
+    workload = network_joins.Stocks(16_000, 0)
+    ratings: dict[int, list[int]] = {}
+    for _, stock, code, _ in workload.s.values():
+        ratings.setdefault(stock, []).append(code)
+    assert sum(map(len, ratings.values())) == 2_300
+    assert {len(some) for some in ratings.values()} == {20, 25}, "five of each original rating"
+    assert max(max(some) - min(some) for some in ratings.values()) < 70_000, (
+        "two steps of 20,000, and what perturbs"
+    )
+    values = [row[1] for row in workload.r.values() if row[2] == 7]
+    assert len(values) == 160
+    assert all(abs(after / before - 1) < 0.2 for before, after in pairwise(values))
+
+
 def test_a_figure_is_a_curve_for_each_scheme() -> None:
     made = curve("3.10", [{"spikes_percent": 0.5, "affected": 3.0, "S-CN": 4, "CN": "-"}])
     assert made.lines == {"S-CN": [(0.5, 4.0)], "CN": []}

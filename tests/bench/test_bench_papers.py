@@ -215,13 +215,28 @@ def test_each_difference_has_a_reason_of_its_own_with_a_number_of_the_measuremen
 def test_times_add_up_the_same_in_any_order() -> None:
     """A set of strings has another order in every process: a sum of floats that depends on it made the page stale."""
     parts = [part for part in PARTS if part.startswith("networks-")]
-    took = {part: results.Took(1.0 if at else 2.0**53, 0.0) for at, part in enumerate(parts)}
+    took = {part: results.Took(0.0, 1.0 if at else 2.0**53) for at, part in enumerate(parts)}
     found = {
         part: results.result_of(part, PARTS[part], Measured({}, {}), False, "x", [0.0, 0.0], took[part])
         for part in parts
     }
     (line,) = together([*FIGURES.values()], found)
-    assert f" in {float(2**53 + len(parts) - 1):,.0f} s together" in line
+    assert f" {float(2**53 + len(parts) - 1):,.0f} s of CPU time" in line
+
+
+def test_what_was_measured_side_by_side_takes_its_time_once() -> None:
+    def made(ended: str, seconds: float) -> results.Result:
+        took = results.Took(seconds, seconds)
+        one = results.result_of("x", PARTS["stages"], Measured({}, {}), False, "x", [0.0, 0.0], took)
+        return one._replace(date=ended)
+
+    alone = made("2026-11-18 10:00:00", 30)
+    beside = [
+        made("2026-11-18 11:00:10", 60),
+        made("2026-11-18 11:00:00", 20),
+        made("2026-11-18 11:00:20", 15),
+    ]
+    assert results.elapsed([*beside, alone]) == 30 + 70
 
 
 # -- what the workloads are made of ----------------------------------------------------------------------------
