@@ -184,6 +184,13 @@ TARGETS: tuple[Target, ...] = (
            " s"),
     Target("optimizer", "choosing, one group", 5, _at("overhead_of_one_group_percent"), " %"),
     Target("optimizer", "choosing, fourteen types, 1,000 entries", 5, _at("overhead_percent", "1000"), " %"),
+    Target("spark", "computing a run, 10,000,000 rows", 15, lambda figures: figures["by_rows"][-1]["seconds_compute"], " s"),
+    Target("spark", "a run with 1 % new over the first one", 0.15, _at("incremental_share"), "×"),
+    *(
+        Target("statistics", f"{called}, with a run over {other}", limit, _at(f"to_{at}", figure), "×")
+        for at, other, limit in (("without", "without", 0.85), ("learned", "ten minutes of learning", 1.05))
+        for figure, called in (("cpu_us", "CPU time per event"), ("bytes", "bytes per event"))
+    ),
     *_times_the_scan("range-min" + PYTHON, {100_000: 5, 1_000_000: 100}),
     *_radii("value-change" + PYTHON, different=0.7, one=10, fragmented=0.3, items=0.2),
     _least("matching" + PYTHON, "times the scan, 1,000,000 filters, ten matches", 62,

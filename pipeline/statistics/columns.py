@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import functions as f
 
@@ -199,7 +200,7 @@ def _whole_sketch(type_name: str, texts: list[bytes]) -> Sketch:
 
 def merged_figures(sketches: DataFrame) -> DataFrame:
     """One row of `STATISTICS` for each column, from its sketches; the item is the column's name."""
-    ranks = f.array([f.lit(at / RANKS) for at in range(RANKS + 1)])
+    ranks = f.lit(np.arange(RANKS + 1) / RANKS)
     chosen = _merged(sketches).select(
         "table_id", "name", "type", "events", "nulls", "changes",
         f.coalesce(f.hll_sketch_estimate("distinct_values"), f.lit(0)).alias("distinct"),

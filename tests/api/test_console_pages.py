@@ -87,7 +87,7 @@ def test_the_statistics_page_draws_what_the_run_in_force_knows(
         database(process),
         [
             column(ids[table], 0, "k", "integer", list(range(65)), 900),
-            column(ids[table], 1, "x", "numeric(8,2)", prices, changes=990),
+            column(ids[table], 1, "x", "numeric(8,2)", prices, changes=990, hot=[("160.00", 0.375)]),
             column(ids[table], 2, "e", "text", ["a", "b", "b", "c"], changes=0),
             column(ids[other], 0, "k", "integer", [1, 2]),
         ],

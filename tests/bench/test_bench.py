@@ -131,9 +131,9 @@ def test_joins_that_disagree_end_the_bench() -> None:
 
 def test_joins_of_several_tables_in_miniature() -> None:
     random = np.random.default_rng(1)
-    schema = join_many.star(20, 100, 0, random)
-    happened = list(join_many.events(schema, "s", 12, random))
-    figures = join_many.measure(schema, happened, 340, ("enum-j", "ref-j", "rel-sel", "ref-sj-clu+"), "rt")
+    schema = join_many.star(100, 1_000, 0, random)
+    happened = list(join_many.events(schema, "s", 40, random))
+    figures = join_many.measure(schema, happened, 10_000, ("enum-j", "ref-j", "rel-sel", "ref-sj-clu+"), "rt")
     assert figures.keys() == {"enum-j", "ref-j", "rel-sel", "ref-sj-clu+", "s⋉r", "s⋉t"}
     assert all(sent > 0 and carried > 0 for sent, _, carried in figures.values())
 
