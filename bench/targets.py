@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,8 +162,9 @@ TARGETS: tuple[Target, ...] = (
     Target("end-to-end", "idle, the change beyond the acknowledgement, p50", 0,
            _beyond(("idle_ms", "change", "p50"), ("idle_ms", "acknowledged", "p50")), " ms"),
     *(
-        Target("end-to-end", f"half load, {how}{name}", limit, _at(figure, name), " ms")
-        for how, figure in (("", "latency_ms"), ("two workers, ", "latency_ms_two_workers"))
+        Target("end-to-end", f"{load}, {how}{name}", limit, _at(figure + by, name), " ms")
+        for load, figure in (("5,000 events/s, half of the promise", "latency_ms_promised"), ("half load", "latency_ms"))
+        for how, by in (("", ""), ("two workers, ", "_two_workers"))
         for name, limit in (("p50", 5), ("p99", 25))
     ),
     Target("end-to-end", "loop late under load beyond an idle one, p99.9", 10,
@@ -214,9 +216,13 @@ class Result(NamedTuple):
 
     @property
     def values(self) -> dict[str, float]:
-        """The figures of the table, by name."""
+        """The figures of the table, by name, without those that the benchmark did not measure then."""
         figures = {**self.figures, "seconds": self.seconds}
-        found = {one.name: one.value(figures) for one in TARGETS if one.bench == self.bench}
+        found: dict[str, float | None] = {}
+        for one in TARGETS:
+            if one.bench == self.bench:
+                with suppress(KeyError):
+                    found[one.name] = one.value(figures)
         return {name: round(value, 3) for name, value in found.items() if value is not None}
 
 

@@ -45,6 +45,14 @@ def test_a_figure_is_met_or_not_and_stands_beside_the_run_before() -> None:
     assert shown["1,000 templates over ten"]["measured"] == "-", "not measured"
 
 
+def test_a_figure_that_came_later_is_not_measured_in_an_older_result() -> None:
+    result = rows_result(120)
+    del result.figures["event_cost_ratio"]
+    shown = {one["figure"]: one for one in lines([result]) if one["bench"] == "rows"}
+    assert shown["an event over one at 100,000 rows"]["measured"] == "-"
+    assert shown["bytes per row, 10,000,000 rows"]["measured"] == "120"
+
+
 def test_small_sizes_do_not_replace_full_ones(tmp_path: Path) -> None:
     for result, left in ((rows_result(1, "quick"), 1), (rows_result(2), 2), (rows_result(3, "quick"), 2)):
         keep(tmp_path, result)
