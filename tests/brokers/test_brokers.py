@@ -181,7 +181,11 @@ def test_a_broker_forwards(deployed: Deployed, api: Api, table: str) -> None:
         path, kind = f"/v1/tables/{table}/events", {"Content-Type": "application/x-ndjson"}
         assert broker.call("POST", path, content=many, headers=kind)["count"] == 20_000
         assert broker.http.post(path, content="{").status_code == 400
-        assert broker.http.get("/v1/tables/none").json()["status"] == 404
+        odd = "/v1/tables/a%2Fb%20c?x=%20y&z=a+b"
+        passed, direct = broker.http.get(odd), api.http.get(odd)
+        assert (passed.status_code, passed.json()) == (404, direct.json())
+        assert [*passed.headers] == [*direct.headers]
+        assert len(passed.headers.get_list("date")) == 1
         assert broker.call("GET", "/v1/status")["tables"][table] == 20_000
         id = lowest(broker, table)
         assert broker.metric("prosem_ready") == 1
