@@ -153,17 +153,19 @@ def measure(size: Size) -> dict[str, Any]:
 def backtested(session: Session, archive: str, asked: Asked, folder: Path, cores: int) -> dict[str, Any]:
     """One question in a session with so many cores, compared with what the engine found (see `engine`)."""
     from pipeline.backtest.job import Backtest
-    from pipeline.backtest.report import count, write
+    from pipeline.backtest.report import count, counted_hourly, write
 
     backtest = Backtest(session, archive)
     question = backtest.ask(asked.sql, asked.notify)
     period = backtest.period(None)
     warm = replace(period, end=period.start + WARM)
-    count(backtest.run(question, asked.population, warm), len(asked.population), warm)
+    with counted_hourly(backtest.run(question, asked.population, warm)) as hourly:
+        count(hourly, len(asked.population), warm)
     began = time.perf_counter()
     made = backtest.run(question, asked.population, period)
     notifications = write(made, str(folder / f"{asked.name}-{cores}"))
-    counts = count(notifications, len(asked.population), period)
+    with counted_hourly(notifications) as hourly:
+        counts = count(hourly, len(asked.population), period)
     seconds = time.perf_counter() - began
     _compare(notifications, session.spark.read.parquet(str(folder / "engine" / asked.name)), asked.name)
     events = period.end - period.start
