@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import httpx
 from fastapi import Request, Response, WebSocket
-from starlette.background import BackgroundTask
 from starlette.responses import StreamingResponse
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -119,9 +119,7 @@ class Forwarder:
             return response(BusyError(f"the server {used} does not answer; send again after a second"))
         except (aiohttp.ClientError, OSError):
             return BrokenOff()
-        made = StreamingResponse(
-            incoming.content.iter_any(), incoming.status, background=BackgroundTask(_close, incoming)
-        )
+        made = StreamingResponse(_body(incoming), incoming.status)
         made.raw_headers = [pair for pair in incoming.raw_headers if pair[0].lower() not in _WRITTEN]
         return made
 
@@ -160,8 +158,12 @@ class Forwarder:
             await end(back)
 
 
-async def _close(incoming: ClientResponse) -> None:
-    incoming.close()
+async def _body(incoming: ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for part in incoming.content.iter_any():
+            yield part
+    finally:
+        incoming.close()  # its client may have gone before the end
 
 
 async def _back(upstream: ClientConnection, socket: WebSocket) -> None:
