@@ -212,7 +212,13 @@ def test_every_import_is_known() -> None:
         *(name for extra, some in extras.items() if extra != "dev" for name in some),
     ]
     names = {text.split(">")[0].split("<")[0].split("[")[0].strip().replace("-", "_") for text in needed}
-    brought = {"starlette", "typing_extensions", "py4j"}  # by FastAPI and PySpark
+    brought = {
+        "starlette",
+        "typing_extensions",
+        "py4j",
+        "multidict",
+        "yarl",
+    }  # by FastAPI, PySpark and aiohttp
     brought |= {
         "opentelemetry",
         "nats",
