@@ -183,7 +183,8 @@ def test_the_command_reports_how_often_and_when(world: World, tmp_path: Path) ->
 
 
 def test_a_threshold_is_suggested_by_which_it_would_have_been_so_many(world: World) -> None:
-    from pipeline.backtest.tuning import suggest, tuned
+    from pipeline.backtest.asked import tuned
+    from pipeline.backtest.tuning import suggest
 
     backtest = world.backtest()
     question = backtest.ask("SELECT k, y FROM t WHERE x >= :a AND y < :limit")
@@ -204,7 +205,8 @@ def test_a_threshold_is_suggested_by_which_it_would_have_been_so_many(world: Wor
 
 
 def test_a_radius_is_suggested_by_which_it_would_have_been_so_many(world: World) -> None:
-    from pipeline.backtest.tuning import suggest, tunable, tuned
+    from pipeline.backtest.asked import tunable, tuned
+    from pipeline.backtest.tuning import suggest
 
     backtest = world.backtest()
     question = backtest.ask("SELECT y FROM t WHERE k = :a", tunable({"change": 1}))

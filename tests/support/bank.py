@@ -62,10 +62,11 @@ class Totals:
         self.branches: dict[str, dict[int, Json]] = {}  # by query
         self.changes = dict.fromkeys(QUERIES, 0)
 
-    def attach(self, socket: Socket, after: int | None = None) -> None:
+    def attach(self, socket: Socket, after: int | None = None) -> int:
+        """Returns the seq up to which everything has come then."""
         for id in self._sql:
             socket.attach(id, after=after)
-        socket.pong()
+        return socket.pong()
 
     def take(self, socket: Socket) -> None:
         """Fold the frames that were read, and look at every total on the way."""
